@@ -1,0 +1,39 @@
+"""Chance without state: a draw is a pure function of the seed, a purpose and ids (SplitMix64, Steele et al. 2014)."""
+
+from enum import IntEnum
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+
+
+class Purpose(IntEnum):
+    MATCH = 1  # ids: session seq, match attempt
+    TIER = 2  # ids: request id
+    NOISE = 3  # ids: lease seq
+    COME_BACK = 4  # ids: session seq
+    ORDER = 5  # ids: plan number, index of a job
+
+
+def draw(seed: int, purpose: Purpose, *ids: int) -> int:
+    """64 uniform bits."""
+    state = _mix(seed & _MASK)
+    for value in (int(purpose), *ids):
+        state = _mix((state ^ (value & _MASK)) & _MASK)
+    return state
+
+
+def index(bits: int, n: int) -> int:
+    """A uniform index in [0, n) from 64 bits; n < 2**32."""
+    return ((bits >> 32) * n) >> 32
+
+
+def fraction(bits: int) -> float:
+    """Uniform in [0, 1) with 53 bits."""
+    return (bits >> 11) * 2.0**-53
+
+
+def _mix(value: int) -> int:
+    z = (value + _GAMMA) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)

@@ -1,0 +1,209 @@
+"""What happened. Values in the past tense; ``Engine.handle(event, now)`` turns each into effects.
+
+Every event can arrive late, twice or out of order; what no longer makes sense is answered, never raised.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.engine.model import (
+    FailureReason,
+    HeldLease,
+    JobEnd,
+    JobSpec,
+    Outcome,
+    Phase,
+    SessionEnd,
+)
+from coordinator.engine.requirements import Capabilities
+
+# -- devices
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCheckedIn:
+    """A stream said CheckIn. The host has numbered it; the engine answers SessionOpened or SessionRefused."""
+
+    session: SessionSeq
+    device: DeviceId
+    instance: str  # hex of 16 bytes
+    interval: int  # number of the availability interval: a reconnect within one keeps it
+    capabilities: Capabilities
+    held: tuple[HeldLease, ...] = ()  # of this incarnation
+    foreign: tuple[LeaseSeq, ...] = ()  # held leases of another incarnation: unknown here
+    tasks_per_session: int = 0  # 0: no limit
+    tasks_per_day: int = 0  # 0: no limit
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHeard:
+    """A heartbeat, or any sign of life that has no event of its own."""
+
+    session: SessionSeq
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAccepted:
+    session: SessionSeq
+    lease: LeaseSeq
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseDeclined:
+    session: SessionSeq
+    lease: LeaseSeq
+    reason: FailureReason
+    retry_after_s: float = 0.0
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgressed:
+    session: SessionSeq
+    lease: LeaseSeq
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFinished:
+    """The device has its receipt; it frees the device and nothing else."""
+
+    session: SessionSeq
+    lease: LeaseSeq
+    outcome: Outcome
+    compute_s: float = 0.0  # as measured on the device
+    late_s: float = 0.0  # beyond the modelled time
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    session: SessionSeq
+    lease: LeaseSeq
+    phase: Phase
+    reason: FailureReason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased:
+    """After a revoke: the device has stopped."""
+
+    session: SessionSeq
+    lease: LeaseSeq
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """The device said Goodbye, or its stream ended (CONNECTION_ENDED, SLOW_READER, BAD_FRAME)."""
+
+    session: SessionSeq
+    reason: SessionEnd
+
+
+# -- jobs
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """A job arrives; or, with a higher incarnation, its restarted driver takes it up again."""
+
+    spec: JobSpec
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DriverFollowed:
+    """The driver's follow stream is up and its address was verified: its job may be offered devices."""
+
+    job: JobId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class DriverLost:
+    """The driver's follow stream ended."""
+
+    job: JobId
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptOpened:
+    job: JobId
+    incarnation: int
+    round: int  # from 1
+    attempt: int  # from 1 in each round
+    rounds_left: int | None  # with this one; None: unknown
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRecorded:
+    """The driver's decisions, in its order. Idempotent per lease."""
+
+    job: JobId
+    incarnation: int
+    round: int
+    attempt: int
+    responses: tuple[tuple[LeaseSeq, Outcome], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransfersAcknowledged:
+    """Devices whose bytes a driver acknowledged: a sign of life of each."""
+
+    job: JobId
+    leases: tuple[LeaseSeq, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    """The driver finished it, or somebody cancelled it, or its driver gave up."""
+
+    job: JobId
+    end: JobEnd
+    message: str = ""
+
+
+# -- the coordinator
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """The host has given the engine another policy (``Engine.set_policy`` is not an event: this is its record)."""
+
+    policy: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesDrained:
+    """No new leases for these devices (None: for all); idle ones are sent away, busy ones after their task."""
+
+    devices: tuple[DeviceId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimePassed:
+    """A deadline is due: ``next_deadline() <= now``."""
+
+
+Event = (
+    DeviceCheckedIn
+    | DeviceHeard
+    | LeaseAccepted
+    | LeaseDeclined
+    | TaskProgressed
+    | TaskFinished
+    | TaskFailed
+    | LeaseReleased
+    | SessionEnded
+    | JobSubmitted
+    | DriverFollowed
+    | DriverLost
+    | AttemptOpened
+    | ResponsesRecorded
+    | TransfersAcknowledged
+    | JobEnded
+    | PolicyChanged
+    | DevicesDrained
+    | TimePassed
+)

@@ -1,0 +1,11 @@
+"""Names of things. Numbers are given out by the engine in ascending order, except sessions, which its host numbers."""
+
+from typing import NewType
+
+DeviceId = NewType("DeviceId", str)  # the device's own, lasting identity
+JobId = NewType("JobId", str)  # owner/name/run
+GroupId = NewType("GroupId", str)  # the canonical text of a requirement
+SessionSeq = NewType("SessionSeq", int)  # one stream of one device; ascending, never reused in an incarnation
+RequestId = NewType("RequestId", int)  # one attempt at one round of one job
+LeaseSeq = NewType("LeaseSeq", int)  # one device granted to one request; starts at 1
+RegionId = NewType("RegionId", int)  # index of an interned region

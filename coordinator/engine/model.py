@@ -1,0 +1,181 @@
+"""The values that events, effects and states are made of. Times are seconds of engine time, durations seconds."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.requirements import Requirement
+
+
+class LeaseEnd(StrEnum):
+    """Why a lease ended. Every lease ends with exactly one of these."""
+
+    COUNTED = "counted"  # its response is in the round
+    STRAGGLER = "straggler"  # its response came after the close
+    REJECTED = "rejected"  # its response was refused by the driver
+    FAILED = "failed"  # the device said so
+    DECLINED = "declined"  # the device did not take it
+    UNACCEPTED = "unaccepted"  # not accepted in time
+    LOST = "lost"  # its session ended and the device did not return before the lease's expiry
+    REPLACED = "replaced"  # the device returned, and its place was taken
+    EXPIRED = "expired"
+    REVOKED = "revoked"  # the attempt or the job ended and does not want it
+    UNKNOWN = "unknown"  # named by a device, not known to this coordinator
+
+
+class Phase(StrEnum):
+    """Where a task failed."""
+
+    FETCH = "fetch"
+    IMPORT = "import"
+    ON_DEVICE = "on_device"
+    SUBMIT = "submit"
+
+
+class FailureReason(StrEnum):
+    """Why a task failed or was declined."""
+
+    DRIVER_UNREACHABLE = "driver_unreachable"
+    TASK_CRASHED = "task_crashed"
+    CODE_NOT_ALLOWED = "code_not_allowed"
+    DATA_MISSING = "data_missing"
+    RESPONSE_REJECTED = "response_rejected"
+    TRANSFER_FAILED = "transfer_failed"
+    OUT_OF_SPACE = "out_of_space"
+    BUSY = "busy"
+    CANCELLED = "cancelled"
+
+
+class SessionEnd(StrEnum):
+    """Why a session ended, as the coordinator observed it."""
+
+    GOODBYE_SESSION_OVER = "goodbye_session_over"
+    GOODBYE_STOPPED = "goodbye_stopped"
+    GOODBYE_TOLD_TO = "goodbye_told_to"
+    CONNECTION_ENDED = "connection_ended"  # the stream ended without a Goodbye
+    SILENT = "silent"  # nothing heard for the liveness interval
+    SLOW_READER = "slow_reader"  # its outbox overflowed
+    SUPERSEDED = "superseded"  # a newer stream of the same instance
+    DUPLICATE_DEVICE = "duplicate_device"  # refused: another instance of the same id is alive
+    SENT_AWAY = "sent_away"  # after ComeBack
+    DRAINED = "drained"
+    BAD_FRAME = "bad_frame"  # the device broke the protocol
+
+
+class AttemptStatus(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+    ABORTED = "aborted"
+
+
+class AttemptEndReason(StrEnum):
+    ENOUGH = "enough"
+    DEADLINE = "deadline"
+    DRIVER_AWAY = "driver_away"
+    CANCELLED = "cancelled"
+
+
+class JobEnd(StrEnum):
+    FINISHED = "finished"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+class Outcome(StrEnum):
+    """What the driver decided about a response."""
+
+    COUNTED = "counted"
+    STRAGGLER = "straggler"
+    REJECTED = "rejected"
+
+
+class HeldPhase(StrEnum):
+    """How far a device that comes back is with a lease."""
+
+    FETCHING = "fetching"
+    WORKING = "working"
+    SUBMITTING = "submitting"
+    DONE = "done"  # the driver has answered; the answer is its receipt
+    BROKEN = "broken"  # the task failed while the device was away
+
+
+class StragglerRule(StrEnum):
+    FINISH = "finish"
+    REVOKE = "revoke"
+
+
+class ComeBackReason(StrEnum):
+    LIMIT = "limit"
+    NO_WORK = "no_work"
+    OVERLOAD = "overload"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease that a device names at its check-in, granted by this coordinator's incarnation."""
+
+    lease: LeaseSeq
+    phase: HeldPhase
+    outcome: Outcome | None = None  # of DONE
+    failure: FailureReason | None = None  # of BROKEN
+    message: str = ""  # of BROKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What a task costs where time is modelled."""
+
+    compute_s: float = 0.0  # on a device whose cpu score is 1; >= 0
+    download_bytes: int = 0
+    upload_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job as the scheduler knows it. Fractions are exact decimals (``engine`` rule: no float rounds a count)."""
+
+    job: JobId
+    requirement: Requirement
+    requirement_name: str  # for people
+    rounds: int | None  # exact, >= 1; None: unknown
+    demand: int  # D, devices per round, >= 1
+    min_response: Fraction  # in (0, 1]; K = ceil(min_response x D)
+    over_commit: Fraction  # >= 0; C = ceil((1 + over_commit) x D)
+    deadline_s: float  # from an attempt's opening, > 0
+    lease_s: float  # a lease's length, > 0
+    stragglers: StragglerRule = StragglerRule.FINISH
+    workload: Workload = Workload()
+
+    @property
+    def responses_needed(self) -> int:
+        """K: a round closes at so many responses."""
+        return _ceil(self.min_response * self.demand)
+
+    @property
+    def places(self) -> int:
+        """C: live leases and counted responses together never exceed it."""
+        return _ceil((1 + self.over_commit) * self.demand)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Fixed for an incarnation, recorded with its first event."""
+
+    seed: int
+    policy: str  # its name, for the record
+    heartbeat_s: float = 3.0
+    liveness_s: float = 10.0  # max(3 heartbeats, 10 s) unless told otherwise
+    accept_timeout_s: float = 10.0
+    driver_grace_s: float = 30.0
+    recovery_grace_s: float = 20.0  # 2 liveness intervals: after a start silence ends no lease
+    cooling_first_s: float = 30.0  # doubles with each failure of the same (device, job)
+    cooling_most_s: float = 3600.0
+    crashes_to_pause: int = 5  # distinct devices whose task crashed in one round pause the job
+    supply_window_s: float = 86_400.0
+    supply_buckets: int = 288
+    most_regions: int = 4096
+
+
+def _ceil(value: Fraction) -> int:
+    return -(-value.numerator // value.denominator)

@@ -1,0 +1,132 @@
+"""Requirements: a small closed algebra of predicates on capabilities.
+
+An absent capability makes every comparison on it false (and its negation true). ``str()`` of a requirement is
+its canonical text, in the notation of the scenario file, and identifies its job group.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.engine.ids import DeviceId, GroupId
+
+NUMBER_OPERATORS = ("<", "<=", "=", "!=", ">=", ">")
+TEXT_OPERATORS = ("=", "!=")
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a device reports: numbers in base units (bytes, scores), labels with one or more values each."""
+
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AllDevices:
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``name operator value``; text only with ``=`` and ``!=``, on labels."""
+
+    name: str
+    operator: str
+    value: float | str
+
+    def __post_init__(self) -> None:
+        allowed = TEXT_OPERATORS if isinstance(self.value, str) else NUMBER_OPERATORS
+        if self.operator not in allowed:
+            raise ValueError(f"{self.name}: operator {self.operator!r} is not one of {', '.join(allowed)}")
+        if not isinstance(self.value, str) and not math.isfinite(self.value):
+            raise ValueError(f"{self.name}: {self.value} is not a finite number")
+
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        if isinstance(self.value, str):
+            values = capabilities.labels.get(self.name)
+            if values is None:
+                return False
+            return (self.value in values) == (self.operator == "=")
+        number = capabilities.numbers.get(self.name)
+        if number is None:
+            return False
+        match self.operator:
+            case "<":
+                return number < self.value
+            case "<=":
+                return number <= self.value
+            case "=":
+                return number == self.value
+            case "!=":
+                return number != self.value
+            case ">=":
+                return number >= self.value
+            case _:
+                return number > self.value
+
+    def __str__(self) -> str:
+        value = self.value if isinstance(self.value, str) else f"{self.value:.17g}"
+        return f"{self.name} {self.operator} {value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    items: "tuple[Requirement, ...]"
+
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        return all(item.matches(device, capabilities) for item in self.items)
+
+    def __str__(self) -> str:
+        return " and ".join(_bracketed(item, Any) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Any:
+    items: "tuple[Requirement, ...]"
+
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        return any(item.matches(device, capabilities) for item in self.items)
+
+    def __str__(self) -> str:
+        return " or ".join(str(item) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    item: "Requirement"
+
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        return not self.item.matches(device, capabilities)
+
+    def __str__(self) -> str:
+        return f"not {_bracketed(self.item, Any, Every)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Exactly these devices."""
+
+    ids: tuple[DeviceId, ...]
+
+    def matches(self, device: DeviceId, capabilities: Capabilities) -> bool:
+        return device in self.ids
+
+    def __str__(self) -> str:
+        return f"id in ({'; '.join(self.ids)})"
+
+
+Requirement = AllDevices | Comparison | Every | Any | Not | Ids
+
+
+def group_of(requirement: Requirement) -> GroupId:
+    """The job group of a requirement: jobs with the same canonical text share it."""
+    return GroupId(str(requirement))
+
+
+def _bracketed(item: Requirement, *looser: type) -> str:
+    return f"({item})" if isinstance(item, looser) else str(item)

@@ -1,0 +1,1 @@
+"""Stubs generated from the .proto files in this folder (see ``protos/generate.py``)."""

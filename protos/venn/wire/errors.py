@@ -1,0 +1,55 @@
+"""What went wrong, where, and what to do about it; and the exit code that says whose fault it is.
+
+Each package has one root below ``VennError``, split by fault. Over the wire an error is a status code with
+``google.rpc.ErrorInfo`` (domain ``venn``; reason; metadata ``where``, ``fix`` and any details); nobody parses a text.
+"""
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    OK = 0
+    FAILED = 1  # ran, but an expectation failed or a job did not finish
+    USAGE = 2  # wrong use or bad input; nothing was started
+    CANNOT_ENFORCE = 3  # this machine cannot do what was asked; nothing was started
+    PEER = 4  # another part failed: unreachable, other version, refused, died
+    BUG = 70  # ours
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class VennError(Exception):
+    """An error for people. ``reason`` is an UPPER_SNAKE name that programs match on."""
+
+    exit_code: ExitCode = ExitCode.BUG
+
+    def __init__(
+        self, reason: str, message: str, *, where: str = "", fix: str = "", details: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.reason, self.message, self.where, self.fix = reason, message, where, fix
+        self.details = dict(details or {})
+
+    def __str__(self) -> str:
+        where = f"{self.where}: " if self.where else ""
+        fix = f"; {self.fix}" if self.fix else ""
+        return f"{where}{self.message}{fix}"
+
+
+class UsageError(VennError):
+    """The caller's fault: wrong use or bad input."""
+
+    exit_code = ExitCode.USAGE
+
+
+class CannotEnforceError(VennError):
+    """This machine cannot do what was asked."""
+
+    exit_code = ExitCode.CANNOT_ENFORCE
+
+
+class PeerError(VennError):
+    """The other side's fault: unreachable, another version, refused, died."""
+
+    exit_code = ExitCode.PEER
