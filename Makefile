@@ -1,0 +1,53 @@
+# What a user and a contributor do here. `make help` lists it.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+SOURCES := pyproject.toml
+
+.PHONY: help demo test lint e2e oldest lean protos docs clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+
+$(VENV)/.user: $(SOURCES)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { echo "make: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 2; }
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[all]'
+	@touch $@
+
+$(VENV)/.contributor: $(VENV)/.user
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.user ## run three jobs on about a hundred devices under Venn (under two minutes)
+	@$(BIN)/venn demo
+
+test: $(VENV)/.contributor ## the test suite (under five minutes)
+	$(BIN)/pytest -q
+
+lint: $(VENV)/.contributor ## style, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+e2e: $(VENV)/.contributor ## the tests that start the real programs
+	$(BIN)/pytest -q -m e2e tests/e2e
+
+oldest: ## the tests on the oldest libraries that we support
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[dev]'
+	.venv-oldest/bin/pytest -q
+
+lean: ## an agent with nothing but the base dependencies
+	$(PYTHON) -m venv .venv-lean
+	.venv-lean/bin/pip install --quiet --disable-pip-version-check --editable .
+	.venv-lean/bin/python tests/lean.py
+
+protos: ## generate the stubs again
+	$(PYTHON) -m venv .venv-protos
+	.venv-protos/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.70.0 mypy-protobuf==3.6.0 'setuptools<81'
+	.venv-protos/bin/python protos/generate.py $(PROTOS_FLAGS)
+
+clean: ## remove what make made
+	rm -rf .venv .venv-oldest .venv-lean .venv-protos .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

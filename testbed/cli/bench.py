@@ -1,0 +1,57 @@
+"""``venn bench``: measure this machine, each figure against a baseline in the same run."""
+
+import json
+import sys
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from testbed.bench.figures import Benchmark, Measured
+from venn.wire.command import execute
+from venn.wire.errors import UsageError
+from venn.wire.text import did_you_mean
+
+BENCHMARKS = {
+    "coordinator": "device cycles per second and memory per idle device, against a bare echo",
+    "round": "one empty round, from start to close",
+    "transfer": "models down and updates up, against a bare byte stream",
+}
+
+app = typer.Typer(help="Measure this machine; every figure stands beside a baseline of the same run.")
+
+
+@app.command()
+def bench(
+    name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Run one benchmark, for example: venn bench round --json"""
+    if name == "list":
+        _print_list(as_json)
+        return 0
+    if name not in BENCHMARKS:
+        hint = did_you_mean(name, BENCHMARKS)
+        raise UsageError("UNKNOWN_BENCHMARK", f"no benchmark {name!r}{hint}", fix="`venn bench list` names them")
+    benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
+    measured = benchmark.run(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress is for people
+    print(json.dumps(measured.to_json()) if as_json else _table(measured))  # noqa: T201 - the result is the output
+    return 0
+
+
+def _print_list(as_json: bool) -> None:
+    text = json.dumps(BENCHMARKS) if as_json else "\n".join(f"{name:14}{what}" for name, what in BENCHMARKS.items())
+    print(text)  # noqa: T201 - the result is the output
+
+
+def _table(measured: Measured) -> str:
+    keys = dict.fromkeys([*measured.figures, *measured.baseline])
+    lines = [f"{'FIGURE':34}{'OURS':>14}{'BASELINE':>14}"]
+    for key in keys:
+        cells = (f"{side[key]:>14,.2f}" if key in side else f"{'-':>14}" for side in (measured.figures, measured.baseline))
+        lines.append(f"{key:34}{''.join(cells)}")
+    return "\n".join([*lines, f"ratio {measured.ratio:.2f} (higher is better)"])
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn bench")

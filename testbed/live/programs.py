@@ -1,0 +1,125 @@
+"""A program of ours as a child process: started in its own group, logged to a file, stopped for certain."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from venn.wire.errors import ExitCode, PeerError, VennError
+
+STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+TAIL_LINES = 6
+
+
+class Program:
+    """One ``venn`` command that runs beside us. Standard output and error go to ``log``, unless it announces itself."""
+
+    def __init__(self, name: str, arguments: Sequence[str], *, log: Path, announces: bool = False) -> None:
+        self.name = name
+        self.log = log
+        self._arguments = tuple(arguments)
+        self._announces = announces
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        """Start it; it is in a process group of its own, so that Ctrl-C reaches it through us alone."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "testbed.cli.main",
+                *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE if self._announces else log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    async def announced(self, within_s: float) -> dict[str, object]:
+        """The one JSON line that it prints when it is ready.
+
+        Raises PeerError if it ends first or says nothing within ``within_s``, with its own last words.
+        """
+        assert self._process is not None
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(within_s):
+                line = await self._process.stdout.readline()
+        except TimeoutError:
+            raise self.failure("was not ready", fix=f"see {self.log}") from None
+        said = _object(line)
+        if said is None or "error" in said:
+            await self.wait()
+            raise self.failure("did not start", said=said)
+        return said
+
+    async def wait(self) -> int:
+        """Its exit code; minus the signal's number if a signal ended it."""
+        assert self._process is not None
+        return await self._process.wait()
+
+    async def stop(self, grace_s: float = STOP_GRACE_S) -> int | None:
+        """SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds. Nothing of it is left afterwards."""
+        if self._process is None:
+            return None
+        if self.running:
+            self._send(signal.SIGTERM)
+            try:
+                async with asyncio.timeout(grace_s):
+                    await self._process.wait()
+            except TimeoutError:
+                pass
+        self._kill_group()
+        return await self._process.wait()
+
+    def failure(self, what: str, *, fix: str = "", said: dict[str, object] | None = None) -> VennError:
+        """What to tell the user when it failed: its own error if it printed one, else the end of its log."""
+        error = said.get("error") if said else None
+        if isinstance(error, dict):
+            words = {key: str(error.get(key, "")) for key in ("reason", "message", "where", "fix")}
+            failure = PeerError(**words)
+            code = self._process.returncode if self._process else None
+            failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
+            return failure
+        tail = " | ".join(self.last_words())
+        return PeerError("PROGRAM_FAILED", f"{self.name} {what}: {tail or 'it said nothing'}", where=self.name, fix=fix)
+
+    def last_words(self) -> list[str]:
+        """The last lines of its log."""
+        try:
+            text = self.log.read_text(errors="replace")
+        except OSError:
+            return []
+        return [line for line in text.splitlines() if line.strip()][-TAIL_LINES:]
+
+    def _send(self, number: int) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.send_signal(number)
+
+    def _kill_group(self) -> None:
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def _object(line: bytes) -> dict[str, object] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
