@@ -6,9 +6,9 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import grpc
-
 from venn.wire.channel import bind, server_options
 
 ECHO = "/bench.Bare/Echo"
@@ -17,7 +17,9 @@ UP = "/bench.Bare/Up"
 CHUNK_BYTES = 512 * 1024
 
 
-async def _echo(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+async def _echo(
+    requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
+) -> AsyncIterator[bytes]:
     async for message in requests:
         yield message
 
@@ -51,6 +53,21 @@ async def serve() -> None:
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await server.stop(0)
+
+
+@asynccontextmanager
+async def bare_server() -> AsyncIterator[str]:
+    """Its address, while it runs in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "testbed.bench.echo", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield (await process.stdout.readline()).decode().strip()
+    finally:
+        process.stdin.close()
+        await process.wait()
 
 
 if __name__ == "__main__":

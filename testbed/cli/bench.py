@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import Annotated
 
 import typer
-
-from testbed.bench.figures import Benchmark, Measured
 from venn.wire.command import execute
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean
+
+from testbed.bench.figures import Benchmark, Measured
 
 BENCHMARKS = {
     "coordinator": "device cycles per second and memory per idle device, against a bare echo",
@@ -48,7 +48,9 @@ def _table(measured: Measured) -> str:
     keys = dict.fromkeys([*measured.figures, *measured.baseline])
     lines = [f"{'FIGURE':34}{'OURS':>14}{'BASELINE':>14}"]
     for key in keys:
-        cells = (f"{side[key]:>14,.2f}" if key in side else f"{'-':>14}" for side in (measured.figures, measured.baseline))
+        cells = (
+            f"{side[key]:>14,.2f}" if key in side else f"{'-':>14}" for side in (measured.figures, measured.baseline)
+        )
         lines.append(f"{key:34}{''.join(cells)}")
     return "\n".join([*lines, f"ratio {measured.ratio:.2f} (higher is better)"])
 

@@ -20,11 +20,15 @@ class RunFolder:
         root = out or Path("runs") / f"{now:%Y-%m-%d-%H%M%S}-{name}-{policy}"
         root = root.absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise UsageError("NOT_EMPTY", "exists already and is not an empty folder", where=str(root), fix="name another with --out")
+            raise UsageError(
+                "NOT_EMPTY", "exists already and is not an empty folder", where=str(root), fix="name another with --out"
+            )
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UsageError("NO_FOLDER", f"cannot be made: {error.strerror}", where=str(root), fix="name another with --out") from None
+            raise UsageError(
+                "NO_FOLDER", f"cannot be made: {error.strerror}", where=str(root), fix="name another with --out"
+            ) from None
         return cls(root)
 
     @property

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-
 from venn.wire.files import JsonLines
 
 SAMPLE_S = 1.0
@@ -64,7 +63,9 @@ class HostMonitor:
                 self._say(f"lag {name}", f"the event loop of {name} is late by {lag * 1000:.0f} ms (p99)")
             done = load.get("leases_done", 0)
             if done >= 50 and load.get("leases_late", 0) > LATE_LIMIT * done:
-                self._say(f"late {name}", f"more than {LATE_LIMIT:.0%} of the tasks on {name} ran past their modelled time")
+                self._say(
+                    f"late {name}", f"more than {LATE_LIMIT:.0%} of the tasks on {name} ran past their modelled time"
+                )
 
     def _say(self, key: str, text: str) -> None:
         if key not in self._warned:

@@ -1,0 +1,283 @@
+"""Full device cycles per second (offer, accept, finish, next) on live streams, and memory per idle device.
+
+The coordinator is the real program in a process of its own; the devices are bare streams in this process, so that their
+cost is as small as the echo's. The echo exchanges as many messages of the same sizes, in the same rhythm, over as many
+streams, in the same run and in turn with the coordinator.
+"""
+
+import asyncio
+import secrets
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import psutil
+from venn.v1 import common_pb2 as common
+from venn.v1 import device_pb2 as device
+from venn.v1 import job_pb2 as job
+from venn.v1 import task_pb2 as task
+from venn.v1.device_pb2_grpc import DeviceServiceStub
+from venn.v1.job_pb2_grpc import JobServiceStub
+from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
+from venn.wire.channel import bind, channel_options, make_server, open_channel
+from venn.wire.command import run_async
+from venn.wire.tickets import identify_mac
+from venn.wire.tokens import Tokens, ensure_tokens
+from venn.wire.versions import this_version
+
+from testbed.bench.echo import ECHO, bare_server
+from testbed.bench.figures import Benchmark, Measured
+from testbed.live.programs import Program
+
+DEVICES = 100
+CYCLES = 10_000  # per repetition
+REPETITIONS = 5
+IDLE_DEVICES = 2_000
+PLACES = 2_000  # per attempt
+RECORD_EVERY_S = 0.005
+KEY = common.JobKey(owner="bench", name="cycles", run="1")
+
+
+class Driver(TaskServiceServicer):
+    """The least that is a driver: proves its key, opens attempt after attempt, records what the devices hand it."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self._stub = JobServiceStub(channel)
+        self._key = b""
+        self._round = 0
+        self._finished: list[int] = []
+
+    async def Identify(self, request: task.IdentifyRequest, context: object) -> task.IdentifyResponse:
+        return task.IdentifyResponse(mac=identify_mac(self._key, request.challenge))
+
+    async def start(self, address: str) -> None:
+        answer = await self._stub.SubmitJob(
+            job.SubmitJobRequest(
+                key=KEY, spec=job_spec(), driver_incarnation=1, address=address, version=this_version()
+            )
+        )
+        self._key = answer.ticket_key
+        await self._open_next()
+
+    async def follow(self) -> None:
+        async for _ in self._stub.FollowJob(job.FollowJobRequest(job=KEY, driver_incarnation=1)):
+            pass
+
+    async def record(self) -> None:
+        """Hand over in batches, as a driver does."""
+        while True:
+            await asyncio.sleep(RECORD_EVERY_S)
+            if not self._finished:
+                continue
+            batch, self._finished = self._finished, []
+            request = job.RecordResponsesRequest(attempt=self._attempt(), driver_incarnation=1)
+            for lease in batch:
+                request.responses.add(lease=lease, outcome=common.OUTCOME_COUNTED)
+            answer = await self._stub.RecordResponses(request)
+            if answer.status == job.ATTEMPT_STATUS_CLOSED:
+                await self._open_next()
+
+    def finished(self, lease: int) -> None:
+        self._finished.append(lease)
+
+    def _attempt(self) -> common.AttemptKey:
+        return common.AttemptKey(job=KEY, round=self._round, attempt=1)
+
+    async def _open_next(self) -> None:
+        self._round += 1
+        await self._stub.OpenAttempt(
+            job.OpenAttemptRequest(key=self._attempt(), driver_incarnation=1, task=common.Task())
+        )
+
+
+def job_spec() -> job.JobSpec:
+    spec = job.JobSpec(requirement_name="any", demand=PLACES, min_response="1", over_commit="0")
+    spec.requirement.all.SetInParent()
+    spec.deadline.FromSeconds(3600)
+    return spec
+
+
+class Counter:
+    """Counts cycles and messages, and lets the devices work only while somebody counts."""
+
+    def __init__(self) -> None:
+        self.cycles = self.messages = self._goal = 0
+        self.working = asyncio.Event()
+        self._reached = asyncio.Event()
+
+    async def until(self, more: int) -> tuple[float, int]:
+        """Seconds and messages that the next ``more`` cycles took; afterwards the devices pause."""
+        self._reached.clear()
+        messages, started = self.messages, time.perf_counter()
+        self._goal = self.cycles + more
+        self.working.set()
+        await self._reached.wait()
+        return time.perf_counter() - started, self.messages - messages
+
+    def cycle(self) -> None:
+        self.cycles += 1
+        if self.cycles == self._goal:
+            self.working.clear()
+            self._reached.set()
+
+
+def check_in(name: str) -> device.ConnectRequest:
+    frame = device.CheckIn(device=name, instance=secrets.token_bytes(16), version=this_version(), interval=1)
+    frame.capabilities.numbers["cpu"] = 4.0
+    frame.capabilities.numbers["memory"] = 4e9
+    return device.ConnectRequest(seq=1, check_in=frame)
+
+
+async def device_cycles(channel: grpc.aio.Channel, name: str, driver: Driver, counter: Counter) -> None:
+    call = DeviceServiceStub(channel).Connect()
+    await call.write(check_in(name))
+    seq = 1
+    async for response in call:
+        counter.messages += 1
+        if response.WhichOneof("frame") != "offer":
+            continue
+        await counter.working.wait()
+        lease = response.offer.lease
+        receipt = common.Receipt(lease=lease, attempt=response.offer.attempt, outcome=common.OUTCOME_COUNTED)
+        await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=lease)))
+        driver.finished(lease)
+        seq += 2
+        await call.write(device.ConnectRequest(seq=seq, finished=device.Finished(lease=lease, receipt=receipt)))
+        counter.messages += 2
+        counter.cycle()
+
+
+class Echo:
+    """The bare echo, as many streams, two messages out and two back a turn."""
+
+    def __init__(self, address: str) -> None:
+        self._channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(DEVICES)]
+
+    async def exchange(self, messages: int) -> float:
+        """Seconds for so many messages, both ways counted."""
+        turns = messages // (4 * DEVICES)
+        calls = [channel.stream_stream(ECHO)() for channel in self._channels]
+        await asyncio.gather(*(self._turns(call, 1) for call in calls))
+        started = time.perf_counter()
+        await asyncio.gather(*(self._turns(call, turns) for call in calls))
+        seconds = time.perf_counter() - started
+        for call in calls:
+            call.cancel()
+        return seconds * messages / (turns * 4 * DEVICES)
+
+    async def _turns(self, call: grpc.aio.StreamStreamCall[bytes, bytes], turns: int) -> None:
+        message = bytes(100)
+        for _ in range(turns):
+            await call.write(message)
+            await call.write(message)
+            await call.read()
+            await call.read()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(channel.close() for channel in self._channels))
+
+
+async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None]) -> tuple[list[float], list[float]]:
+    """Seconds per repetition of the coordinator and of the echo, in turn."""
+    jobs = open_channel(address, token=tokens.job)
+    driver, counter = Driver(jobs), Counter()
+    server = make_server()
+    add_TaskServiceServicer_to_server(driver, server)
+    served = bind(server, "127.0.0.1:0", insecure=False)
+    await server.start()
+    await driver.start(served)
+    channels = [open_channel(address, token=tokens.device) for _ in range(DEVICES)]
+    ours, bare = [], []
+    async with bare_server() as bare_address, asyncio.TaskGroup() as group:
+        echo = Echo(bare_address)
+        background = [group.create_task(driver.follow()), group.create_task(driver.record())]
+        for number, channel in enumerate(channels):
+            background.append(group.create_task(device_cycles(channel, f"bench-{number}", driver, counter)))
+        await counter.until(CYCLES // 5)  # warm
+        for repetition in range(REPETITIONS):
+            seconds, messages = await counter.until(CYCLES)
+            ours.append(seconds)
+            bare.append(await echo.exchange(messages))
+            say(f"{repetition + 1} of {REPETITIONS}: {CYCLES / seconds:,.0f} cycles/s, echo {CYCLES / bare[-1]:,.0f}/s")
+        for running in background:
+            running.cancel()
+        await echo.close()
+    for channel in [*channels, jobs]:
+        await channel.close()
+    await server.stop(0)
+    return ours, bare
+
+
+async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
+    """KiB of the coordinator's resident memory per connected idle device. A job without an attempt keeps them there."""
+    jobs = open_channel(address, token=tokens.job)
+    idle = common.JobKey(owner="bench", name="idle", run="1")
+    await JobServiceStub(jobs).SubmitJob(
+        job.SubmitJobRequest(
+            key=idle, spec=job_spec(), driver_incarnation=1, address="127.0.0.1:1", version=this_version()
+        )
+    )
+    process = psutil.Process(pid)
+    before = process.memory_info().rss
+    channels, calls = [], []
+    for number in range(IDLE_DEVICES):
+        channels.append(open_channel(address, token=tokens.device))
+        calls.append(DeviceServiceStub(channels[-1]).Connect())
+        await calls[-1].write(check_in(f"idle-{number}"))
+        await calls[-1].read()  # Welcome
+    grown = process.memory_info().rss - before
+    for call in calls:
+        call.cancel()
+    await JobServiceStub(jobs).CancelJob(job.CancelJobRequest(job=idle, reason="measured"))
+    for channel in [*channels, jobs]:
+        await channel.close()
+    return grown / 1024 / IDLE_DEVICES
+
+
+async def _run(say: Callable[[str], None], folder: Path) -> Measured:
+    tokens = ensure_tokens(folder / "tokens")
+    arguments = [
+        "coordinator",
+        "--listen",
+        "127.0.0.1:0",
+        "--dir",
+        str(folder),
+        "--tokens",
+        str(folder / "tokens"),
+        "--json",
+    ]
+    coordinator = Program("coordinator", arguments, log=folder / "coordinator.log", announces=True)
+    await coordinator.start()
+    try:
+        said = await coordinator.announced(30)
+        address = str(said["listening"])
+        say(f"connecting {IDLE_DEVICES:,} idle devices")
+        idle_kib = await measure_memory(address, coordinator.pid, tokens)
+        ours, bare = await measure_cycles(address, tokens, say)
+    finally:
+        await coordinator.stop()
+    return Measured(
+        name="coordinator",
+        figures={"cycles_per_s": CYCLES / statistics.median(ours), "idle_device_kib": idle_kib},
+        baseline={"cycles_per_s": CYCLES / statistics.median(bare)},
+        ratio=statistics.median(b / a for a, b in zip(ours, bare, strict=True)),
+    )
+
+
+def run(say: Callable[[str], None]) -> Measured:
+    """Measure; about a minute."""
+    found: list[Measured] = []
+
+    async def main(folder: Path) -> int:
+        found.append(await _run(say, folder))
+        return 0
+
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        run_async(main(Path(folder)))
+    return found[0]
+
+
+BENCHMARK = Benchmark("coordinator", "device cycles per second against a bare echo", run)
