@@ -1,0 +1,128 @@
+"""Files that are whole or absent, and line logs that are whole up to their last line."""
+
+import errno
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from venn.wire.errors import PeerError
+
+
+def out_of_space(error: OSError, path: object) -> PeerError:
+    """The error of a full disk (or quota), in one line for people."""
+    return (
+        PeerError(
+            "OUT_OF_SPACE", "no space is left on the disk", where=str(path), fix="free some space there and start again"
+        )
+        if error.errno in FULL
+        else PeerError(
+            "FILE_FAILED", f"cannot write: {error.strerror or error}", where=str(path), fix="check the folder"
+        )
+    )
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turns a full disk, met inside, into OUT_OF_SPACE; other errors of the system pass."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise out_of_space(error, path) from error
+
+
+def write_atomic(
+    path: Path, data: bytes | bytearray | memoryview | str, *, fsync: bool = False, mode: int = 0o666
+) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part.
+
+    Without fsync it survives a SIGKILL, with fsync a power cut too. Raises PeerError OUT_OF_SPACE.
+    """
+    raw = data.encode() if isinstance(data, str) else data
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+    with writing(path):
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with open(descriptor, "wb", buffering=0) as file:
+                write_all(file.write, raw)
+                if fsync:
+                    os.fsync(file.fileno())
+            temporary.replace(path)
+            if fsync:
+                sync_folder(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_all(write: Callable[[memoryview], int | None], data: bytes | bytearray | memoryview) -> None:
+    """Raw writes may be short; go on until all is written."""
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[write(view) or 0 :]
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class JsonLines:
+    """Appends one JSON value per line; each line is handed to the system at once, whole, or not at all.
+
+    Raises PeerError OUT_OF_SPACE; then what was written of the line is taken back.
+    """
+
+    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+        self.path, self.fsync = path, fsync
+        with writing(path):
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+
+    def write(self, value: Any) -> None:
+        self.write_many((value,))
+
+    def write_many(self, values: "Iterator[Any] | tuple[Any, ...] | list[Any]") -> None:
+        """Several lines with one system call."""
+        text = "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in values)
+        before = self._file.seek(0, os.SEEK_END)
+        with writing(self.path):
+            try:
+                write_all(self._file.write, text.encode())
+                if self.fsync:
+                    os.fsync(self._file.fileno())
+            except OSError:
+                self._file.truncate(before)
+                raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_json_lines(path: Path) -> Iterator[Any]:
+    """The values of a line log; a last line that a crash cut short is left out."""
+    with open(path, "rb") as file:
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            yield json.loads(line)

@@ -1,0 +1,50 @@
+"""The one notation of scenario files, flags and messages: values with units, distributions, requirements."""
+
+from venn.wire.notation.distributions import (
+    Constant,
+    Distribution,
+    Empirical,
+    Exponential,
+    LogNormal,
+    Uniform,
+    parse_distribution,
+)
+from venn.wire.notation.requirements import format_requirement, parse_requirement
+from venn.wire.notation.values import (
+    NotationError,
+    exact_decimal,
+    format_bytes,
+    format_duration,
+    format_fraction,
+    format_number,
+    format_rate,
+    parse_bytes,
+    parse_duration,
+    parse_fraction,
+    parse_number,
+    parse_rate,
+)
+
+__all__ = [
+    "Constant",
+    "Distribution",
+    "Empirical",
+    "Exponential",
+    "LogNormal",
+    "NotationError",
+    "Uniform",
+    "exact_decimal",
+    "format_bytes",
+    "format_duration",
+    "format_fraction",
+    "format_number",
+    "format_rate",
+    "format_requirement",
+    "parse_bytes",
+    "parse_distribution",
+    "parse_duration",
+    "parse_fraction",
+    "parse_number",
+    "parse_rate",
+    "parse_requirement",
+]

@@ -1,0 +1,176 @@
+"""Requirements: ``all``, or ``NAME OP VALUE`` joined by ``and``, ``or``, ``not`` and parentheses, and ``id in (a; b)``.
+
+``not`` binds tighter than ``and``, ``and`` tighter than ``or``. A value with a unit is kept in its base unit; a text
+that is not one plain word stands in double quotes.
+"""
+
+import re
+
+from venn.v1.common_pb2 import AllDevices, Comparison, DeviceIds, Operator, Requirement, Requirements
+from venn.wire.notation.values import NUMBER, UNITS, NotationError, format_bytes, format_number, read_quantity
+from venn.wire.text import printable
+
+EXAMPLE = "all, memory >= 4 GB and cpu >= 7, not site = lab, or id in (phone-1; phone-2)"
+MAX_LENGTH, MAX_DEPTH = 4096, 32
+
+OPERATORS = {
+    "<": Operator.OPERATOR_LESS,
+    "<=": Operator.OPERATOR_AT_MOST,
+    "=": Operator.OPERATOR_EQUAL,
+    "!=": Operator.OPERATOR_NOT_EQUAL,
+    ">=": Operator.OPERATOR_AT_LEAST,
+    ">": Operator.OPERATOR_GREATER,
+}
+SIGNS = {value: sign for sign, value in OPERATORS.items()}
+TOKEN = re.compile(r'\s*(?:"(?P<quoted>[^"]*)"|(?P<sign><=|>=|!=|=|<|>)|(?P<mark>[();])|(?P<word>[^\s();<>=!"]+))')
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+DEVICE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+KEYWORDS = ("and", "or", "not", "in", "all", "id")
+
+
+def parse_requirement(text: str) -> Requirement:
+    """Raises NotationError."""
+    return _Parser(text).whole()
+
+
+def format_requirement(requirement: Requirement) -> str:
+    """The notation of a requirement; an absent one means all devices."""
+    match requirement.WhichOneof("kind"):
+        case "comparison":
+            return _format_comparison(requirement.comparison)
+        case "every":
+            return " and ".join(_bracketed(item, "any") for item in requirement.every.items)
+        case "any":
+            return " or ".join(format_requirement(item) for item in requirement.any.items)
+        case "negated":
+            return f"not {_bracketed(requirement.negated, 'any', 'every')}"
+        case "ids":
+            return f"id in ({'; '.join(requirement.ids.ids)})"
+        case _:
+            return "all"
+
+
+def _format_comparison(comparison: Comparison) -> str:
+    sign = SIGNS.get(comparison.operator, "?")
+    if comparison.WhichOneof("value") == "text":
+        text = comparison.text
+        plain = NAME.fullmatch(text) and text not in KEYWORDS
+        return f"{comparison.name} {sign} {text if plain else chr(34) + text + chr(34)}"
+    number = comparison.number
+    memory = comparison.name == "memory" and number >= 0 and number == int(number)
+    return f"{comparison.name} {sign} {format_bytes(int(number)) if memory else format_number(number)}"
+
+
+def _bracketed(item: Requirement, *looser: str) -> str:
+    text = format_requirement(item)
+    return f"({text})" if item.WhichOneof("kind") in looser else text
+
+
+class _Parser:
+    """Recursive descent over tokens (kind, text)."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > MAX_LENGTH:
+            raise self.error(f"is longer than {MAX_LENGTH} characters")
+        self.tokens = self.split()
+        self.at = 0
+
+    def error(self, problem: str) -> NotationError:
+        return NotationError(self.text, problem, EXAMPLE)
+
+    def split(self) -> list[tuple[str, str]]:
+        tokens, at, text = [], 0, self.text.rstrip()
+        while at < len(text):
+            match = TOKEN.match(text, at)
+            if match is None or match.lastgroup is None:
+                raise self.error(f"cannot be read from {printable(text[at:].strip(), 20)!r} on")
+            tokens.append((match.lastgroup, match[match.lastgroup]))
+            at = match.end()
+        return tokens
+
+    def peek(self) -> tuple[str, str]:
+        return self.tokens[self.at] if self.at < len(self.tokens) else ("end", "its end")
+
+    def take(self) -> tuple[str, str]:
+        token = self.peek()
+        self.at += 1
+        return token
+
+    def take_if(self, kind: str, text: str) -> bool:
+        found = self.peek() == (kind, text)
+        self.at += found
+        return found
+
+    def whole(self) -> Requirement:
+        requirement = self.any_of(0)
+        if self.peek()[0] != "end":
+            raise self.error(f"goes on with {self.peek()[1]!r} where and, or, or its end should be")
+        return requirement
+
+    def any_of(self, depth: int) -> Requirement:
+        if depth > MAX_DEPTH:
+            raise self.error(f"is nested more than {MAX_DEPTH} deep")
+        items = [self.every_of(depth)]
+        while self.take_if("word", "or"):
+            items.append(self.every_of(depth))
+        return items[0] if len(items) == 1 else Requirement(any=Requirements(items=items))
+
+    def every_of(self, depth: int) -> Requirement:
+        items = [self.one(depth)]
+        while self.take_if("word", "and"):
+            items.append(self.one(depth))
+        return items[0] if len(items) == 1 else Requirement(every=Requirements(items=items))
+
+    def one(self, depth: int) -> Requirement:
+        if depth > MAX_DEPTH:
+            raise self.error(f"is nested more than {MAX_DEPTH} deep")
+        if self.take_if("word", "not"):
+            return Requirement(negated=self.one(depth + 1))
+        if self.take_if("mark", "("):
+            inner = self.any_of(depth + 1)
+            if not self.take_if("mark", ")"):
+                raise self.error(f"lacks a ')' before {self.peek()[1]!r}")
+            return inner
+        if self.take_if("word", "all"):
+            return Requirement(all=AllDevices())
+        if self.take_if("word", "id"):
+            return Requirement(ids=self.ids())
+        return Requirement(comparison=self.comparison())
+
+    def ids(self) -> DeviceIds:
+        if not (self.take_if("word", "in") and self.take_if("mark", "(")):
+            raise self.error("compares an id, which only 'id in (a; b)' can")
+        ids = []
+        while True:
+            kind, text = self.take()
+            if kind not in ("word", "quoted") or not DEVICE.fullmatch(text):
+                raise self.error(f"has {text!r} where a device's id should be")
+            ids.append(text)
+            if self.take_if("mark", ")"):
+                return DeviceIds(ids=ids)
+            if not self.take_if("mark", ";"):
+                raise self.error(f"has {self.peek()[1]!r} where ';' or ')' should be")
+
+    def comparison(self) -> Comparison:
+        kind, name = self.take()
+        if kind != "word" or name in KEYWORDS or not NAME.fullmatch(name):
+            raise self.error(f"has {name!r} where the name of a capability should be")
+        kind, sign = self.take()
+        if kind != "sign":
+            raise self.error(f"has {sign!r} after {name} where one of {', '.join(OPERATORS)} should be")
+        kind, value = self.take()
+        if kind == "quoted" or (kind == "word" and not NUMBER.match(value)):
+            if sign not in ("=", "!="):
+                raise self.error(f"compares {name} with the text {value!r} by {sign}; texts are compared by = and !=")
+            if kind == "word" and value in KEYWORDS:
+                raise self.error(f"has {value!r} where a value should be")
+            return Comparison(name=name, operator=OPERATORS[sign], text=value)
+        if kind != "word":
+            raise self.error(f"has {value!r} after {name} {sign} where a value should be")
+        if NUMBER.fullmatch(value) and self.peek()[0] == "word" and self.peek()[1] in UNITS:
+            value += self.take()[1]
+        quantity = read_quantity(value, UNITS)
+        assert quantity is not None  # it begins with a number
+        number, unit = quantity
+        return Comparison(name=name, operator=OPERATORS[sign], number=float(number * UNITS.get(unit, 1)))

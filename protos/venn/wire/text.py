@@ -1,0 +1,33 @@
+"""Text that came from others, made safe to show; and guesses at what a mistyped word meant."""
+
+import difflib
+import unicodedata
+from collections.abc import Iterable
+
+UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, line separators
+
+
+def printable(text: str, limit: int = 200, *, keep_newlines: bool = False) -> str:
+    """The text without control characters, at most ``limit`` characters long (a cut shows as ...).
+
+    Newlines and tabs become spaces, unless they are kept.
+    """
+    kept = "".join(map(_shown_with_newlines if keep_newlines else _shown, text[: 4 * limit]))
+    kept = kept.strip()
+    return kept if len(kept) <= limit else kept[: max(0, limit - 3)] + "..."
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """``did you mean X?`` for the nearest option, or nothing."""
+    near = difflib.get_close_matches(word, list(options), n=1, cutoff=0.6)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+def _shown(character: str) -> str:
+    if character in "\n\r\t":
+        return " "
+    return "" if unicodedata.category(character) in UNSAFE else character
+
+
+def _shown_with_newlines(character: str) -> str:
+    return character if character in "\n\t" else _shown(character)
