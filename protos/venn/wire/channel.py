@@ -1,0 +1,203 @@
+"""Channels and servers with one set of options, and where a server may listen.
+
+Liveness is the engine's matter (heartbeats); transport keepalive is the backstop, and never under 20 s: a shorter one
+kills healthy uploads over slow links.
+"""
+
+import errno
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import grpc
+
+from venn.wire.errors import PeerError, UsageError
+from venn.wire.tokens import bearer
+
+KEEPALIVE_MS = 30_000
+PING_TIMEOUT_MS = 20_000
+LEAST_PING_INTERVAL_MS = 15_000  # what a server tolerates; under the keepalive by a good margin
+LARGEST_REQUEST = 4 * 2**20  # bytes; chunks are at most 1 MiB
+LARGEST_RESPONSE = 16 * 2**20  # bytes; pages of devices, snapshots
+RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
+
+Options = list[tuple[str, Any]]
+
+
+def channel_options() -> Options:
+    return [
+        *_common_options(),
+        ("grpc.max_send_message_length", LARGEST_REQUEST),
+        ("grpc.max_receive_message_length", LARGEST_RESPONSE),
+        ("grpc.use_local_subchannel_pool", 1),  # each emulated device has its own connection
+        ("grpc.enable_http_proxy", 0),
+        ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS[0]),
+        ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
+    ]
+
+
+def server_options() -> Options:
+    return [
+        *_common_options(),
+        ("grpc.max_send_message_length", LARGEST_RESPONSE),
+        ("grpc.max_receive_message_length", LARGEST_REQUEST),
+        ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
+        ("grpc.so_reuseport", 0),  # a second server on one port is an error, not a lottery
+    ]
+
+
+def _common_options() -> Options:
+    return [
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", 3 * PING_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
+def open_channel(address: str, *, token: str | None = None) -> grpc.aio.Channel:
+    """A channel to ``host:port``; with a token, every call on it shows it. Connects at the first call."""
+    channel = grpc.aio.insecure_channel(address, options=channel_options())
+    return channel if token is None else _TokenChannel(channel, token)
+
+
+def make_server(*, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
+    return grpc.aio.server(options=server_options(), interceptors=tuple(interceptors))
+
+
+def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
+    """Open a port (0: any free one) and return the real ``host:port``.
+
+    Raises UsageError NOT_LOOPBACK (an address that others can reach, without insecure), PORT_IN_USE or ADDRESS.
+    """
+    host, port = parse_address(address)
+    if not insecure and not is_loopback(address):
+        raise UsageError(
+            "NOT_LOOPBACK",
+            "others can reach this address, and nothing on it is encrypted",
+            where=address,
+            fix="listen on 127.0.0.1, or say --insecure if the network is yours",
+        )
+    _try_port(address, host, port)
+    try:
+        bound = server.add_insecure_port(join_address(host, port))
+    except RuntimeError:  # newer grpcio raises, older returns 0
+        bound = 0
+    if bound == 0:
+        raise _port_in_use(address)
+    return join_address(host, bound)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """``127.0.0.1:9700``, ``[::1]:9700`` or ``name:9700``. Raises UsageError ADDRESS."""
+    host, colon, port = text.strip().rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    good = colon and host and (":" in host) == bracketed and port.isascii() and port.isdigit() and int(port) < 65536
+    if not good or not host.isprintable() or " " in host or "/" in host:
+        raise UsageError("ADDRESS", "is no address", where=repr(text), fix="write host:port, e.g. 127.0.0.1:9700")
+    return host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach ``host:port``. Raises UsageError ADDRESS."""
+    host, _ = parse_address(address)
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_literal(address: str) -> bool:
+    """Whether the host is an IP address and not a name. Raises UsageError ADDRESS."""
+    host, _ = parse_address(address)
+    try:
+        return bool(ipaddress.ip_address(host))
+    except ValueError:
+        return False
+
+
+def _try_port(address: str, host: str, port: int) -> None:
+    """gRPC says only that it failed; ask the system why."""
+    try:
+        family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(target)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _port_in_use(address) from error
+        raise UsageError(
+            "ADDRESS", f"cannot listen here: {error.strerror}", where=address, fix="use an address of this machine"
+        ) from error
+
+
+def _port_in_use(address: str) -> UsageError:
+    return UsageError(
+        "PORT_IN_USE", "another program listens here", where=address, fix="stop it, or choose another port (0: any)"
+    )
+
+
+class _TokenChannel(grpc.aio.Channel):
+    """Adds the token to each call's metadata, and costs nothing per message, as an interceptor on a stream would."""
+
+    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
+        self._channel, self._shown = channel, bearer(token)
+
+    def _with_token(self, multicallable: Callable[..., Any]) -> Any:
+        def call(*arguments: Any, metadata: Sequence[tuple[str, str | bytes]] | None = None, **settings: Any) -> Any:
+            return multicallable(*arguments, metadata=(*(metadata or ()), self._shown), **settings)
+
+        return call
+
+    def unary_unary(self, *arguments: Any, **settings: Any) -> Any:
+        return self._with_token(self._channel.unary_unary(*arguments, **settings))
+
+    def unary_stream(self, *arguments: Any, **settings: Any) -> Any:
+        return self._with_token(self._channel.unary_stream(*arguments, **settings))
+
+    def stream_unary(self, *arguments: Any, **settings: Any) -> Any:
+        return self._with_token(self._channel.stream_unary(*arguments, **settings))
+
+    def stream_stream(self, *arguments: Any, **settings: Any) -> Any:
+        return self._with_token(self._channel.stream_stream(*arguments, **settings))
+
+    async def close(self, grace: float | None = None) -> None:
+        await self._channel.close(grace)
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._channel.channel_ready()
+
+    async def __aenter__(self) -> "grpc.aio.Channel":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+
+async def wait_until_reachable(channel: grpc.aio.Channel, address: str, timeout_s: float) -> None:
+    """Raises PeerError UNREACHABLE when no connection stands within the timeout."""
+    import asyncio
+
+    try:
+        async with asyncio.timeout(timeout_s):
+            await channel.channel_ready()
+    except TimeoutError:
+        raise PeerError(
+            "UNREACHABLE",
+            f"nothing answers within {timeout_s:g} s",
+            where=address,
+            fix="see that it runs and that the address is right",
+        ) from None

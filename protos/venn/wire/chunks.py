@@ -1,0 +1,36 @@
+"""Large bytes in small pieces, each with its place and its CRC-32."""
+
+import zlib
+from collections.abc import Iterator
+
+from venn.v1.task_pb2 import Chunk
+from venn.wire.errors import PeerError
+
+CHUNK_BYTES = 512 * 1024
+MAX_CHUNK_BYTES = 1024 * 1024
+
+
+class ChunkError(PeerError):
+    """A chunk that is damaged, too large or empty."""
+
+
+def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    """Chunks of ``data[start:stop]``, their offsets counted from the beginning of data. Copies each byte once."""
+    view = memoryview(data).cast("B")
+    end = len(view) if stop is None else min(stop, len(view))
+    for offset in range(start, end, CHUNK_BYTES):
+        piece = bytes(view[offset : min(offset + CHUNK_BYTES, end)])
+        yield Chunk(offset=offset, data=piece, crc32=zlib.crc32(piece))
+
+
+def check(chunk: Chunk) -> None:
+    """Raises ChunkError."""
+    data = chunk.data
+    if not 0 < len(data) <= MAX_CHUNK_BYTES:
+        raise ChunkError(
+            "CHUNK_SIZE", f"the chunk at byte {chunk.offset} has {len(data)} bytes, allowed are 1 to {MAX_CHUNK_BYTES}"
+        )
+    if zlib.crc32(data) != chunk.crc32:
+        raise ChunkError(
+            "CHUNK_CORRUPT", f"the chunk at byte {chunk.offset} was damaged on its way", fix="send it again"
+        )

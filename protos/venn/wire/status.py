@@ -1,0 +1,102 @@
+"""Errors over the wire: a status code with ``google.rpc.ErrorInfo``, written by servers, read by clients."""
+
+from typing import Any, NoReturn
+
+import grpc
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from venn.wire.errors import PeerError
+from venn.wire.text import printable
+
+DOMAIN = "venn"
+DETAILS_KEY = "grpc-status-details-bin"
+MAX_MESSAGE, MAX_VALUE = 1000, 300  # characters; all metadata of a call must fit into 8 KiB
+
+REASONS = {  # of statuses that carry no ErrorInfo
+    grpc.StatusCode.UNAVAILABLE: (
+        "UNREACHABLE",
+        "it does not answer",
+        "see that it runs and that the address is right",
+    ),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (
+        "TIMEOUT",
+        "it did not answer in time",
+        "see that it runs and is not overloaded",
+    ),
+    grpc.StatusCode.UNIMPLEMENTED: ("WRONG_SERVER", "it does not know this call", "see that the address is right"),
+    grpc.StatusCode.CANCELLED: ("CANCELLED", "it ended the call", ""),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: ("TOO_LARGE", "a message is too large", ""),
+}
+FIXES = {
+    "TOKEN": "name the coordinator's token folder with --tokens DIR",
+    "VERSION": "install the same version of venn-testbed on both sides",
+}
+
+
+async def abort(
+    context: grpc.aio.ServicerContext[Any, Any], code: grpc.StatusCode, reason: str, message: str, **metadata: str
+) -> NoReturn:
+    """End a call with a status and its ErrorInfo (domain ``venn``)."""
+    message = printable(message, MAX_MESSAGE)
+    info = ErrorInfo(
+        reason=reason,
+        domain=DOMAIN,
+        metadata={key: printable(value, MAX_VALUE) for key, value in metadata.items()},
+    )
+    status = Status(code=code.value[0], message=message)
+    status.details.add().Pack(info)
+    await context.abort(code, message, ((DETAILS_KEY, status.SerializeToString()),))
+    raise AssertionError("abort returned")
+
+
+def reason_of(error: grpc.RpcError) -> str:
+    """The reason that the other side gave; "" if none."""
+    info = _info_of(error)
+    return info.reason if info else ""
+
+
+def metadata_of(error: grpc.RpcError) -> dict[str, str]:
+    """What the other side added to its reason."""
+    info = _info_of(error)
+    return dict(info.metadata) if info else {}
+
+
+def peer_error(error: grpc.RpcError, *, where: str) -> PeerError:
+    """The error for people; ``where`` names the other side and its address."""
+    code, text = _code_of(error), printable(_text_of(error), MAX_MESSAGE)
+    if info := _info_of(error):
+        details = dict(info.metadata)
+        fix = details.pop("fix", "") or FIXES.get(info.reason, "")
+        details.setdefault("code", code.name)
+        return PeerError(info.reason, text, where=where, fix=fix, details=details)
+    reason, message, fix = REASONS.get(code, (code.name, "it refused", ""))
+    return PeerError(reason, f"{message} ({code.name}: {text})", where=where, fix=fix, details={"code": code.name})
+
+
+def _code_of(error: grpc.RpcError) -> grpc.StatusCode:
+    code = error.code() if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else None
+    return code if isinstance(code, grpc.StatusCode) else grpc.StatusCode.UNKNOWN
+
+
+def _text_of(error: grpc.RpcError) -> str:
+    return (error.details() if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else str(error)) or ""
+
+
+def _info_of(error: grpc.RpcError) -> ErrorInfo | None:
+    if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
+        return None
+    for key, value in error.trailing_metadata() or ():
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            return _unpack(value)
+    return None
+
+
+def _unpack(value: bytes) -> ErrorInfo | None:
+    info = ErrorInfo()
+    try:
+        details = Status.FromString(value).details
+        found = any(detail.Unpack(info) for detail in details)
+    except ValueError:  # protobuf's DecodeError is one
+        return None
+    return info if found and info.domain == DOMAIN else None

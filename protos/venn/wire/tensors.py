@@ -1,0 +1,215 @@
+"""Named arrays as bytes: on the wire, in spool files and checkpoints. No pickle.
+
+    magic (8 bytes) | length of the header (8 bytes, little-endian) | header | arrays
+
+The header is JSON, a list of [name, dtype, shape]. Each array is raw, little-endian, C order, and begins at the next
+multiple of 64 bytes. Nothing is allocated or mapped before every size has been checked against the bytes at hand, and
+reading copies nothing: the arrays are read-only views of the buffer.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from venn.wire.errors import PeerError
+from venn.wire.text import printable
+
+Array = npt.NDArray[Any]
+
+MAGIC = b"VENNTSR1"
+PREFIX = len(MAGIC) + 8
+ALIGNMENT = 64
+MAX_HEADER_BYTES = 1 << 20
+MAX_TENSORS = 4096
+MAX_NAME = 256
+MAX_RANK = 8
+DTYPES = {
+    np.dtype(kind).newbyteorder("<").str: np.dtype(kind).newbyteorder("<")
+    for kind in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
+}
+NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
+
+
+class TensorError(PeerError):
+    """TENSOR_MALFORMED, TENSOR_DTYPE, TENSOR_NOT_FINITE or TENSOR_MISMATCH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Names, dtypes and shapes, by name."""
+
+    tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
+
+    def __str__(self) -> str:
+        return ", ".join(_describe(*tensor) for tensor in self.tensors) or "no arrays"
+
+
+def signature_of(arrays: Mapping[str, Array]) -> Signature:
+    return Signature(tuple(sorted((name, _dtype_text(name, a), np.shape(a)) for name, a in arrays.items())))
+
+
+def check_same(expected: Signature, got: Signature) -> None:
+    """Raises TensorError TENSOR_MISMATCH that names the first difference, both ways."""
+    if expected == got:
+        return
+    want = {name: (dtype, shape) for name, dtype, shape in expected.tensors}
+    have = {name: (dtype, shape) for name, dtype, shape in got.tensors}
+    for name in sorted(want.keys() | have.keys()):
+        if want.get(name) != have.get(name):
+            wanted = _describe(name, *want[name]) if name in want else f"no array {name}"
+            found = _describe(name, *have[name]) if name in have else f"no array {name}"
+            raise TensorError(
+                "TENSOR_MISMATCH",
+                f"the model has {wanted}, the response has {found}",
+                fix="return arrays with the names, dtypes and shapes of the model",
+            )
+
+
+def encode(arrays: Mapping[str, Array]) -> bytes:
+    """One copy of each array. Raises TensorError for a dtype, rank or name that does not travel."""
+    return b"".join(_parts(arrays))
+
+
+def write(arrays: Mapping[str, Array], file: BinaryIO) -> int:
+    """As encode, into a binary file, without a copy in memory; returns the bytes written."""
+    return sum(file.write(part) for part in _parts(arrays))
+
+
+def decode(buffer: bytes | bytearray | memoryview, *, refuse_nan: bool = False) -> dict[str, Array]:
+    """Read-only views of the buffer, by name. Raises TensorError."""
+    return _views(memoryview(buffer).cast("B").toreadonly(), refuse_nan)
+
+
+def open_file(path: Path, *, refuse_nan: bool = False) -> dict[str, Array]:
+    """As decode, over a mapped file: its pages are read when they are used. Raises TensorError, OSError."""
+    if path.stat().st_size == 0:
+        raise _malformed("it is empty", str(path))
+    mapped = np.memmap(path, dtype=np.uint8, mode="r")
+    try:
+        return _views(memoryview(mapped).cast("B"), refuse_nan)
+    except TensorError as error:
+        error.where = str(path)
+        raise
+
+
+def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    header, bodies = [], []
+    for name, array in arrays.items():
+        dtype = _dtype_text(name, array)
+        header.append([_checked_name(name), dtype, list(np.shape(array))])
+        bodies.append(np.asarray(array, dtype=DTYPES[dtype], order="C").reshape(-1).view(np.uint8).data)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    if len(bodies) > MAX_TENSORS or len(text) > MAX_HEADER_BYTES:
+        raise TensorError("TENSOR_MALFORMED", f"more than {MAX_TENSORS} arrays, or their names are too long")
+    yield MAGIC + len(text).to_bytes(8, "little") + text
+    at = PREFIX + len(text)
+    for body in bodies:
+        yield bytes(-at % ALIGNMENT)
+        yield body
+        at += -at % ALIGNMENT + len(body)
+
+
+def _views(view: memoryview, refuse_nan: bool) -> dict[str, Array]:
+    header, at = _read_header(view)
+    places = []
+    for name, dtype, shape in header:
+        at += -at % ALIGNMENT
+        places.append((name, dtype, shape, at))
+        at += math.prod(shape) * dtype.itemsize
+    if at != len(view):
+        raise _malformed(f"it should have {at} bytes and has {len(view)}")
+    arrays = {
+        name: np.frombuffer(view, dtype, math.prod(shape), start).reshape(shape)
+        if math.prod(shape)
+        else np.empty(shape, dtype)
+        for name, dtype, shape, start in places
+    }
+    if refuse_nan:
+        for name, array in arrays.items():
+            _check_finite(name, array)
+    return arrays
+
+
+def _read_header(view: memoryview) -> tuple[list[tuple[str, np.dtype[Any], tuple[int, ...]]], int]:
+    if view[: len(MAGIC)] != MAGIC or len(view) < PREFIX:
+        raise _malformed("it does not begin as tensors do")
+    length = int.from_bytes(view[len(MAGIC) : PREFIX], "little")
+    if length > min(MAX_HEADER_BYTES, len(view) - PREFIX):
+        raise _malformed("its header is cut short or too long")
+    try:
+        entries = json.loads(bytes(view[PREFIX : PREFIX + length]))
+    except (ValueError, RecursionError) as error:
+        raise _malformed("its header cannot be read") from error
+    if not isinstance(entries, list) or len(entries) > MAX_TENSORS:
+        raise _malformed(f"its header is no list of at most {MAX_TENSORS} arrays")
+    header = [_read_entry(entry) for entry in entries]
+    if len({name for name, _, _ in header}) < len(header):
+        raise _malformed("two arrays have one name")
+    return header, PREFIX + length
+
+
+def _read_entry(entry: object) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    match entry:
+        case [str(name), str(dtype), list(shape)] if all(type(n) is int and 0 <= n < 2**48 for n in shape):
+            if dtype not in DTYPES:
+                raise TensorError("TENSOR_DTYPE", f"array {printable(name, 80)} has dtype {printable(dtype, 20)}")
+            return _checked_name(name), DTYPES[dtype], _checked_shape(name, tuple(shape))
+    raise _malformed(f"an entry of its header is no name, dtype and shape: {printable(repr(entry), 80)}")
+
+
+def _dtype_text(name: str, array: Array) -> str:
+    dtype = np.asarray(array).dtype.newbyteorder("<").str
+    if dtype not in DTYPES:
+        raise TensorError(
+            "TENSOR_DTYPE",
+            f"array {printable(str(name), 80)} has dtype {printable(str(np.asarray(array).dtype), 40)}",
+            fix="booleans, integers and floats of at most 64 bits travel",
+        )
+    _checked_shape(name, np.shape(array))
+    return dtype
+
+
+def _checked_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if len(shape) > MAX_RANK:
+        raise TensorError(
+            "TENSOR_MALFORMED", f"array {printable(str(name), 80)} has {len(shape)} dimensions, allowed are {MAX_RANK}"
+        )
+    return shape
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise TensorError(
+            "TENSOR_MALFORMED",
+            f"{printable(repr(name), 80)} is no name of an array",
+            fix=f"use a text of 1 to {MAX_NAME} printable characters",
+        )
+    return name
+
+
+def _check_finite(name: str, array: Array) -> None:
+    """Least and greatest are finite only if all are, for both carry a NaN on; this takes no memory."""
+    if array.dtype.kind != "f" or array.size == 0:
+        return
+    with np.errstate(invalid="ignore"):
+        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+            raise TensorError(
+                "TENSOR_NOT_FINITE",
+                f"array {printable(name, 80)} holds NaN or infinity",
+                fix="see that training does not diverge",
+            )
+
+
+def _describe(name: str, dtype: str, shape: tuple[int, ...]) -> str:
+    return f"{printable(name, 80)} {DTYPES[dtype].name}[{', '.join(map(str, shape))}]"
+
+
+def _malformed(problem: str, where: str = "") -> TensorError:
+    return TensorError("TENSOR_MALFORMED", f"these bytes are no tensors: {problem}", where=where)

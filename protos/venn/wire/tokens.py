@@ -1,0 +1,138 @@
+"""Admission before TLS: a 256-bit token each for devices, jobs and admins, in 0600 files or the environment.
+
+Other users of the same machine are strangers, so loopback needs tokens as well. TaskService is the exception: there
+the ticket admits, signed with a key that only the coordinator and that job's driver know. A device token at every
+driver would let any job's owner pose as a device.
+"""
+
+import hmac
+import os
+import re
+import secrets
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import grpc
+
+from venn.wire.errors import UsageError
+from venn.wire.files import out_of_space
+from venn.wire.status import abort
+
+Role = Literal["device", "job", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+METADATA_KEY = "authorization"
+HEALTH = "grpc.health.v1.Health"
+TOKEN = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    device: str
+    job: str
+    admin: str
+
+
+def default_dir() -> Path:
+    """``$VENN_TOKENS``, else ``$XDG_STATE_HOME/venn/tokens``, else ``~/.local/state/venn/tokens``."""
+    if named := os.environ.get("VENN_TOKENS"):
+        return Path(named).expanduser()
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "venn" / "tokens"
+
+
+def ensure_tokens(folder: Path | None = None) -> Tokens:
+    """The tokens in a folder; those that are missing are made. Raises UsageError for an unsafe or damaged file."""
+    folder = folder or default_dir()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Tokens(**{role: _read_or_make(folder / role) for role in ROLES})
+    except OSError as error:
+        raise out_of_space(error, folder) from error
+
+
+def load_token(role: Role, *, folder: Path | None = None) -> str:
+    """From ``$VENN_<ROLE>_TOKEN``, else from the folder. Raises UsageError NO_TOKEN, TOKEN_UNSAFE or TOKEN_DAMAGED."""
+    variable = f"VENN_{role.upper()}_TOKEN"
+    if named := os.environ.get(variable):
+        return _checked(named, f"${variable}")
+    path = (folder or default_dir()) / role
+    try:
+        return _read(path)
+    except OSError as error:
+        raise UsageError(
+            "NO_TOKEN",
+            f"no {role} token: {error.strerror}",
+            where=str(path),
+            fix=f"name the coordinator's folder with --tokens DIR, or set {variable}",
+        ) from error
+
+
+def bearer(token: str) -> tuple[str, str]:
+    """The call's metadata that shows a token."""
+    return (METADATA_KEY, f"Bearer {token}")
+
+
+class TokenInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses calls without the token of their service. Health needs none; a service that is not named needs one that
+    nobody has.
+    """
+
+    def __init__(self, tokens: Mapping[str, str]) -> None:
+        self._tokens = {service: bearer(token)[1].encode() for service, token in tokens.items()}
+        self._refusal = grpc.stream_stream_rpc_method_handler(_refuse)  # of any kind of call: it reads nothing
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        service = (handler_call_details.method or "").rpartition("/")[0].lstrip("/")
+        if service != HEALTH and not self._admits(service, handler_call_details.invocation_metadata):
+            return self._refusal
+        return await continuation(handler_call_details)
+
+    def _admits(self, service: str, metadata: Any) -> bool:
+        expected = self._tokens.get(service)
+        shown = b""
+        for key, value in metadata or ():
+            if key == METADATA_KEY:
+                shown = value.encode() if isinstance(value, str) else value
+        return expected is not None and hmac.compare_digest(expected, shown)
+
+
+async def _refuse(requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    await abort(context, grpc.StatusCode.UNAUTHENTICATED, "TOKEN", "the token is missing or wrong")
+
+
+def _read_or_make(path: Path) -> str:
+    token = secrets.token_hex(32)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return _read(path)
+    with open(descriptor, "w") as file:
+        file.write(token + "\n")
+    return token
+
+
+def _read(path: Path) -> str:
+    with open(path) as file:
+        if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+            raise UsageError(
+                "TOKEN_UNSAFE", "other users can read this token", where=str(path), fix=f"chmod 600 {path}"
+            )
+        return _checked(file.read(256).strip(), str(path))
+
+
+def _checked(token: str, where: str) -> str:
+    if not TOKEN.fullmatch(token):
+        raise UsageError(
+            "TOKEN_DAMAGED",
+            "a token is 64 hexadecimal digits, and this is not one",
+            where=where,
+            fix="copy it again from the coordinator",
+        )
+    return token
