@@ -1,0 +1,151 @@
+"""Whatever the view, every policy's plan is sound; and the allocation is the published one, line by line."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.plan import GroupView, RequestView, View
+from coordinator.policies.registry import load_policy
+from coordinator.policies.venn.irs import Contender, allocate
+
+BUILT_IN = ("random", "fifo", "srsf", "venn")
+REGIONS = st.integers(0, 7).map(RegionId)
+
+
+@st.composite
+def views(draw: st.DrawFn) -> View:
+    names = draw(st.lists(st.sampled_from("abcdefg"), unique=True, max_size=6))
+    groups = tuple(GroupView(GroupId(name), tuple(sorted(draw(st.sets(REGIONS))))) for name in sorted(names))
+    requests: list[RequestView] = []
+    for number in range(draw(st.integers(0, 9)) if groups else 0):
+        remaining = draw(st.integers(1, 20))
+        requests.append(
+            RequestView(
+                request=RequestId(number),
+                job=JobId(f"job-{number}"),
+                arrival=float(draw(st.integers(0, 2))),
+                group=draw(st.sampled_from(groups)).group,
+                remaining=remaining,
+                remaining_all_rounds=draw(st.none() | st.integers(remaining, 90)),
+                attained=0.0,
+            )
+        )
+    requests.sort(key=lambda request: (request.arrival, request.job, request.request))
+    supply = draw(st.dictionaries(REGIONS, st.integers(1, 9)))
+    return View(0.0, draw(st.integers(0, 3)), 1, groups, tuple(requests), supply, 60.0)
+
+
+@given(view=views(), name=st.sampled_from(BUILT_IN))
+def test_every_plan_is_sound(view: View, name: str) -> None:
+    plan = load_policy(name).plan(view)
+    queued = [request for queue in plan.queues for request in queue]
+    assert sorted(queued) == sorted(request.request for request in view.requests)
+    for order in (plan.default, *plan.orders.values()):
+        assert all(0 <= index < len(plan.queues) for index in order)
+        assert len(set(order)) == len(order)
+    assert {job for job, _ in plan.reasons} <= {request.job for request in view.requests}
+    assert len(dict(plan.reasons)) == len(plan.reasons)
+
+
+@given(view=views(), name=st.sampled_from(BUILT_IN))
+def test_every_open_request_is_reached_from_every_region_of_its_group(view: View, name: str) -> None:
+    """Work conservation: no device is turned away while a request that could use it is open."""
+    plan = load_policy(name).plan(view)
+    regions = {group.group: group.regions for group in view.groups}
+    for request in view.requests:
+        unseen = RegionId(99)
+        for region in (*regions[request.group], unseen):
+            order = plan.orders.get(region, plan.default)
+            assert any(request.request in plan.queues[index] for index in order)
+
+
+@given(view=views(), name=st.sampled_from(BUILT_IN))
+def test_a_plan_is_a_function_of_the_view(view: View, name: str) -> None:
+    assert load_policy(name).plan(view) == load_policy(name).plan(view)
+
+
+def test_a_plan_does_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "from coordinator.policies.registry import load_policy\n"
+        "from tests.unit.policies.arena import CASES, view\n"
+        f"for name in {BUILT_IN}:\n"
+        "    for world in CASES.values():\n"
+        "        print(load_policy(name).plan(view(world, world.demands)))\n"
+    )
+
+    def printed(hash_seed: str) -> str:
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        return subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert printed("0") == printed("4711") != ""
+
+
+@st.composite
+def contentions(draw: st.DrawFn) -> tuple[list[Contender], dict[RegionId, int]]:
+    supply = {RegionId(index): draw(st.integers(1, 9)) for index in range(draw(st.integers(1, 7)))}
+    sets = draw(st.lists(st.frozensets(st.sampled_from(sorted(supply)), min_size=1), unique=True, max_size=6))
+    demands = st.lists(st.integers(1, 12), max_size=5).map(tuple)
+    sets.sort(key=lambda regions: (sum(supply[region] for region in regions), sorted(regions)))
+    return [Contender(tuple(sorted(regions)), draw(demands)) for regions in sets], supply
+
+
+@given(contentions())
+def test_the_allocation_is_the_published_one(contention: tuple[list[Contender], dict[RegionId, int]]) -> None:
+    contenders, supply = contention
+    owners = allocate(contenders, supply)
+    assert owners == by_the_lines(contenders, supply)
+    assert all(region in contenders[owner].regions for region, owner in owners.items())
+
+
+def by_the_lines(contenders: Sequence[Contender], supply: Mapping[RegionId, int]) -> dict[RegionId, int]:
+    """Lines 1 to 9, as literally as they can be written: one supply per request, sets of regions, fractions."""
+
+    def rate(regions: set[RegionId]) -> int:
+        return sum(supply[region] for region in regions)
+
+    S = [set(contender.regions) for contender in contenders]
+    own = [len(contender.demands) for contender in contenders]
+    Q = [list(contender.demands) for contender in contenders]
+    A: list[set[RegionId]] = []
+    for regions in S:
+        A.append(regions - set().union(*A))
+    R = [[rate(regions)] * count for regions, count in zip(A, own, strict=True)]
+
+    def affected(j: int, m: int, limit: Fraction) -> int:
+        if all(R[j]) and sum(Fraction(d, r) for d, r in zip(Q[j], R[j], strict=True)) <= limit:
+            return len(Q[j])
+        done, count = Fraction(0), 0
+        for demand, supplied in zip(Q[j], R[j], strict=True):
+            done += Fraction(demand, supplied or m)
+            if done > limit:
+                break
+            count += 1
+        return count
+
+    for j in reversed(range(len(S))):
+        if not Q[j]:
+            continue
+        for k in reversed(range(j)):
+            meet = A[k] & S[j]
+            if not meet:
+                continue
+            m = rate(meet)
+            if own[k]:
+                held_up = affected(j, m, sum((Fraction(d, r) for d, r in zip(Q[k], R[k], strict=True)), Fraction(0)))
+                take = held_up > own[k] if rate(A[j]) == 0 else held_up * rate(A[k]) > own[k] * rate(A[j])
+                if not take:
+                    break
+            A[j] |= meet
+            A[k] -= meet
+            R[j] = [supplied + m for supplied in R[j]] + list(R[k])
+            Q[j] += Q[k]
+            R[k] = [supplied - m for supplied in R[k]]
+    return {region: j for j, regions in enumerate(A) for region in regions}

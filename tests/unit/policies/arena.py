@@ -1,0 +1,140 @@
+"""A scripted arena: one device per second from t = 1, matched by the plan exactly as ``engine.plan`` describes it.
+
+Groups and device types are written in letters: a request ``G4`` is of group G with demand 4; a device type ``gch``
+can serve the groups G, C and H. All requests are open at 0 in the order given, one job each, with true rates; a new
+plan is made at each fill.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
+from itertools import count
+
+from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, View
+
+
+@dataclass(frozen=True)
+class Case:
+    cycle: tuple[str, ...]  # device types, one per second, over and over
+    requests: tuple[tuple[str, int], ...]  # group letter and demand
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        return tuple(sorted(set(self.cycle)))
+
+    @property
+    def demands(self) -> tuple[int, ...]:
+        return tuple(demand for _, demand in self.requests)
+
+
+def case(cycle: str, requests: str) -> Case:
+    return Case(tuple(cycle.split()), tuple((word[0].lower(), int(word[1:])) for word in requests.split()))
+
+
+CASES = {
+    "A": case("g gh", "G4 H2"),
+    "B": case("g gh", "H5 G2 G2 G2"),
+    "C": case("g gc gch", "G6 C4 H2"),
+    "D": case("g gc gch", "G2 G2 G2 C6 H2"),
+    "E": case("g gc gch", "G3 C2 H1"),
+}
+
+
+def view(world: Case, remaining: Sequence[int], plan_number: int = 1) -> View:
+    """Groups stay to the end; a filled request leaves."""
+    letters = sorted({letter for letter, _ in world.requests})
+    groups = tuple(
+        GroupView(GroupId(letter), tuple(RegionId(index) for index, kind in enumerate(world.regions) if letter in kind))
+        for letter in letters
+    )
+    requests = tuple(
+        RequestView(
+            request=RequestId(index),
+            job=JobId(f"job-{index:02d}"),
+            arrival=0.0,
+            group=GroupId(letter),
+            remaining=left,
+            remaining_all_rounds=None,
+            attained=0.0,
+        )
+        for index, ((letter, _), left) in enumerate(zip(world.requests, remaining, strict=True))
+        if left > 0
+    )
+    supply = {RegionId(index): world.cycle.count(kind) for index, kind in enumerate(world.regions)}
+    return View(0.0, 7, plan_number, groups, requests, supply, float(len(world.cycle)))
+
+
+def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[RequestId, int]) -> list[RequestId]:
+    """The requests that a device of this region may be leased to: the first one of them, or a uniform draw."""
+    group_of = {request.request: request.group for request in seen.requests}
+    eligible = {group.group for group in seen.groups if region in group.regions}
+    listed = [request for index in plan.orders.get(region, plan.default) for request in plan.queues[index]]
+    able = [request for request in listed if remaining[request] > 0 and group_of[request] in eligible]
+    if plan.mode is Mode.UNIFORM:
+        return sorted(able)  # jobs arrive together and are numbered alike: (arrival, job id) is the request's number
+    return able[:1]
+
+
+@dataclass
+class Run:
+    """Fill times in seconds, one per request in the order given."""
+
+    fills: list[int]
+    plans: list[Plan] = field(default_factory=list)
+
+    @property
+    def mean(self) -> Fraction:
+        return Fraction(sum(self.fills), len(self.fills))
+
+
+def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False) -> Run:
+    """Play an ordered policy to the last fill."""
+    remaining = {RequestId(index): demand for index, demand in enumerate(world.demands)}
+    result = Run([0] * len(remaining))
+    seen, plan = _planned(world, policy, remaining, result)
+    for now in count(1):
+        region = RegionId(world.regions.index(world.cycle[(now - 1) % len(world.cycle)]))
+        for request in candidates(plan, seen, region, remaining):
+            remaining[request] -= 1
+            if remaining[request] == 0:
+                result.fills[request] = now
+            if remaining[request] == 0 or plan_at_each_lease:
+                seen, plan = _planned(world, policy, remaining, result)
+        if not any(remaining.values()):
+            return result
+    raise AssertionError("unreachable")
+
+
+def _planned(world: Case, policy: Policy, remaining: Mapping[RequestId, int], result: Run) -> tuple[View, Plan]:
+    seen = view(world, list(remaining.values()), len(result.plans) + 1)
+    result.plans.append(policy.plan(seen))
+    return seen, result.plans[-1]
+
+
+def exact_mean(world: Case, policy: Policy) -> Fraction:
+    """The expected mean fill time of a uniform policy, by enumeration of everything that can happen."""
+
+    @cache
+    def planned(remaining: tuple[int, ...]) -> tuple[View, Plan]:
+        seen = view(world, remaining)
+        return seen, policy.plan(seen)
+
+    @cache
+    def expected(second: int, remaining: tuple[int, ...]) -> Fraction:
+        """The sum of the fill times still to come, from the device of this second on."""
+        if not any(remaining):
+            return Fraction(0)
+        seen, plan = planned(remaining)
+        region = RegionId(world.regions.index(world.cycle[(second - 1) % len(world.cycle)]))
+        able = candidates(plan, seen, region, {RequestId(i): left for i, left in enumerate(remaining)})
+        if not able:
+            return expected(second + 1, remaining)
+        total = Fraction(0)
+        for request in able:
+            left = tuple(value - (index == request) for index, value in enumerate(remaining))
+            total += (second if left[request] == 0 else 0) + expected(second + 1, left)
+        return total / len(able)
+
+    return expected(1, world.demands) / len(world.demands)

@@ -1,0 +1,100 @@
+"""What a plan says beside its fills: the order within a group, regions without supply, reasons."""
+
+from dataclasses import replace
+
+from coordinator.engine.ids import GroupId, JobId, RegionId
+from coordinator.engine.plan import GroupView, Plan, View
+from coordinator.policies.fifo import Fifo
+from coordinator.policies.random import Random
+from coordinator.policies.srsf import Srsf
+from coordinator.policies.venn.policy import Venn
+from tests.unit.policies.arena import case, view
+
+
+def seen(cycle: str, requests: str) -> View:
+    world = case(cycle, requests)
+    return view(world, world.demands)
+
+
+def reasons(plan: Plan) -> dict[str, str]:
+    return {str(job): text for job, text in plan.reasons}
+
+
+def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
+    world = seen("g", "G3 G5 G4")
+    long, short, unknown = world.requests
+    world = replace(
+        world,
+        requests=(replace(long, remaining_all_rounds=30), replace(short, remaining_all_rounds=5), unknown),
+    )
+    assert Venn().plan(world).queues == ((2, 1, 0),)
+
+
+def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
+    world = seen("g", "G3 G3 G3")
+    first, second, third = world.requests
+    world = replace(world, requests=(replace(first, arrival=2.0), replace(second, job=JobId("z")), third))
+    for policy in (Srsf(), Venn()):
+        assert policy.plan(world).queues == ((2, 1, 0),)
+
+
+def test_fifo_follows_arrival() -> None:
+    world = seen("g", "G1 G2")
+    early, late = world.requests
+    assert Fifo().plan(replace(world, requests=(replace(early, arrival=9.0), late))).queues == ((1, 0),)
+
+
+def test_groups_that_the_same_regions_supply_share_one_queue() -> None:
+    """H is eligible for one more region, in which no device was seen yet."""
+    world = seen("gh", "G4 H2 G1")
+    wider = (world.groups[0], GroupView(GroupId("h"), (RegionId(0), RegionId(1))))
+    plan = Venn().plan(replace(world, groups=wider))
+    assert plan.queues == ((2, 1, 0),)
+    assert plan.orders == {RegionId(0): (0,), RegionId(1): (0,)}
+
+
+def test_a_region_lists_its_owner_then_the_others_scarcest_first() -> None:
+    plan = Venn().plan(seen("g gc gch gch", "G1 G1 G1 G1 G1 G1 C6 H20"))
+    assert [len(queue) for queue in plan.queues] == [1, 1, 6]  # h, c, g
+    g, gc, gch = RegionId(0), RegionId(1), RegionId(2)
+    assert plan.orders == {g: (2,), gc: (2, 1), gch: (2, 0, 1)}
+
+
+def test_without_any_supply_every_request_can_still_be_reached() -> None:
+    world = replace(seen("g gh", "G4 H2"), supply={})
+    plan = Venn().plan(world)
+    assert plan.orders == {RegionId(0): (0,), RegionId(1): (0, 1)}
+    assert plan.default == (0, 1)
+
+
+def test_a_group_that_no_device_was_seen_of_comes_first_where_it_can_be_served() -> None:
+    world = replace(seen("g gh", "G4 H2"), supply={RegionId(0): 5})
+    assert Venn().plan(world).queues == ((1,), (0,))
+    assert Venn().plan(world).orders[RegionId(1)] == (0, 1)
+
+
+def test_an_empty_view_is_an_empty_plan() -> None:
+    empty = View(0.0, 7, 1, (), (), {}, 1.0)
+    for policy in (Random(), Fifo(), Srsf(), Venn()):
+        assert not any(policy.plan(empty).queues)
+        assert policy.plan(empty).reasons == ()
+
+
+def test_reasons_name_who_is_served_first() -> None:
+    world = seen("g gh", "G4 H2 G5")
+    assert reasons(Venn().plan(world)) == {
+        "job-00": "some of its devices go first to job-01, in a scarcer or busier group",
+        "job-02": "behind job-00: less is left to do there",
+    }
+    assert reasons(Fifo().plan(world)) == {
+        "job-01": "behind job-00: its job arrived earlier",
+        "job-02": "behind job-00: its job arrived earlier",
+    }
+    assert reasons(Srsf().plan(world))["job-00"] == "behind job-01: its request needs fewer devices"
+    assert len(Random().plan(world).reasons) == 3
+
+
+def test_requests_that_share_no_device_do_not_wait_for_each_other() -> None:
+    world = seen("g h", "G4 H2")
+    for policy in (Random(), Fifo(), Srsf(), Venn()):
+        assert policy.plan(world).reasons == ()
