@@ -8,7 +8,7 @@ import errno
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -180,7 +180,7 @@ class _TokenChannel(grpc.aio.Channel):
     async def channel_ready(self) -> None:
         await self._channel.channel_ready()
 
-    async def __aenter__(self) -> "grpc.aio.Channel":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -93,7 +93,7 @@ def open_file(path: Path, *, refuse_nan: bool = False) -> dict[str, Array]:
         raise _malformed("it is empty", str(path))
     mapped = np.memmap(path, dtype=np.uint8, mode="r")
     try:
-        return _views(memoryview(mapped).cast("B"), refuse_nan)
+        return _views(memoryview(mapped.data).cast("B"), refuse_nan)
     except TensorError as error:
         error.where = str(path)
         raise

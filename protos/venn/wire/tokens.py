@@ -82,7 +82,7 @@ class TokenInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(self, tokens: Mapping[str, str]) -> None:
         self._tokens = {service: bearer(token)[1].encode() for service, token in tokens.items()}
-        self._refusal = grpc.stream_stream_rpc_method_handler(_refuse)  # of any kind of call: it reads nothing
+        self._refusal: Any = grpc.stream_stream_rpc_method_handler(_refuse)  # of any kind of call: it reads nothing
 
     async def intercept_service(
         self,

@@ -1,0 +1,181 @@
+"""How a command reads its options, runs, fails and stops.
+
+A setting comes from its flag, else from ``VENN_<FLAG>``, else from venn.toml in the current folder, else it has its
+default. venn.toml holds flags by name; those of one command stand in a table of its name, as ``[agent]`` or
+``[job.run]``.
+"""
+
+import asyncio
+import functools
+import inspect
+import os
+import signal
+import sys
+import tomllib
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.main
+
+from venn.wire.errors import ExitCode, UsageError
+from venn.wire.exits import guard, tell, wants_json
+from venn.wire.text import did_you_mean
+
+DEFAULT_COORDINATOR = "127.0.0.1:9700"
+SETTINGS = "venn.toml"
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: everything.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
+Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help="host:port of the coordinator.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The options that all commands share."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+    color: bool = True
+    coordinator: str = DEFAULT_COORDINATOR
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a command the common options; it receives them as its first parameter, ``context``.
+
+    @app.command()
+    @command
+    def status(context: Context, interval: Annotated[str, typer.Option()] = "1s") -> int: ...
+    """
+
+    @functools.wraps(function)
+    def run(*, json: bool, quiet: bool, verbose: int, no_color: bool, coordinator: str, **settings: Any) -> Any:
+        color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return function(Context(json, quiet, verbose, color, coordinator), **settings)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    common = [
+        inspect.Parameter("coordinator", keyword, default=DEFAULT_COORDINATOR, annotation=Coordinator),
+        inspect.Parameter("json", keyword, default=False, annotation=Json),
+        inspect.Parameter("quiet", keyword, default=False, annotation=Quiet),
+        inspect.Parameter("verbose", keyword, default=0, annotation=Verbose),
+        inspect.Parameter("no_color", keyword, default=False, annotation=NoColor),
+    ]
+    signature = inspect.signature(function, eval_str=True)
+    own = [parameter.replace(kind=keyword) for name, parameter in signature.parameters.items() if name != "context"]
+    run.__signature__ = signature.replace(parameters=own + common)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in own + common}
+    return run
+
+
+def execute(app: typer.Typer, argv: list[str], name: str) -> int:
+    """Run a Typer app as the command ``name`` (``venn agent``); returns its exit code and never raises."""
+    return guard(lambda: _invoke(app, argv, name), argv, name)
+
+
+def run_async(main: Coroutine[Any, Any, int | None]) -> int:
+    """Run to its end, or until SIGINT or SIGTERM: then it is cancelled once, may clean up, and the exit code is
+    130 or 143. A second signal ends the process at once. What it raises is raised.
+    """
+    with asyncio.Runner(loop_factory=_fast_loop()) as runner:
+        return runner.run(_until_stopped(main))
+
+
+async def _until_stopped(main: Coroutine[Any, Any, int | None]) -> int:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main)
+    received: list[int] = []
+
+    def stop(number: int) -> None:
+        if received:
+            os._exit(128 + number)
+        received.append(number)
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        with suppress(asyncio.CancelledError):
+            code = await task
+            return 128 + received[0] if received else int(code or 0)
+        return 128 + received[0] if received else ExitCode.INTERRUPTED
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # an extra; not on every device
+        return None
+    return uvloop.new_event_loop
+
+
+def _invoke(app: typer.Typer, argv: list[str], name: str) -> int:
+    root = typer.main.get_command(app)
+    settings = _read_settings(Path(SETTINGS))
+    _prepare(root, settings, tuple(name.split()[1:]))
+    try:
+        result = root.main(args=argv, prog_name=name, standalone_mode=False)
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except typer.Abort:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # click's own, or the click that newer Typers carry inside
+            raise
+        return _tell_usage(error, argv, name)
+    return int(result or 0)
+
+
+def _tell_usage(error: Any, argv: list[str], name: str) -> int:
+    """Wrong flags, in the one shape of errors."""
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show(file=sys.stderr)
+        return ExitCode.USAGE
+    path = context.command_path if context else name
+    message = error.format_message().rstrip(".")
+    return tell(UsageError("USAGE", message, fix=f"see: {path} --help"), name, as_json=wants_json(argv))
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise UsageError("SETTINGS", f"cannot be read: {error}", where=str(path), fix="correct or remove it") from error
+
+
+def _prepare(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    """Each flag of the command and of those below it may come from the environment or the settings."""
+    command.context_settings["auto_envvar_prefix"] = "VENN"
+    below = getattr(command, "commands", None)
+    if below:
+        for name, child in below.items():
+            _prepare(child, settings, (*path, name))
+        return
+    command.context_settings["default_map"] = _defaults(command, settings, path)
+
+
+def _defaults(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+    flags = {flag.lstrip("-"): parameter.name for parameter in command.params for flag in parameter.opts}
+    found = {flags[key]: value for key, value in settings.items() if key in flags and not isinstance(value, dict)}
+    table: Any = settings
+    for name in path:
+        table = table.get(name) if isinstance(table, dict) else None
+    own = table.items() if path and isinstance(table, dict) else ()
+    for key, value in own:
+        if key not in flags and not isinstance(value, dict):
+            raise UsageError(
+                "SETTINGS", f"[{'.'.join(path)}] has no {key}", where=SETTINGS, fix=did_you_mean(key, flags)
+            )
+        found[flags[key]] = value
+    return found

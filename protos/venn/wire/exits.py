@@ -1,0 +1,119 @@
+"""How a failure leaves the process: one line for people or one JSON object for programs, and an exit code."""
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from typing import TextIO
+
+from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
+from venn.wire.files import FULL, out_of_space
+from venn.wire.text import printable
+
+OURS = ("venn", "coordinator", "device_agent", "job_driver", "testbed")
+ISSUES = "please report it with that file"
+
+
+def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
+    """Runs a command and turns whatever it raises into words and an exit code; no traceback reaches the user."""
+    try:
+        return int(run() or 0)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BaseException as error:
+        if _reader_left(error):
+            return ExitCode.FAILED
+        return tell(expected(error) or _crash(error, argv, name), name, as_json=wants_json(argv))
+
+
+def tell(error: VennError, name: str, *, as_json: bool) -> int:
+    """Say what went wrong: on stderr for people, on stdout for programs."""
+    if as_json:
+        shape = {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
+        write_line(sys.stdout, json.dumps({"error": shape}))
+    else:
+        write_line(sys.stderr, f"{name}: {printable(str(error), 2000)}")
+    return int(error.exit_code)
+
+
+def write_line(stream: TextIO, line: str) -> None:
+    """At once: whoever waits for the line may be a program behind a pipe."""
+    stream.write(line + "\n")
+    stream.flush()
+
+
+def expected(error: BaseException) -> VennError | None:
+    """The error for people inside what was raised; None if it is our bug."""
+    for leaf in leaves(error):
+        if isinstance(leaf, VennError) and leaf.exit_code != ExitCode.BUG:
+            return leaf
+        if isinstance(leaf, OSError) and leaf.errno in FULL:
+            return out_of_space(leaf, leaf.filename or os.getcwd())
+        if isinstance(leaf, ModuleNotFoundError) and (leaf.name or "").partition(".")[0] not in OURS:
+            return missing_package(leaf)
+        if found := _rpc_error(leaf):
+            return found
+    return None
+
+
+def missing_package(error: ModuleNotFoundError, command: str = "this", extra: str = "all") -> UsageError:
+    package = (error.name or str(error)).partition(".")[0]
+    return UsageError(
+        "MISSING_PACKAGE",
+        f"{command} needs the Python package {package}, which is not installed",
+        fix=f"pip install 'venn-testbed[{extra}]'",
+    )
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside groups of errors, as task groups raise them."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from leaves(inner)
+    else:
+        yield error
+
+
+def wants_json(argv: list[str]) -> bool:
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    return "--json" in options or os.environ.get("VENN_JSON", "").lower() in ("1", "true", "yes", "on", "t", "y")
+
+
+def _rpc_error(error: BaseException) -> PeerError | None:
+    """A failed call that nobody explained; gRPC is not imported for this."""
+    grpc = sys.modules.get("grpc")
+    if grpc is None or not isinstance(error, grpc.RpcError):
+        return None
+    from venn.wire.status import peer_error
+
+    return peer_error(error, where="the other side")
+
+
+def _reader_left(error: BaseException) -> bool:
+    """Whether our own output was closed (``venn status | head``); then nobody is there to be told."""
+    if not isinstance(error, BrokenPipeError):
+        return False
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
+
+
+def _crash(error: BaseException, argv: list[str], name: str) -> VennError:
+    about = f"{name} {' '.join(argv)}\nPython {platform.python_version()} on {platform.platform()}\n\n"
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="venn-crash-", suffix=".txt", delete=False) as file:
+            file.write(about + "".join(traceback.format_exception(error)))
+        place = file.name
+    except OSError:  # not even that can be written: then everything goes to stderr
+        place = "stderr"
+        traceback.print_exception(error)
+    summary = f"{type(error).__name__}: {printable(str(error), 200)}"
+    return VennError("BUG", f"a bug in venn: {summary}", where=place, fix=ISSUES)

@@ -1,0 +1,102 @@
+"""``venn``: finds the command and imports only that one, so that a device needs only what a device uses."""
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+
+from venn.wire.errors import ExitCode, UsageError
+from venn.wire.exits import OURS, guard, missing_package, write_line
+from venn.wire.text import did_you_mean, printable
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    synopsis: str
+    summary: str
+    module: str
+    extra: str  # of the distribution, that it needs; "" is the base
+
+
+GROUPS: dict[str, tuple[Command, ...]] = {
+    "EVERYDAY": (
+        Command("demo", "", "the packaged three-jobs scenario", "testbed.cli.demo", "all"),
+        Command("new", "[DIR]", "scenario.yaml and job.py to start from", "testbed.cli.new", "testbed"),
+        Command("run", "SCENARIO", "run it", "testbed.cli.run", "testbed"),
+        Command("compare", "SCENARIO...", "several policies", "testbed.cli.compare", "testbed"),
+        Command("watch", "", "the live view on any running coordinator", "testbed.cli.watch", "testbed"),
+        Command("status", "", "the same, once", "testbed.cli.status", "testbed"),
+        Command("explain", "JOB|DEVICE", "why it waits", "testbed.cli.explain", "testbed"),
+        Command("report", "DIR", "rebuild report.html and figures/", "testbed.cli.report", "testbed"),
+        Command("replay", "DIR", "same effects again? 1 if not", "testbed.cli.replay", "testbed"),
+    ),
+    "PARTS": (
+        Command("coordinator", "", "decides which device serves which job", "coordinator.service.cli", "coordinator"),
+        Command("agent", "", "one device", "device_agent.cli", ""),
+        Command("swarm", "", "many devices, one process", "device_agent.swarm_cli", ""),
+        Command("job", "run|check|list|wait|cancel", "one job and its driver", "job_driver.cli", "driver"),
+    ),
+    "LOOKING AT THINGS": (
+        Command("scenario", "check|expand|list|schema", "scenario files", "testbed.cli.scenario", "testbed"),
+        Command("policy", "list", "scheduling policies", "testbed.cli.policy", "testbed"),
+        Command("data", "split", "data for devices", "testbed.cli.data", "data"),
+        Command("device", "list|drain", "devices of a coordinator", "testbed.cli.device", "testbed"),
+    ),
+    "THE MACHINE": (Command("bench", "NAME|list", "measurements", "testbed.cli.bench", "all"),),
+}
+COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
+
+
+def main(argv: list[str]) -> int:
+    """The exit code of ``venn ARGV``."""
+    return guard(lambda: _dispatch(argv), argv, "venn")
+
+
+def entry_point() -> None:
+    sys.exit(main(sys.argv[1:]))
+
+
+def _dispatch(argv: list[str]) -> int:
+    match argv:
+        case [] | ["--help" | "-h" | "help"]:
+            write_line(sys.stdout, _help())
+            return ExitCode.OK
+        case ["--version"]:
+            from importlib.metadata import version
+
+            write_line(sys.stdout, f"venn {version('venn-testbed')}")
+            return ExitCode.OK
+        case ["help", name, *_]:
+            return _dispatch([name, "--help"])
+        case [name, *rest] if name in COMMANDS:
+            return _run(COMMANDS[name], rest)
+    word = next((word for word in argv if not word.startswith("-")), argv[0])
+    raise UsageError(
+        "USAGE",
+        f"{printable(word, 40)!r} is no command",
+        fix=did_you_mean(word, COMMANDS) or "see: venn --help",
+    )
+
+
+def _run(command: Command, argv: list[str]) -> int:
+    try:
+        module = import_module(command.module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        raise missing_package(error, f"venn {command.name}", command.extra or "all") from error
+    return int(module.main(argv))
+
+
+def _help() -> str:
+    lines = ["Usage: venn COMMAND [OPTIONS]     (venn COMMAND --help says more)", ""]
+    for group, commands in GROUPS.items():
+        lines.append(group)
+        lines += [f"  venn {f'{c.name} {c.synopsis}':<34} {c.summary}" for c in commands]
+        lines.append("")
+    lines.append("Everywhere: --coordinator ADDR  --json  --quiet  -v  --no-color  --help")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    entry_point()
