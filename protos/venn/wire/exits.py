@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
-from venn.wire.files import FULL, out_of_space
+from venn.wire.files import FULL, file_error
 from venn.wire.text import printable
 
 OURS = ("venn", "coordinator", "device_agent", "job_driver", "testbed")
@@ -53,7 +53,7 @@ def expected(error: BaseException) -> VennError | None:
         if isinstance(leaf, VennError) and leaf.exit_code != ExitCode.BUG:
             return leaf
         if isinstance(leaf, OSError) and leaf.errno in FULL:
-            return out_of_space(leaf, leaf.filename or os.getcwd())
+            return file_error(leaf, leaf.filename or os.getcwd())
         if isinstance(leaf, ModuleNotFoundError) and (leaf.name or "").partition(".")[0] not in OURS:
             return missing_package(leaf)
         if found := _rpc_error(leaf):

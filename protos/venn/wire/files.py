@@ -5,28 +5,22 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from venn.wire.errors import PeerError
-
-
-def out_of_space(error: OSError, path: object) -> PeerError:
-    """The error of a full disk (or quota), in one line for people."""
-    return (
-        PeerError(
-            "OUT_OF_SPACE", "no space is left on the disk", where=str(path), fix="free some space there and start again"
-        )
-        if error.errno in FULL
-        else PeerError(
-            "FILE_FAILED", f"cannot write: {error.strerror or error}", where=str(path), fix="check the folder"
-        )
-    )
-
+from venn.wire.errors import PeerError, UsageError, VennError
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def file_error(error: OSError, path: object) -> VennError:
+    """The one line for people: a full disk (or quota) is the machine's fault, what else cannot be used the caller's."""
+    if error.errno in FULL:
+        fix = "free some space there and start again"
+        return PeerError("OUT_OF_SPACE", "no space is left on the disk", where=str(path), fix=fix)
+    return UsageError("FILE", f"cannot be used: {error.strerror or error}", where=str(path), fix="choose another place")
 
 
 @contextmanager
@@ -37,7 +31,7 @@ def writing(path: object) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        raise out_of_space(error, path) from error
+        raise file_error(error, path) from error
 
 
 def write_atomic(
@@ -97,14 +91,15 @@ class JsonLines:
     def write_many(self, values: "Iterator[Any] | tuple[Any, ...] | list[Any]") -> None:
         """Several lines with one system call."""
         text = "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in values)
-        before = self._file.seek(0, os.SEEK_END)
+        before = os.fstat(self._file.fileno()).st_size
         with writing(self.path):
             try:
                 write_all(self._file.write, text.encode())
                 if self.fsync:
                     os.fsync(self._file.fileno())
             except OSError:
-                self._file.truncate(before)
+                with suppress(OSError):  # what is no regular file cannot take it back
+                    self._file.truncate(before)
                 raise
 
     def close(self) -> None:

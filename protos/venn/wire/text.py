@@ -19,7 +19,8 @@ def printable(text: str, limit: int = 200, *, keep_newlines: bool = False) -> st
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """``did you mean X?`` for the nearest option, or nothing."""
-    near = difflib.get_close_matches(word, list(options), n=1, cutoff=0.6)
+    known = list(options)
+    near = [option for option in known if option.lower() == word.lower()] or difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args
 import grpc
 
 from venn.wire.errors import UsageError
-from venn.wire.files import out_of_space
+from venn.wire.files import file_error
 from venn.wire.status import abort
 
 Role = Literal["device", "job", "admin"]
@@ -43,22 +43,22 @@ def default_dir() -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "venn" / "tokens"
 
 
-def ensure_tokens(folder: Path | None = None) -> Tokens:
+def ensure_tokens(dir: Path | None = None) -> Tokens:
     """The tokens in a folder; those that are missing are made. Raises UsageError for an unsafe or damaged file."""
-    folder = folder or default_dir()
+    folder = dir or default_dir()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Tokens(**{role: _read_or_make(folder / role) for role in ROLES})
     except OSError as error:
-        raise out_of_space(error, folder) from error
+        raise file_error(error, folder) from error
 
 
-def load_token(role: Role, *, folder: Path | None = None) -> str:
+def load_token(role: Role, *, dir: Path | None = None) -> str:
     """From ``$VENN_<ROLE>_TOKEN``, else from the folder. Raises UsageError NO_TOKEN, TOKEN_UNSAFE or TOKEN_DAMAGED."""
     variable = f"VENN_{role.upper()}_TOKEN"
     if named := os.environ.get(variable):
         return _checked(named, f"${variable}")
-    path = (folder or default_dir()) / role
+    path = (dir or default_dir()) / role
     try:
         return _read(path)
     except OSError as error:

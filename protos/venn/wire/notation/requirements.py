@@ -172,5 +172,4 @@ class _Parser:
             value += self.take()[1]
         quantity = read_quantity(value, UNITS)
         assert quantity is not None  # it begins with a number
-        number, unit = quantity
-        return Comparison(name=name, operator=OPERATORS[sign], number=float(number * UNITS.get(unit, 1)))
+        return Comparison(name=name, operator=OPERATORS[sign], number=float(quantity[0]))

@@ -6,6 +6,7 @@ inverse: it gives text that parses to the same value.
 
 import math
 import re
+import sys
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -39,9 +40,12 @@ RATES: Mapping[str, Fraction] = {
 PERCENT: Mapping[str, Fraction] = {"%": Fraction(1, 100)}
 UNITS: Mapping[str, Fraction] = {**DURATIONS, **BYTES, **RATES, **PERCENT}
 
-NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?")
+NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 Readable = str | int | float
+
+
+LARGEST = Fraction(sys.float_info.max)
 
 
 class NotationError(UsageError):
@@ -59,8 +63,8 @@ def parse_duration(text: Readable) -> float:
 def parse_bytes(text: Readable) -> int:
     """Bytes, at least 0, whole."""
     value = _with_unit(text, BYTES, "a size", "512 MB or 4 GB")
-    if value.denominator != 1:
-        raise NotationError(text, "is no whole number of bytes", "512 MB or 4 GB")
+    if value.denominator != 1 or value >= 2**63:
+        raise NotationError(text, "is no whole number of bytes below 2^63", "512 MB or 4 GB")
     return int(value)
 
 
@@ -123,42 +127,41 @@ def exact_decimal(fraction: Fraction) -> str:
 
 
 def read_quantity(text: str, units: Mapping[str, Fraction]) -> tuple[Fraction, str] | None:
-    """Number and unit of a text such as ``4 GB``; the unit may be empty; None if it does not begin with a number."""
+    """The value in its base unit, and the unit that was named, which may be none; None if no number begins the text."""
     stripped = text.strip()
     match = NUMBER.match(stripped)
     if match is None:
         return None
     unit = stripped[match.end() :].strip()
     if unit and unit not in units:
-        hint = did_you_mean(unit, units) or f"units are {', '.join(units)}"
+        hint = did_you_mean(unit, units) or f"units are {', '.join(units) or 'none'}"
         raise NotationError(text, f"has an unknown unit {printable(unit, 20)!r}: {hint}", f"1 {next(iter(units), '')}")
-    return Fraction(match.group()), unit
+    value = Fraction(match.group()) * units.get(unit, 1)
+    if abs(value) > LARGEST:
+        raise NotationError(text, "is too large", f"1 {unit}")
+    return value, unit
 
 
 def _with_unit(text: Readable, units: Mapping[str, Fraction], what: str, example: str) -> Fraction:
-    if isinstance(text, str):
-        read = read_quantity(text, units)
-        if read is not None and read[1]:
-            value = read[0] * units[read[1]]
-            if value < 0:
-                raise NotationError(text, "is below 0", example)
-            return value
-        if read is None:
-            raise NotationError(text, f"is not {what}", example)
-    raise NotationError(text, f"has no unit, and {what} needs one", example)
+    read = read_quantity(text, units) if isinstance(text, str) else None
+    if read is None and isinstance(text, str | bool):
+        raise NotationError(text, f"is not {what}", example)
+    if read is None or not read[1]:
+        raise NotationError(text, f"has no unit, and {what} needs one", example)
+    if read[0] < 0:
+        raise NotationError(text, "is below 0", example)
+    return read[0]
 
 
 def _plain(text: Readable, what: str, example: str, units: Mapping[str, Fraction]) -> Fraction:
-    if isinstance(text, bool):
+    read = read_quantity(text, units) if isinstance(text, str) else None
+    if read is not None:
+        return read[0]
+    if isinstance(text, str | bool):
         raise NotationError(text, f"is not {what}", example)
-    if isinstance(text, int | float):
-        if not math.isfinite(text):
-            raise NotationError(text, "is not finite", example)
-        return _exact(text)
-    read = read_quantity(text, units)
-    if read is None:
-        raise NotationError(text, f"is not {what}", example)
-    return read[0] * units[read[1]] if read[1] else read[0]
+    if not math.isfinite(text):
+        raise NotationError(text, "is not finite", example)
+    return _exact(text)
 
 
 def _exact(number: Fraction | float) -> Fraction:
