@@ -1,0 +1,64 @@
+"""``venn data``: data sets split over devices."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from venn.wire.command import Context, command, execute
+from venn.wire.exits import write_line
+from venn.wire.notation import parse_fraction
+
+from testbed.population.data import HELD_OUT
+from testbed.population.data import split as split_data
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def data() -> None:
+    """Data sets for devices."""
+
+
+@app.command()
+@command
+def split(
+    context: Context,
+    *,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="sklearn-digits, or FILE.npz with arrays x and y.")],
+    devices: Annotated[int, typer.Option(min=1, metavar="N", help="How many shares.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to; it must hold no split yet.")],
+    split: Annotated[
+        str, typer.Option(metavar="S", help="dirichlet(ALPHA): uneven classes; iid: all alike.")
+    ] = "dirichlet(3.0)",
+    held_out: Annotated[str, typer.Option(metavar="PART", help="Part that no device gets.")] = "20%",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed, the same split.")] = 0,
+) -> int:
+    """Write share-0001.npz ... and held_out.npz, e.g.: venn data split sklearn-digits --devices 4 --out shares"""
+    part = parse_fraction(held_out)
+    shares = split_data(source, devices=devices, split=split, held_out=part, seed=seed, out=out)
+    sizes = [_samples(share) for share in shares]
+    kept_back = _samples(out / HELD_OUT) if (out / HELD_OUT).exists() else 0
+    if context.json:
+        result = {
+            "shares": [str(share) for share in shares],
+            "samples": sizes,
+            "held_out": str(out / HELD_OUT) if kept_back else None,
+            "held_out_samples": kept_back,
+        }
+        write_line(sys.stdout, json.dumps(result))
+    elif not context.quiet:
+        spread = f"{min(sizes)} to {max(sizes)} samples each"
+        write_line(sys.stdout, f"{out}: {len(shares)} shares, {spread}, {sum(sizes)} in all; {kept_back} held out")
+    return 0
+
+
+def _samples(path: Path) -> int:
+    with np.load(path, allow_pickle=False) as arrays:
+        return len(arrays["y"])
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn data")

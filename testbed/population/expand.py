@@ -1,0 +1,95 @@
+"""Fleets become devices. What a device is depends on (seed, fleet, its number) and on nothing else.
+
+So another fleet, a larger count, or one more capability leaves all other devices and values as they were.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from venn.wire.errors import UsageError
+from venn.wire.notation import Distribution
+
+from testbed.population.device import DeviceSpec, FleetSpec
+
+OURS = ("fleet", "data")  # labels that every device gets from us
+
+
+def expand(
+    fleets: Sequence[FleetSpec], *, seed: int, time_scale: float, data: Mapping[str, Sequence[Path]]
+) -> list[DeviceSpec]:
+    """All devices, fleet by fleet. ``data`` holds for each data set one share per device, in that order.
+
+    Raises UsageError for fleets that no devices can be made of.
+    """
+    total = sum(fleet.count for fleet in fleets)
+    if total == 0:
+        raise UsageError("NO_DEVICES", "there is no device", where="fleets", fix="give a fleet a count of 1 or more")
+    for name, shares in data.items():
+        if len(shares) != total:
+            raise ValueError(f"data set {name} has {len(shares)} shares for {total} devices")
+    devices: list[DeviceSpec] = []
+    for fleet in fleets:
+        _check(fleet)
+        for index in range(fleet.count):
+            own = {name: shares[len(devices)].absolute() for name, shares in data.items()}
+            devices.append(_device(fleet, index, seed, time_scale, own))
+    return devices
+
+
+def _check(fleet: FleetSpec) -> None:
+    where = f"fleets.{fleet.name}"
+    if not 1 <= fleet.processes <= max(1, fleet.count):
+        raise UsageError(
+            "PROCESSES",
+            f"{fleet.processes} processes cannot host {fleet.count} devices",
+            where=f"{where}.processes",
+            fix=f"at most {fleet.count}, one for each device",
+        )
+    for name in OURS:
+        if name in fleet.labels:
+            raise UsageError("LABEL", f"the label {name} is set for every device", where=where, fix="take another name")
+
+
+def _device(fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Mapping[str, Path]) -> DeviceSpec:
+    drawn = {"cpu": fleet.cpu, "memory": fleet.memory, "os": fleet.os}
+    labels = {**fleet.labels, "fleet": (fleet.name,)}
+    if data:
+        labels["data"] = tuple(data)
+    name = f"{fleet.name}-{index + 1:0{max(2, len(str(fleet.count)))}}"
+    return DeviceSpec(
+        device=name,
+        fleet=fleet.name,
+        seed=seed,
+        numbers={
+            capability: distribution.sample(_generator(seed, fleet.name, index, capability))
+            for capability, distribution in drawn.items()
+            if distribution is not None
+        },
+        labels=labels,
+        data=data,
+        session=_scaled(fleet.session, time_scale),
+        gap=_scaled(fleet.gap, time_scale),
+        crash=fleet.crash,
+        tasks_per_session=fleet.tasks_per_session,
+        tasks_per_day=fleet.tasks_per_day,
+        process=_process(fleet, index, name),
+    )
+
+
+def _generator(seed: int, fleet: str, index: int, capability: str) -> np.random.Generator:
+    digest = sha256(f"{seed}/{fleet}/{index}/{capability}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def _scaled(distribution: Distribution | None, time_scale: float) -> str | None:
+    return None if distribution is None else str(distribution.scaled(time_scale))
+
+
+def _process(fleet: FleetSpec, index: int, device: str) -> str | None:
+    if fleet.processes == fleet.count:
+        return device
+    if fleet.processes == 1:
+        return None
+    return f"{fleet.name}-process-{index * fleet.processes // fleet.count + 1}"
