@@ -1,0 +1,119 @@
+"""The running sum of one attempt, one response at a time, on a thread of its own: transfers go on meanwhile."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from venn.wire import tensors
+from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
+
+from job_driver.bundle import JobError, JobFile, job_code
+from job_driver.job import Aggregator, Arrays, Result
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A counted response: its file and what it weighs."""
+
+    lease: int
+    path: Path
+    weight: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class ResponseForm:
+    """What a response to a model may look like."""
+
+    def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
+        """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
+        self._signature = signature_of(model) if same_as_model else None
+        slack = ALIGNMENT * len(model)  # the arrays may come in another order
+        self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
+
+    def size_problem(self, size: int) -> str:
+        """Why a response of so many bytes is refused before it is sent; "" if it is not."""
+        if self._least <= size <= self._most:
+            return ""
+        return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
+
+    def problem(self, path: Path) -> str:
+        """Why a response is refused, found in its bytes; "" if it is not."""
+        try:
+            response = tensors.open_file(path, refuse_nan=True)
+            if self._signature is not None:
+                check_same(self._signature, signature_of(response))
+        except TensorError as error:
+            return f"{error.reason}: {error.message}"
+        return ""
+
+
+class Aggregation:
+    """Responses in the order in which they were counted, or (``in_lease_order``) by lease at the close."""
+
+    def __init__(self, file: JobFile, model: Arrays, thread: ThreadPoolExecutor, *, in_lease_order: bool) -> None:
+        self._file, self._model, self._thread = file, model, thread
+        self._in_lease_order = in_lease_order
+        self._parts: list[Part] = []
+        self._sum: Aggregator | None = None
+        self._added: list[Future[None]] = []
+        self._dropped = False
+
+    def add(self, part: Part) -> None:
+        """Count a response in. Errors of the job's own code are raised by ``close``."""
+        self._parts.append(part)
+        if not self._in_lease_order:
+            self._added.append(self._thread.submit(self._add, part))
+
+    async def close(self) -> Arrays:
+        """The next model. Raises JobError where the job's aggregator fails or changes the model's form."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+
+    def drop(self) -> None:
+        """The attempt was aborted: its sum is not wanted."""
+        self._dropped = True
+        self._sum = None
+
+    def metrics(self) -> dict[str, float]:
+        """The devices' own metrics: the mean over the responses that have them, by weight."""
+        totals: dict[str, tuple[float, float]] = {}
+        for part in sorted(self._parts, key=lambda part: part.lease):
+            for name, value in part.metrics.items():
+                total, weight = totals.get(name, (0.0, 0.0))
+                totals[name] = (total + part.weight * value, weight + part.weight)
+        return {name: total / weight for name, (total, weight) in totals.items()}
+
+    def _add(self, part: Part) -> None:
+        if self._dropped:
+            return
+        with job_code(self._file, "aggregate"):
+            if self._sum is None:
+                self._sum = self._file.job.aggregate(self._model)
+            self._sum.add(Result(tensors.open_file(part.path), part.weight, part.metrics))
+
+    def _close(self) -> Arrays:
+        for added in self._added:
+            added.result()
+        if self._in_lease_order:
+            for part in sorted(self._parts, key=lambda part: part.lease):
+                self._add(part)
+        assert self._sum is not None, "an attempt closes with at least one response"
+        with job_code(self._file, "aggregate"):
+            model = self._sum.close()
+        self._sum = None
+        check_form(self._file, self._model, model)
+        return model
+
+
+def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:
+    """A model keeps its names, dtypes and shapes from round to round. Raises JobError that names both."""
+    old, new = signature_of(before), signature_of(after)
+    changed = sorted(set(old.tensors) ^ set(new.tensors))
+    if changed:
+        names = {name for name, _, _ in changed}
+        was, now = (Signature(tuple(t for t in each.tensors if t[0] in names)) for each in (old, new))
+        raise JobError(
+            "MODEL_CHANGED", f"aggregate returned a model with {now}, but this round's model has {was}",
+            where=file.path.name, fix="close() must return the names, dtypes and shapes of the model it was given",
+        )  # fmt: skip

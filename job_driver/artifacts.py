@@ -1,0 +1,54 @@
+"""What devices fetch: files named by their SHA-256, read in place and served to any number of devices at once."""
+
+import os
+import zlib
+from collections.abc import Collection
+from pathlib import Path
+
+from venn.v1.task_pb2 import Chunk
+from venn.wire.chunks import CHUNK_BYTES
+
+
+class Artifact:
+    """An open file that never changes. It may be renamed or deleted; it is closed when its last reader lets go."""
+
+    def __init__(self, descriptor: int, sha256: bytes, size: int) -> None:
+        self.sha256, self.size = sha256, size  # 32 bytes; bytes
+        self._descriptor = descriptor
+        self._checksums: dict[tuple[int, int], int] = {}  # of (offset, length), as many as the file has chunks
+
+    @staticmethod
+    def of_file(path: Path, sha256: bytes) -> "Artifact":
+        descriptor = os.open(path, os.O_RDONLY)
+        return Artifact(descriptor, sha256, os.fstat(descriptor).st_size)
+
+    def chunk(self, offset: int, end: int) -> Chunk:
+        """The bytes from ``offset`` (below ``end``) to the next whole multiple of the chunk size, or to ``end``."""
+        stop = min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
+        data = os.pread(self._descriptor, stop - offset, offset)
+        checksum = self._checksums.get((offset, stop))
+        if checksum is None:
+            checksum = zlib.crc32(data)
+            if offset % CHUNK_BYTES == 0 and stop in (self.size, offset + CHUNK_BYTES):
+                self._checksums[offset, stop] = checksum
+        return Chunk(offset=offset, data=data, crc32=checksum)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class Artifacts:
+    """What may be fetched now."""
+
+    def __init__(self) -> None:
+        self._by_digest: dict[bytes, Artifact] = {}
+
+    def add(self, artifact: Artifact) -> None:
+        self._by_digest[artifact.sha256] = artifact
+
+    def find(self, sha256: bytes) -> Artifact | None:
+        return self._by_digest.get(sha256)
+
+    def keep_only(self, digests: Collection[bytes]) -> None:
+        """Serve no others any more; fetches that are under way end well."""
+        self._by_digest = {digest: artifact for digest, artifact in self._by_digest.items() if digest in digests}

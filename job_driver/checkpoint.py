@@ -1,0 +1,112 @@
+"""The state of a job after a round: its model, and what a driver that starts again must know."""
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from venn.wire import tensors
+from venn.wire.errors import UsageError
+from venn.wire.files import sync_folder, write_atomic, writing
+
+from job_driver.artifacts import Artifact
+from job_driver.job import Arrays, Round
+
+FORMAT = 1
+MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Written after each round, before its result is published; round 0 is the model before round 1."""
+
+    job: str  # owner/name/run
+    round: int  # that closed last
+    model_sha256: str  # hex, of the file beside it
+    rounds: Sequence[Round] = field(default_factory=tuple)
+    coordinator_incarnation: int = 0  # the highest that this driver has met
+    driver_incarnation: int = 0
+    format: int = FORMAT
+
+
+class Checkpoints:
+    """The newest checkpoint in a folder: whole, or the one before."""
+
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder, self._fsync = folder, fsync
+
+    def exists(self) -> bool:
+        return (self._folder / STATE).exists()
+
+    def write_model(self, model: Arrays) -> Artifact:
+        """Write the next model beside the checkpoint; ``commit`` makes it the checkpoint's."""
+        path = self._folder / NEXT_MODEL
+        with writing(path):
+            path.unlink(missing_ok=True)  # the former one may still be open and served
+            with open(path, "wb") as file:
+                hashing = _Hashing(file.write)
+                tensors.write(model, cast(BinaryIO, hashing))
+                file.flush()
+                if self._fsync:
+                    os.fsync(file.fileno())
+        return Artifact.of_file(path, hashing.digest())
+
+    def commit(self, checkpoint: Checkpoint) -> None:
+        """From here on a restart goes on after this round. The state names its model, so a crash between is mended."""
+        text = json.dumps(asdict(checkpoint), indent=1)
+        write_atomic(self._folder / STATE, text, fsync=self._fsync)
+        (self._folder / NEXT_MODEL).rename(self._folder / MODEL)
+        if self._fsync:
+            sync_folder(self._folder)
+
+    def load(self, job: str) -> tuple[Checkpoint, Artifact]:
+        """Raises UsageError where there is none, or not of this job, or its model is damaged."""
+        path = self._folder / STATE
+        try:
+            state: dict[str, Any] = json.loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                "NO_CHECKPOINT", "there is no checkpoint to resume from", where=str(path), fix="start without --resume"
+            ) from error
+        if state.get("format") != FORMAT or state.get("job") != job:
+            raise UsageError(
+                "OTHER_CHECKPOINT", f"this is a checkpoint of {state.get('job')}, not of {job}", where=str(path),
+                fix="give the same --owner, --name and --run, or another --dir",
+            )  # fmt: skip
+        checkpoint = Checkpoint(**(state | {"rounds": tuple(Round(**each) for each in state["rounds"])}))
+        for name in (MODEL, NEXT_MODEL):
+            artifact = self._model(name, bytes.fromhex(checkpoint.model_sha256))
+            if artifact is not None:
+                (self._folder / name).replace(self._folder / MODEL)
+                return checkpoint, artifact
+        raise UsageError(
+            "DAMAGED_CHECKPOINT", "the checkpoint's model is missing or damaged", where=str(self._folder / MODEL),
+            fix="start again in another --dir",
+        )  # fmt: skip
+
+    def _model(self, name: str, sha256: bytes) -> Artifact | None:
+        path = self._folder / name
+        if not path.exists():
+            return None
+        with open(path, "rb") as file:
+            if hashlib.file_digest(file, "sha256").digest() != sha256:
+                return None
+        return Artifact.of_file(path, sha256)
+
+
+class _Hashing:
+    """A file that hashes what passes."""
+
+    def __init__(self, write: Any) -> None:
+        self._write, self._hash = write, hashlib.sha256()
+
+    def write(self, data: Any) -> int:
+        self._hash.update(data)
+        return int(self._write(data))
+
+    def digest(self) -> bytes:
+        return self._hash.digest()

@@ -1,0 +1,224 @@
+"""How responses come in: pieces into a file, whole ones into a decision, decisions onto disk, and only then a receipt.
+
+Nothing of gRPC is here. A response on its way is an ``Upload``; it belongs to its lease and dies with it. The newest
+writer of an upload wins, and what an older one wrote is kept: it goes on where that stopped.
+"""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from venn.wire.chunks import CHUNK_BYTES
+from venn.wire.errors import PeerError
+from venn.wire.files import write_all, writing
+
+from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds
+from job_driver.spool import Response, Spool
+
+CREDIT_BUDGET = 16 * 2**20  # bytes that all devices together may have under way
+MOST_CREDIT = 4 * 2**20  # bytes, of one device
+
+
+class Refused(PeerError):
+    """A frame that breaks the protocol, or another response than the one that was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A response as its device announces it: the same, word for word, whenever it resumes."""
+
+    no: AttemptNo
+    lease: int
+    device: str
+    size: int  # bytes
+    sha256: bytes
+    weight: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Upload:
+    """One response on its way."""
+
+    def __init__(self, announcement: Announcement, path: Path) -> None:
+        self.announcement, self.path = announcement, path
+        self.offset = 0  # everything before it is in the file, and hashed
+        self.writer: asyncio.Timeout | None = None  # of the stream that writes now; expiring it sends that stream away
+        self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
+        self._hash = hashlib.sha256()
+        with writing(path):
+            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    @property
+    def complete(self) -> bool:
+        return self.offset == self.announcement.size
+
+    def append(self, offset: int, data: bytes) -> None:
+        """The next piece. Raises Refused where it does not follow, PeerError OUT_OF_SPACE where the disk is full."""
+        if self._descriptor is None or offset != self.offset:
+            raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
+        if offset + len(data) > self.announcement.size:
+            raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
+        descriptor = self._descriptor
+        with writing(self.path):
+            write_all(lambda piece: os.write(descriptor, piece), data)
+        self._hash.update(data)
+        self.offset += len(data)
+
+    def problem(self) -> str:
+        """Why the bytes are not what was announced; "" if they are."""
+        return "" if self._hash.digest() == self.announcement.sha256 else "DIGEST: the bytes have another SHA-256"
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def discard(self) -> None:
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def send_away(self) -> None:
+        """Stop the stream that writes now, if any."""
+        if self.writer is not None and not self.writer.expired():
+            self.writer.reschedule(asyncio.get_running_loop().time())
+
+
+class Intake:
+    """All responses of a job: those on their way, and the moment at which each is decided."""
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        spool: Spool,
+        thread: ThreadPoolExecutor,
+        *,
+        decided: Callable[[Response], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """``decided`` is told each decision once, after it is on disk; ``failed`` what ends the job (a full disk)."""
+        self.rounds, self._spool, self._thread = rounds, spool, thread
+        self._decided, self._failed = decided, failed
+        self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
+        self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
+        self._form: ResponseForm | None = None
+        self._aggregation: Aggregation | None = None
+        self.incarnation = 0  # of the coordinator that grants the leases now
+        self.active: set[int] = set()  # leases with bytes since it was last emptied
+
+    def collect(self, form: ResponseForm, aggregation: Aggregation) -> None:
+        """From now on responses have this form and go into this sum."""
+        self._form, self._aggregation = form, aggregation
+
+    def begin(self, announcement: Announcement) -> Upload:
+        """Start a response, or go on with it. Raises Refused where another one was begun on this lease."""
+        key = announcement.no, announcement.lease
+        upload = self._uploads.get(key)
+        if upload is None:
+            upload = self._uploads[key] = Upload(announcement, self._spool.partial(*key))
+        elif upload.announcement != announcement:
+            raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
+        upload.send_away()
+        return upload
+
+    def credit(self, upload: Upload) -> int:
+        """Bytes beyond its offset that a device may send now: a share of what all may, but at least a chunk."""
+        share = max(CHUNK_BYTES, min(MOST_CREDIT, CREDIT_BUDGET // max(1, len(self._uploads))))
+        return min(share, upload.announcement.size - upload.offset)
+
+    def foreseen(self, announcement: Announcement) -> bool:
+        """Whether a receipt is due without the bytes: the lease is decided, or cannot count, or the size is wrong."""
+        attempt = self.rounds.find(announcement.no)
+        if attempt is None or announcement.lease in attempt.decisions:
+            return True
+        return self.rounds.foresee(announcement.no, announcement.lease) is not None or bool(self._size(announcement))
+
+    async def acknowledge(self, announcement: Announcement) -> tuple[Decision, bool]:
+        """The decision on a response whose bytes are all here, or are not needed; and whether it is new.
+
+        Goes on to its end even if its caller is cancelled. Raises Refused (ATTEMPT_PURGED), PeerError OUT_OF_SPACE.
+        """
+        upload = self._uploads.get((announcement.no, announcement.lease))
+        if upload is None:
+            return await asyncio.shield(asyncio.ensure_future(self._finish(announcement, None)))
+        if upload.finishing is None:
+            upload.finishing = asyncio.create_task(self._finish(announcement, upload))
+        return await asyncio.shield(upload.finishing)
+
+    def attempt_over(self, no: AttemptNo) -> None:
+        """Nothing on its way can count any more: send the writers away, who then get their receipts."""
+        for key, upload in list(self._uploads.items()):
+            if key[0] == no:
+                upload.send_away()
+
+    def lease_over(self, no: AttemptNo, lease: int, why: str) -> None:
+        """The coordinator ended a lease; its partial upload dies with it."""
+        self.rounds.lease_ended(no, lease, why)
+        upload = self._uploads.get((no, lease))
+        if upload is not None and upload.finishing is None:
+            upload.send_away()
+            if upload.writer is None:
+                self._forget(upload)
+
+    def close(self) -> None:
+        for upload in list(self._uploads.values()):
+            self._forget(upload)
+
+    def _size(self, announcement: Announcement) -> str:
+        return self._form.size_problem(announcement.size) if self._form else ""
+
+    async def _finish(self, announcement: Announcement, upload: Upload | None) -> tuple[Decision, bool]:
+        problem = self._size(announcement)
+        if upload is not None:
+            upload.close()
+            if upload.complete and not problem:
+                problem = upload.problem() or await self._content(upload)
+        try:
+            async with self._deciding:
+                return await self._decide(announcement, problem)
+        finally:
+            if upload is not None:
+                self._forget(upload)
+
+    async def _content(self, upload: Upload) -> str:
+        assert self._form is not None, "an attempt is open before a response can be complete"
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._form.problem, upload.path)
+
+    async def _decide(self, announcement: Announcement, problem: str) -> tuple[Decision, bool]:
+        no, lease = announcement.no, announcement.lease
+        attempt = self.rounds.find(no)
+        if attempt is None:
+            raise Refused("ATTEMPT_PURGED", f"round {no.round} attempt {no.attempt} ended long ago")
+        if lease in attempt.decisions:
+            return attempt.decisions[lease], False
+        aggregation = self._aggregation  # of this attempt, if it counts: another opens only after this one ended
+        decision = self.rounds.decide(no, lease, announcement.sha256, problem)
+        response = Response(
+            no,
+            decision,
+            self.incarnation,
+            announcement.device,
+            announcement.weight,
+            announcement.size,
+            round(time.time(), 6),
+            announcement.metrics,
+        )
+        try:
+            await asyncio.to_thread(self._spool.keep, response)
+        except PeerError as error:
+            self.rounds.retract(no, lease, error.reason)
+            self._failed(error)
+            raise
+        if decision.outcome is Outcome.COUNTED and aggregation is not None:
+            aggregation.add(Part(lease, self._spool.path(no, lease), response.weight, response.metrics))
+        self._decided(response)
+        return decision, True
+
+    def _forget(self, upload: Upload) -> None:
+        self._uploads.pop((upload.announcement.no, upload.announcement.lease), None)
+        upload.discard()

@@ -1,0 +1,204 @@
+"""The job's TaskService: devices fetch the model and the code from here, and submit their responses."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, NoReturn
+
+import grpc
+from venn.v1 import common_pb2 as common
+from venn.v1 import task_pb2 as task
+from venn.v1.task_pb2_grpc import TaskServiceServicer
+from venn.wire.chunks import check
+from venn.wire.errors import PeerError
+from venn.wire.status import abort
+from venn.wire.text import printable
+from venn.wire.tickets import TicketError
+from venn.wire.versions import check_version
+
+from job_driver.admission import Admission
+from job_driver.artifacts import Artifacts
+from job_driver.intake import Announcement, Intake, Refused, Upload
+from job_driver.rounds import AttemptNo, Decision, Outcome
+
+HEADER_WITHIN_S = 30.0  # from the opening of a stream
+MOST_METRICS = 64
+
+OUTCOMES = {
+    Outcome.COUNTED: common.OUTCOME_COUNTED,
+    Outcome.STRAGGLER: common.OUTCOME_STRAGGLER,
+    Outcome.REJECTED: common.OUTCOME_REJECTED,
+}
+CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
+    "CHUNK_CORRUPT": grpc.StatusCode.DATA_LOSS,
+    "CHUNK_SIZE": grpc.StatusCode.INVALID_ARGUMENT,
+    "HEADER": grpc.StatusCode.INVALID_ARGUMENT,
+    "CREDIT": grpc.StatusCode.INVALID_ARGUMENT,
+    "TOO_LONG": grpc.StatusCode.INVALID_ARGUMENT,
+    "OUT_OF_SPACE": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "OTHER_RESPONSE": grpc.StatusCode.ALREADY_EXISTS,
+    "SUPERSEDED": grpc.StatusCode.ABORTED,
+}
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class TaskService(TaskServiceServicer):
+    """Admits by ticket; keeps nothing itself."""
+
+    def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, intake: Intake) -> None:
+        self._job, self._admission, self._artifacts, self._intake = job, admission, artifacts, intake
+
+    async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
+        if request.job != self._job:
+            await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_JOB", f"this driver serves {key_text(self._job)}")
+        try:
+            return task.IdentifyResponse(mac=self._admission.identify(request.challenge))
+        except ValueError as error:
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "CHALLENGE", str(error))
+
+    async def Fetch(self, request: task.FetchRequest, context: Context) -> AsyncIterator[task.FetchResponse]:
+        await check_version(context, request.version)
+        lease = (await self._admit(request.ticket, context)).lease
+        artifact = self._artifacts.find(request.sha256)
+        if artifact is None:
+            await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is served here no more, or never was")
+        if request.offset > artifact.size:
+            await abort(context, grpc.StatusCode.OUT_OF_RANGE, "OFFSET", f"the artifact has {artifact.size} bytes")
+        offset, end = request.offset, artifact.size
+        if request.length:
+            end = min(end, offset + request.length)
+        if offset == end:
+            yield task.FetchResponse(total_bytes=artifact.size)
+        while offset < end:
+            chunk = artifact.chunk(offset, end)
+            yield task.FetchResponse(total_bytes=artifact.size, chunk=chunk)
+            offset += len(chunk.data)
+            self._intake.active.add(lease)
+
+    async def Submit(self, request_iterator: object, context: Context) -> None:
+        announcement, left_s = await self._header(context)
+        self._intake.active.add(announcement.lease)
+        try:
+            if not self._intake.foreseen(announcement):
+                await self._receive(announcement, left_s, context)
+            decision, new = await self._intake.acknowledge(announcement)
+        except PeerError as error:
+            await _refuse(context, error)
+        told = receipt(self._job, announcement.no, decision, new=new)
+        await context.write(task.SubmitResponse(receipt=told))
+
+    async def _admit(self, ticket: common.Ticket, context: Context) -> common.TicketPayload:
+        try:
+            return self._admission.admit(ticket)
+        except TicketError as error:
+            await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
+
+    async def _header(self, context: Context) -> tuple[Announcement, float]:
+        try:
+            async with asyncio.timeout(HEADER_WITHIN_S):
+                first = await _next(context)
+        except TimeoutError:
+            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no header came")
+        if first is None or first.WhichOneof("frame") != "header":
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is no header")
+        await check_version(context, first.header.version)
+        payload = await self._admit(first.header.ticket, context)
+        try:
+            return announcement_of(first.header, payload), self._admission.seconds_left(payload)
+        except Refused as error:
+            await _refuse(context, error)
+
+    async def _receive(self, announcement: Announcement, left_s: float, context: Context) -> None:
+        """Take the bytes, until all are here or the response cannot count any more. Raises PeerError."""
+        upload = self._intake.begin(announcement)
+        limit = asyncio.timeout(left_s)
+        try:
+            async with limit:
+                upload.writer = limit
+                await self._take(upload, context)
+        except TimeoutError:
+            if upload.writer is not limit:
+                raise Refused("SUPERSEDED", "a newer stream submits this response") from None
+            if not self._intake.foreseen(announcement):
+                raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
+        finally:
+            if upload.writer is limit:
+                upload.writer = None
+
+    async def _take(self, upload: Upload, context: Context) -> None:
+        """Bytes into the upload, and credit for more as soon as half of the last is used up."""
+        announcement, granted = upload.announcement, upload.offset
+        while not upload.complete:
+            credit = self._intake.credit(upload)
+            if granted < announcement.size and granted - upload.offset <= credit // 2:
+                granted = upload.offset + credit
+                await context.write(_proceed(upload.offset, granted))
+            frame = await _next(context)
+            if frame is None:
+                raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
+            if frame.WhichOneof("frame") != "chunk":
+                raise Refused("HEADER", "a frame after the header is no chunk")
+            check(frame.chunk)
+            if granted < frame.chunk.offset + len(frame.chunk.data) <= announcement.size:
+                raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
+            upload.append(frame.chunk.offset, frame.chunk.data)
+            self._intake.active.add(announcement.lease)
+            if self._intake.foreseen(announcement):
+                return
+
+
+def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) -> Announcement:
+    """Raises Refused HEADER where the header is none."""
+    covers = list(header.covers)
+    if len(covers) != 1 or covers[0].lease != payload.lease:
+        raise Refused("HEADER", f"the response must cover lease {payload.lease}, and no other")
+    weight = covers[0].weight
+    if not (math.isfinite(weight) and weight > 0):
+        raise Refused("HEADER", f"the weight must be a finite number above 0, not {weight}")
+    if len(header.sha256) != 32:
+        raise Refused("HEADER", "the SHA-256 must have 32 bytes")
+    attempt = AttemptNo(payload.attempt.round, payload.attempt.attempt)
+    device, metrics = printable(payload.device, 64), _metrics(header.metrics)
+    return Announcement(attempt, payload.lease, device, header.total_bytes, header.sha256, weight, metrics)
+
+
+def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool) -> common.Receipt:
+    """What a device is told: the decision, or that it was told before."""
+    outcome = OUTCOMES[decision.outcome]
+    return common.Receipt(
+        lease=decision.lease,
+        attempt=common.AttemptKey(job=job, round=no.round, attempt=no.attempt),
+        outcome=outcome if new else common.OUTCOME_DUPLICATE,
+        first_outcome=common.OUTCOME_UNSPECIFIED if new else outcome,
+        reason=decision.reason,
+        sha256=decision.sha256,
+    )
+
+
+def key_text(job: common.JobKey) -> str:
+    """owner/name/run."""
+    return f"{job.owner}/{job.name}/{job.run}"
+
+
+def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
+    if len(metrics) > MOST_METRICS:
+        raise Refused("HEADER", f"{len(metrics)} metrics, allowed are {MOST_METRICS}")
+    for name, value in metrics.items():
+        if not math.isfinite(value):
+            raise Refused("HEADER", f"metric {printable(name, 64)} is no finite number")
+    return {printable(name, 64): metrics[name] for name in sorted(metrics)}
+
+
+async def _next(context: Context) -> task.SubmitRequest | None:
+    """The next frame; None at the end of the stream."""
+    frame = await context.read()
+    return frame if isinstance(frame, task.SubmitRequest) else None
+
+
+def _proceed(offset: int, granted: int) -> task.SubmitResponse:
+    return task.SubmitResponse(proceed=task.Proceed(offset=offset, credit_bytes=granted - offset))
+
+
+async def _refuse(context: Context, error: PeerError) -> NoReturn:
+    await abort(context, CODES.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION), error.reason, error.message)

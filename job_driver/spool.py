@@ -1,0 +1,168 @@
+"""Responses on disk, so that what was acknowledged outlives its driver.
+
+Before a receipt leaves, the response lies in a file named by its lease and the decision is a line in the manifest:
+a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from venn.wire.errors import PeerError
+from venn.wire.files import JsonLines, read_json_lines, sync_folder, writing
+
+from job_driver.rounds import AttemptNo, Decision, Outcome, Status
+
+MANIFEST = "manifest.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A decided response, as the manifest keeps it."""
+
+    no: AttemptNo
+    decision: Decision
+    incarnation: int  # of the coordinator that granted the lease
+    device: str
+    weight: float
+    size: int  # bytes
+    at: float  # Unix seconds
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def line(self) -> dict[str, Any]:
+        decision = self.decision
+        line: dict[str, Any] = {
+            "kind": "response",
+            "lease": decision.lease,
+            "incarnation": self.incarnation,
+            "round": self.no.round,
+            "attempt": self.no.attempt,
+            "device": self.device,
+            "outcome": decision.outcome.value,
+            "sha256": decision.sha256.hex(),
+            "weight": self.weight,
+            "bytes": self.size,
+            "at": self.at,
+        }
+        if decision.reason:
+            line["reason"] = decision.reason
+        if self.metrics:
+            line["metrics"] = dict(self.metrics)
+        return line
+
+    @staticmethod
+    def from_line(line: Mapping[str, Any]) -> "Response":
+        sha256, reason = bytes.fromhex(line["sha256"]), line.get("reason", "")
+        return Response(
+            AttemptNo(line["round"], line["attempt"]),
+            Decision(line["lease"], Outcome(line["outcome"]), sha256, reason),
+            line["incarnation"],
+            line["device"],
+            line["weight"],
+            line["bytes"],
+            line["at"],
+            line.get("metrics", {}),
+        )
+
+
+@dataclass(slots=True)
+class Story:
+    """What the manifest tells of one attempt."""
+
+    no: AttemptNo
+    status: Status = Status.OPEN
+    responses: list[Response] = field(default_factory=list)  # in the order they were decided
+
+
+class Spool:
+    """The responses of a job's latest attempts, and the manifest of all."""
+
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
+        """``folder`` is the driver's own. Partial uploads of an earlier process are discarded."""
+        self._folder = folder / "spool"
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._fsync = fsync
+        self._path = folder / MANIFEST
+        for partial in self._folder.glob("*.part"):
+            partial.unlink()
+        if self._path.exists():
+            _drop_torn_line(self._path)
+        self._manifest = JsonLines(self._path, fsync=fsync)
+
+    def path(self, no: AttemptNo, lease: int) -> Path:
+        """Where a lease's response lies once it is counted."""
+        return self._folder / f"{no.round}-{no.attempt}-{lease}.tensors"
+
+    def partial(self, no: AttemptNo, lease: int) -> Path:
+        """Where it lies while it arrives."""
+        return self.path(no, lease).with_suffix(".part")
+
+    def keep(self, response: Response) -> None:
+        """Make a decision last; of a counted one the bytes too. Raises PeerError OUT_OF_SPACE; then nothing is kept."""
+        no, lease = response.no, response.decision.lease
+        kept, partial = self.path(no, lease), self.partial(no, lease)
+        if response.decision.outcome is Outcome.COUNTED:
+            with writing(kept):
+                if self._fsync:
+                    _sync_file(partial)
+                partial.rename(kept)
+                if self._fsync:
+                    sync_folder(self._folder)
+        try:
+            self._manifest.write(response.line())
+        except PeerError:
+            kept.unlink(missing_ok=True)
+            raise
+        partial.unlink(missing_ok=True)
+
+    def end(self, no: AttemptNo, status: Status, counted: list[int], incarnation: int, at: float) -> None:
+        """The attempt's end, as the coordinator said."""
+        line = {"kind": "attempt", "round": no.round, "attempt": no.attempt, "status": status.value}
+        self._manifest.write(line | {"leases": counted, "incarnation": incarnation, "at": at})
+
+    def discard(self, no: AttemptNo) -> None:
+        """Delete the responses of an attempt: they are in a model that is on disk, or in none."""
+        for path in self._folder.glob(f"{no.round}-{no.attempt}-*"):
+            path.unlink(missing_ok=True)
+
+    def stories(self, *, after_round: int) -> list[Story]:
+        """The attempts at the rounds after ``after_round``, in order, from the manifest."""
+        stories: dict[AttemptNo, Story] = {}
+        for line in read_json_lines(self._path):
+            no = AttemptNo(line["round"], line["attempt"])
+            if no.round <= after_round:
+                continue
+            story = stories.setdefault(no, Story(no))
+            if line["kind"] == "response":
+                story.responses.append(Response.from_line(line))
+            else:
+                story.status = Status(line["status"])
+        return [stories[no] for no in sorted(stories)]
+
+    def close(self) -> None:
+        self._manifest.close()
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """A power cut may leave half a last line; its receipt was never sent, so it goes."""
+    with open(path, "r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end > 0:
+            start = max(0, end - 4096)
+            file.seek(start)
+            last = file.read(end - start).rfind(b"\n")
+            if last >= 0:
+                file.truncate(start + last + 1)
+                return
+            end = start
+        file.truncate(0)
