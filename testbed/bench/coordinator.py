@@ -19,11 +19,9 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
-from venn.v1.device_pb2_grpc import DeviceServiceStub
-from venn.v1.job_pb2_grpc import JobServiceStub
-from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire.channel import bind, channel_options, make_server, open_channel
 from venn.wire.command import run_async
+from venn.wire.stubs import device_stub, job_stub
 from venn.wire.tickets import identify_mac
 from venn.wire.tokens import Tokens, ensure_tokens
 from venn.wire.versions import this_version
@@ -41,17 +39,27 @@ RECORD_EVERY_S = 0.005
 KEY = common.JobKey(owner="bench", name="cycles", run="1")
 
 
-class Driver(TaskServiceServicer):
+class Driver:
     """The least that is a driver: proves its key, opens attempt after attempt, records what the devices hand it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._stub = JobServiceStub(channel)
+        self._stub = job_stub(channel)
         self._key = b""
         self._round = 0
         self._finished: list[int] = []
 
-    async def Identify(self, request: task.IdentifyRequest, context: object) -> task.IdentifyResponse:
+    async def _identify(self, request: task.IdentifyRequest, context: object) -> task.IdentifyResponse:
         return task.IdentifyResponse(mac=identify_mac(self._key, request.challenge))
+
+    def serve(self, server: grpc.aio.Server) -> None:
+        """The one method of TaskService that is called here."""
+        identify = grpc.unary_unary_rpc_method_handler(
+            self._identify,
+            request_deserializer=task.IdentifyRequest.FromString,
+            response_serializer=task.IdentifyResponse.SerializeToString,
+        )
+        service = grpc.method_handlers_generic_handler("venn.v1.TaskService", {"Identify": identify})
+        server.add_generic_rpc_handlers((service,))
 
     async def start(self, address: str) -> None:
         answer = await self._stub.SubmitJob(
@@ -132,7 +140,7 @@ def check_in(name: str) -> device.ConnectRequest:
 
 
 async def device_cycles(channel: grpc.aio.Channel, name: str, driver: Driver, counter: Counter) -> None:
-    call = DeviceServiceStub(channel).Connect()
+    call = device_stub(channel).Connect()
     await call.write(check_in(name))
     seq = 1
     async for response in call:
@@ -159,6 +167,7 @@ class Echo:
     async def exchange(self, messages: int) -> float:
         """Seconds for so many messages, both ways counted."""
         turns = messages // (4 * DEVICES)
+        calls: list[grpc.aio.StreamStreamCall[bytes, bytes]]
         calls = [channel.stream_stream(ECHO)() for channel in self._channels]
         await asyncio.gather(*(self._turns(call, 1) for call in calls))
         started = time.perf_counter()
@@ -185,12 +194,13 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
     jobs = open_channel(address, token=tokens.job)
     driver, counter = Driver(jobs), Counter()
     server = make_server()
-    add_TaskServiceServicer_to_server(driver, server)
+    driver.serve(server)
     served = bind(server, "127.0.0.1:0", insecure=False)
     await server.start()
     await driver.start(served)
     channels = [open_channel(address, token=tokens.device) for _ in range(DEVICES)]
-    ours, bare = [], []
+    ours: list[float] = []
+    bare: list[float] = []
     async with bare_server() as bare_address, asyncio.TaskGroup() as group:
         echo = Echo(bare_address)
         background = [group.create_task(driver.follow()), group.create_task(driver.record())]
@@ -215,23 +225,24 @@ async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
     """KiB of the coordinator's resident memory per connected idle device. A job without an attempt keeps them there."""
     jobs = open_channel(address, token=tokens.job)
     idle = common.JobKey(owner="bench", name="idle", run="1")
-    await JobServiceStub(jobs).SubmitJob(
+    await job_stub(jobs).SubmitJob(
         job.SubmitJobRequest(
             key=idle, spec=job_spec(), driver_incarnation=1, address="127.0.0.1:1", version=this_version()
         )
     )
     process = psutil.Process(pid)
     before = process.memory_info().rss
-    channels, calls = [], []
+    channels: list[grpc.aio.Channel] = []
+    calls: list[grpc.aio.StreamStreamCall[device.ConnectRequest, device.ConnectResponse]] = []
     for number in range(IDLE_DEVICES):
         channels.append(open_channel(address, token=tokens.device))
-        calls.append(DeviceServiceStub(channels[-1]).Connect())
+        calls.append(device_stub(channels[-1]).Connect())
         await calls[-1].write(check_in(f"idle-{number}"))
         await calls[-1].read()  # Welcome
     grown = process.memory_info().rss - before
     for call in calls:
         call.cancel()
-    await JobServiceStub(jobs).CancelJob(job.CancelJobRequest(job=idle, reason="measured"))
+    await job_stub(jobs).CancelJob(job.CancelJobRequest(job=idle, reason="measured"))
     for channel in [*channels, jobs]:
         await channel.close()
     return grown / 1024 / IDLE_DEVICES

@@ -41,7 +41,7 @@ async def _up(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[
 
 async def serve() -> None:
     server = grpc.aio.server(options=server_options())
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Echo": grpc.stream_stream_rpc_method_handler(_echo),
         "Down": grpc.unary_stream_rpc_method_handler(_down),
         "Up": grpc.stream_unary_rpc_method_handler(_up),

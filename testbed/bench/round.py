@@ -95,9 +95,11 @@ async def _bare() -> list[float]:
 
 
 async def _there_and_back(channel: grpc.aio.Channel) -> None:
-    async for _ in channel.unary_stream(DOWN)(str(MODEL_BYTES).encode()):
+    down: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(DOWN)
+    async for _ in down(str(MODEL_BYTES).encode()):
         pass
-    call = channel.stream_unary(UP)()
+    up: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(UP)
+    call = up()
     await call.write(bytes(MODEL_BYTES))
     await call.done_writing()
     await call

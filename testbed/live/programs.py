@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from venn.wire.errors import ExitCode, PeerError, VennError
@@ -20,7 +21,7 @@ class Program:
     def __init__(self, name: str, arguments: Sequence[str], *, log: Path, announces: bool = False) -> None:
         self.name = name
         self.log = log
-        self._arguments = tuple(arguments)
+        self.arguments: Sequence[str] = tuple(arguments)  # of the next start
         self._announces = announces
         self._process: asyncio.subprocess.Process | None = None
 
@@ -32,7 +33,7 @@ class Program:
                 sys.executable,
                 "-m",
                 "testbed.cli.main",
-                *self._arguments,
+                *self.arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._announces else log,
                 stderr=log,
@@ -77,20 +78,19 @@ class Program:
             return None
         if self.running:
             self._send(signal.SIGTERM)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await self._process.wait()
-            except TimeoutError:
-                pass
         self._kill_group()
         return await self._process.wait()
 
     def failure(self, what: str, *, fix: str = "", said: dict[str, object] | None = None) -> VennError:
         """What to tell the user when it failed: its own error if it printed one, else the end of its log."""
+        said = said or next(filter(None, (_object(line.encode()) for line in reversed(self.last_words()))), None)
         error = said.get("error") if said else None
         if isinstance(error, dict):
-            words = {key: str(error.get(key, "")) for key in ("reason", "message", "where", "fix")}
-            failure = PeerError(**words)
+            said_of = {key: str(error.get(key, "")) for key in ("reason", "message", "where", "fix")}
+            failure = PeerError(said_of["reason"], said_of["message"], where=said_of["where"], fix=said_of["fix"])
             code = self._process.returncode if self._process else None
             failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
             return failure
@@ -111,10 +111,8 @@ class Program:
             self._process.send_signal(number)
 
     def _kill_group(self) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def _object(line: bytes) -> dict[str, object] | None:

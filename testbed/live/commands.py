@@ -1,0 +1,70 @@
+"""The command lines of a run's programs: the same flags that a user writes by hand (docs/by-hand.md).
+
+A scenario's ``time_scale`` is applied here and in the population, and nowhere else.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from venn.wire.notation import format_fraction, format_number
+
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import DeviceHost
+from testbed.scenario.model import Scenario
+
+OWNER = "testbed"
+
+
+def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool) -> list[str]:
+    flags = ["--listen", "127.0.0.1:0", "--policy", scenario.policy, "--seed", str(scenario.seed)]
+    flags += ["--name", scenario.name, "--dir", str(folder.root), "--tokens", str(folder.tokens), "--json"]
+    return ["coordinator", *flags, *(["--validate"] if validate else [])]
+
+
+def devices(host: DeviceHost, scenario: Scenario, folder: RunFolder, *, to: str, epoch: float) -> list[str]:
+    """The agent or the swarm that is ``host``. ``epoch`` is the Unix time at which the run's clock starts."""
+    flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.device_host(host.name))]
+    flags += ["--epoch", f"{epoch:.3f}"]
+    for file in sorted({str(job.file) for job in scenario.jobs.values()}):
+        flags += ["--allow-code", file]
+    if host.single:
+        return ["agent", *flags, "--from", f"{host.population}:{host.name}", "--model-time", "--crash-kills"]
+    return ["swarm", *flags, "--from", str(host.population)]
+
+
+def job(
+    name: str, scenario: Scenario, folder: RunFolder, *, to: str, run: str, held_out: Path | None, epoch: float
+) -> list[str]:
+    """The driver of one job; it is warm, and submits when the job arrives."""
+    asked, scale = scenario.jobs[name], scenario.time_scale
+    requirement_name, requirement = scenario.requirement_of(name)
+    flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.job(name))]
+    flags += ["--name", name, "--owner", OWNER, "--run", run, "--seed", str(scenario.seed)]
+    flags += ["--requirement", requirement, "--requirement-name", requirement_name]
+    flags += ["--demand", str(asked.demand), "--over-commit", format_fraction(asked.over_commit)]
+    flags += ["--min-response", format_fraction(asked.min_response), "--deadline", _seconds(asked.deadline * scale)]
+    flags += ["--compute", _seconds(asked.workload.compute * scale), "--stragglers", asked.stragglers]
+    flags += ["--start-at", f"{epoch + asked.arrives * scale:.3f}"]
+    if asked.lease is not None:
+        flags += ["--lease", _seconds(asked.lease * scale)]
+    flags += ["--rounds", str(asked.rounds)] if asked.rounds else ["--max-rounds", str(asked.max_rounds)]
+    if asked.data is not None:
+        flags += ["--data", asked.data]
+    if held_out is not None:
+        flags += ["--held-out", str(held_out)]
+    for key, value in asked.params.items():
+        flags += ["--param", f"{key}={_parameter(value)}"]
+    return ["job", "run", str(asked.file), *flags, *(["--deterministic"] if asked.deterministic else []), "--json"]
+
+
+def resumed(arguments: Sequence[str]) -> list[str]:
+    """The same driver, taking up its job where it left it."""
+    return [*arguments, *([] if "--resume" in arguments else ["--resume"])]
+
+
+def _seconds(value: float) -> str:
+    return f"{format_number(value)}s"
+
+
+def _parameter(value: bool | int | float | str) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

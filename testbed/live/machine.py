@@ -1,0 +1,41 @@
+"""What a figure depends on beside the code: the machine, the libraries, the commit. No host name."""
+
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+LIBRARIES = ("venn-testbed", "grpcio", "protobuf", "numpy", "uvloop")
+
+
+def machine() -> dict[str, str | int | float]:
+    """Cores, memory in GiB, the system."""
+    return {
+        "cores": os.cpu_count() or 1,
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.release().split('-')[0]} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the libraries that matter; ``absent`` where one is not installed."""
+    found = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = "absent"
+    return found
+
+
+def commit() -> str:
+    """Of the checkout that this code runs from; empty if it is none."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

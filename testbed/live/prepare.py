@@ -1,0 +1,89 @@
+"""What a run needs on disk before anything starts: shares of data, and who hosts which devices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from venn.wire.errors import UsageError
+
+from testbed.live.folder import RunFolder
+from testbed.population.data import HELD_OUT, split
+from testbed.population.device import DeviceSpec, FleetSpec, write_population
+from testbed.population.expand import expand
+from testbed.scenario.model import Fleet, Scenario
+
+SWARM = "swarm"  # the host of the devices that have no process of their own
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHost:
+    """A process that hosts devices: one (a ``venn agent``) or many (a ``venn swarm``)."""
+
+    name: str
+    devices: tuple[DeviceSpec, ...]  # at least one
+    single: bool  # it is the process of one device, which a crash kills
+    population: Path  # its devices, one per line
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    devices: tuple[DeviceSpec, ...]
+    hosts: tuple[DeviceHost, ...]  # the swarm first
+    held_out: Mapping[str, Path]  # by data set; only where something is held out
+
+
+def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
+    """Split the data, expand the fleets, write population files. Raises UsageError."""
+    held_out, shares = {}, {}
+    for name, data in scenario.data.items():
+        where = folder.data(name)
+        try:
+            shares[name] = split(
+                data.source,
+                devices=scenario.devices,
+                split=data.split,
+                held_out=data.held_out,
+                seed=scenario.seed,
+                out=where,
+            )
+        except UsageError as error:
+            error.where = f"data.{name}" + (f" ({error.where})" if error.where else "")
+            raise
+        if (where / HELD_OUT).exists():
+            held_out[name] = where / HELD_OUT
+    fleets = [_spec(name, fleet) for name, fleet in scenario.fleets.items()]
+    devices = tuple(expand(fleets, seed=scenario.seed, time_scale=scenario.time_scale, data=shares))
+    folder.population.parent.mkdir(parents=True, exist_ok=True)
+    write_population(folder.population, devices)
+    return Prepared(devices, _hosts(devices, folder), held_out)
+
+
+def _spec(name: str, fleet: Fleet) -> FleetSpec:
+    return FleetSpec(
+        name=name,
+        count=fleet.count,
+        cpu=fleet.cpu,
+        memory=fleet.memory,
+        os=fleet.os,
+        labels=fleet.labels,
+        session=fleet.session,
+        gap=fleet.gap,
+        crash=float(fleet.crash),
+        tasks_per_session=fleet.tasks_per_session,
+        tasks_per_day=fleet.tasks_per_day,
+        processes=fleet.processes,
+    )
+
+
+def _hosts(devices: tuple[DeviceSpec, ...], folder: RunFolder) -> tuple[DeviceHost, ...]:
+    members: dict[str, list[DeviceSpec]] = {}
+    for device in devices:
+        members.setdefault(device.process or SWARM, []).append(device)
+    hosts = []
+    for name in sorted(members, key=lambda host: (host != SWARM, host)):
+        own = folder.device_host(name)
+        own.mkdir(parents=True, exist_ok=True)
+        write_population(own / "population.jsonl", members[name])
+        single = [device.device for device in members[name]] == [name]
+        hosts.append(DeviceHost(name, tuple(members[name]), single, own / "population.jsonl"))
+    return tuple(hosts)

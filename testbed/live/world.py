@@ -1,0 +1,155 @@
+"""The programs of one run: started together, watched over, stopped for certain.
+
+A device's process that a crash has killed is started again for its next session. A driver that a signal has killed
+takes its job up again with ``--resume``. What ends by itself with an error is not started again; its error is told.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from venn.wire.errors import ExitCode, VennError
+
+from testbed.live import commands
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import DeviceHost, Prepared
+from testbed.live.programs import Program
+from testbed.scenario.model import Scenario
+
+READY_WITHIN_S = 60.0
+MOST_RESUMES = 3  # of one driver
+START_COST_S = 0.8  # of a core, for one of our programs to be warm
+FIRST_START_S = 2.0
+DRAIN_GRACE_S = 15.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run went, beside what its jobs did."""
+
+    gave_up: bool = False  # the duration was over
+    interrupted: bool = False  # somebody stopped it
+    failures: list[VennError] = field(default_factory=list)  # parts that ended with an error of their own
+
+
+class World:
+    """The programs of one run. ``start`` then ``until_done`` then, always, ``stop``."""
+
+    def __init__(
+        self, scenario: Scenario, folder: RunFolder, prepared: Prepared, *, validate: bool, say: Callable[[str], None]
+    ) -> None:
+        self._scenario, self._folder, self._prepared, self._say = scenario, folder, prepared, say
+        self._coordinator = Program(
+            "coordinator",
+            commands.coordinator(scenario, folder, validate=validate),
+            log=folder.root / "coordinator.log",
+            announces=True,
+        )
+        self._drivers: dict[str, Program] = {}
+        self._hosts: dict[str, Program] = {}
+        self._resumed: dict[str, int] = {}
+        self.address = ""
+        self.epoch = 0.0  # Unix seconds: the run's clock starts here
+        self.ending = Ending()
+
+    async def start(self) -> None:
+        """All programs. Raises the error of the first that cannot start."""
+        await self._coordinator.start()
+        said = await self._coordinator.announced(READY_WITHIN_S)
+        self.address = str(said["listening"])
+        others = len(self._scenario.jobs) + len(self._prepared.hosts)
+        self.epoch = time.time() + FIRST_START_S + START_COST_S * others / (os.cpu_count() or 1)
+        for name, job in self._scenario.jobs.items():
+            held_out = self._prepared.held_out.get(job.data or "")
+            arguments = commands.job(
+                name,
+                self._scenario,
+                self._folder,
+                to=self.address,
+                run=self._folder.root.name,
+                held_out=held_out,
+                epoch=self.epoch,
+            )
+            self._drivers[name] = Program(f"job {name}", arguments, log=self._folder.job(name) / "driver.log")
+        for host in self._prepared.hosts:
+            self._hosts[host.name] = self._device_program(host)
+        for program in (*self._drivers.values(), *self._hosts.values()):
+            await program.start()
+
+    async def until_done(self) -> None:
+        """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
+        jobs = asyncio.create_task(self._follow_drivers())
+        vital = [asyncio.create_task(self._follow_coordinator())]
+        vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
+        budget = max(0.0, self.epoch + self._scenario.duration - time.time())
+        try:
+            done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                _raise_first(task)
+            if jobs not in done:
+                self.ending.gave_up = True
+                self._say(f"gave up after {self._scenario.duration:g} s: jobs are unfinished")
+        finally:
+            for task in (jobs, *vital):
+                task.cancel()
+            await asyncio.gather(jobs, *vital, return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Drivers, then devices (they say goodbye), then the coordinator (it drains and ends its journal)."""
+        await asyncio.gather(*(driver.stop() for driver in self._drivers.values()))
+        await asyncio.gather(*(host.stop() for host in self._hosts.values()))
+        await self._coordinator.stop(DRAIN_GRACE_S)
+        self._folder.forget_tokens()
+
+    def _device_program(self, host: DeviceHost) -> Program:
+        arguments = commands.devices(host, self._scenario, self._folder, to=self.address, epoch=self.epoch)
+        return Program(host.name, arguments, log=self._folder.device_host(host.name) / "agent.log")
+
+    async def _follow_coordinator(self) -> None:
+        code = await self._coordinator.wait()
+        raise self._coordinator.failure(f"died ({_how(code)})", fix=f"see {self._coordinator.log}")
+
+    async def _follow_host(self, host: DeviceHost) -> None:
+        """Starts it again when a crash has killed it; raises when it died of anything else."""
+        program = self._hosts[host.name]
+        while (code := await program.wait()) != ExitCode.OK:
+            if code != -signal.SIGKILL or not host.single:
+                raise program.failure(f"died ({_how(code)})", fix=f"see {program.log}")
+            await program.stop()  # what is left of its group
+            await program.start()
+        await asyncio.Event().wait()  # its devices have no session left: nothing more can happen to it
+
+    async def _follow_drivers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in self._drivers:
+                group.create_task(self._follow_driver(name))
+
+    async def _follow_driver(self, name: str) -> None:
+        driver = self._drivers[name]
+        while (code := await driver.wait()) < 0 and self._resumed.get(name, 0) < MOST_RESUMES:
+            self._resumed[name] = self._resumed.get(name, 0) + 1
+            self._say(f"the driver of {name} died ({_how(code)}): it takes up its job again")
+            await driver.stop()
+            driver.arguments = commands.resumed(driver.arguments)
+            await driver.start()
+        if code not in (ExitCode.OK, ExitCode.FAILED):
+            failure = driver.failure(f"died ({_how(code)})", fix=f"see {driver.log}")
+            if time.time() < self.epoch:
+                raise failure  # before anything has begun: the run is pointless
+            self.ending.failures.append(failure)
+            self._say(str(failure))
+
+
+def _raise_first(task: asyncio.Task[None]) -> None:
+    """Raises what a vital part, or a driver before the start, ended with."""
+    try:
+        task.result()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None
+
+
+def _how(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
