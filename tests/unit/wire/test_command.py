@@ -1,0 +1,200 @@
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import PeerError
+
+Seen = list[tuple[Context, int, bool, list[str], str]]
+
+
+@pytest.fixture(autouse=True)
+def empty_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("VENN_") or name == "NO_COLOR"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return []
+
+
+@pytest.fixture
+def single(seen: Seen) -> typer.Typer:
+    app = typer.Typer()
+
+    @app.command()
+    @command
+    def agent(
+        context: Context,
+        count: Annotated[int, typer.Option()] = 1,
+        insecure: Annotated[bool, typer.Option("--insecure")] = False,
+        label: Annotated[list[str] | None, typer.Option("--label")] = None,
+        name: Annotated[str, typer.Argument()] = "",
+    ) -> int:
+        seen.append((context, count, insecure, label or [], name))
+        return 1 if name == "one" else 0
+
+    return app
+
+
+@pytest.fixture
+def several(seen: Seen) -> typer.Typer:
+    app = typer.Typer(no_args_is_help=True)
+
+    @app.command("run")
+    @command
+    def run(context: Context, count: Annotated[int, typer.Option()] = 1) -> None:
+        seen.append((context, count, False, [], "run"))
+
+    @app.command("list")
+    @command
+    def list_jobs(context: Context) -> None:
+        raise PeerError("UNREACHABLE", "nothing answers", where=context.coordinator)
+
+    return app
+
+
+def test_flags_of_its_own_and_those_of_all(single: typer.Typer, seen: Seen) -> None:
+    flags = ["one", "--count", "3", "--insecure", "--label", "a=b", "--label", "c=d", "--json", "-vv", "--no-color"]
+    assert execute(single, [*flags, "--quiet", "--coordinator", "h:1"], "venn agent") == 1
+    context = Context(json=True, quiet=True, verbose=2, color=False, coordinator="h:1")
+    assert seen == [(context, 3, True, ["a=b", "c=d"], "one")]
+
+
+def test_defaults(single: typer.Typer, seen: Seen) -> None:
+    assert execute(single, [], "venn agent") == 0
+    assert seen == [(Context(), 1, False, [], "")]
+
+
+def test_flag_then_environment_then_settings_then_default(
+    single: typer.Typer, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("venn.toml").write_text(
+        'count = 2\nno-color = true\ndemand = 5\n[agent]\ncount = 3\nlabel = ["x=y"]\n[swarm]\nz = 1\n'
+    )
+    execute(single, [], "venn agent")
+    monkeypatch.setenv("VENN_COUNT", "4")
+    monkeypatch.setenv("VENN_COORDINATOR", "h:2")
+    monkeypatch.setenv("VENN_INSECURE", "1")
+    execute(single, [], "venn agent")
+    execute(single, ["--count", "5"], "venn agent")
+    assert [count for _, count, *_ in seen] == [3, 4, 5]
+    assert [labels for *_, labels, _ in seen] == [["x=y"]] * 3
+    assert [insecure for _, _, insecure, *_ in seen] == [False, True, True]
+    assert seen[0][0] == Context(color=False)
+    assert seen[1][0].coordinator == "h:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("count = ", "venn.toml: cannot be read"),
+        ("[agent]\ncuont = 3", "venn.toml: [agent] has no cuont; did you mean count?"),
+        ("[agent]\ncount = 'many'", "--count"),
+    ],
+)
+def test_settings_that_are_wrong(
+    text: str, problem: str, single: typer.Typer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("venn.toml").write_text(text)
+    assert execute(single, [], "venn agent") == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_commands_below_a_command(
+    several: typer.Typer, seen: Seen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("venn.toml").write_text("[job.run]\ncount = 3\n")
+    assert execute(several, ["run"], "venn job") == 0
+    monkeypatch.setenv("VENN_COUNT", "4")
+    assert execute(several, ["run"], "venn job") == 0
+    assert [count for _, count, *_ in seen] == [3, 4]
+    assert execute(several, ["list", "--coordinator", "h:1"], "venn job") == 4
+    assert capsys.readouterr().err == "venn job: h:1: nothing answers\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "problem"),
+    [
+        (["--count", "many"], "--count"),
+        (["--cuont", "3"], "--cuont"),
+        (["a", "b"], "b"),
+    ],
+)
+def test_wrong_use_is_one_line_or_one_object(
+    argv: list[str], problem: str, single: typer.Typer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(single, argv, "venn agent") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("venn agent: ")
+    assert problem in err
+    assert err.endswith("; see: venn agent --help\n")
+    assert err.count("\n") == 1
+    assert execute(single, [*argv, "--json"], "venn agent") == 2
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert json.loads(out)["error"]["reason"] == "USAGE"
+
+
+def test_help_names_flags_and_variables(single: typer.Typer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(single, ["--help"], "venn agent") == 0
+    out = capsys.readouterr().out
+    assert "--coordinator" in out
+    assert "VENN_COUNT" in out
+
+
+def test_no_command_shows_the_help(several: typer.Typer, capsys: pytest.CaptureFixture[str]) -> None:
+    assert execute(several, [], "venn job") in (0, 2)
+    assert "list" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_and_lets_it_clean_up(number: int, code: int) -> None:
+    story: list[str] = []
+
+    async def main() -> int:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            story.append("cleaned up")
+        return 0
+
+    assert run_async(main()) == code
+    assert story == ["cleaned up"]
+
+
+def test_a_stop_that_ends_normally_still_says_so() -> None:
+    async def main() -> int:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return 0
+        return 1
+
+    assert run_async(main()) == 143
+
+
+def test_results_and_errors_pass() -> None:
+    async def result(value: int | None) -> int | None:
+        return value
+
+    async def error() -> int:
+        raise PeerError("R", "gone")
+
+    assert run_async(result(None)) == 0
+    assert run_async(result(1)) == 1
+    with pytest.raises(PeerError):
+        run_async(error())
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL

@@ -1,0 +1,51 @@
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from venn.wire import lag
+from venn.wire.files import JsonLines, read_json_lines
+from venn.wire.lag import LagMonitor
+
+
+class Reports(JsonLines):
+    """Says when a line has been written."""
+
+    written = asyncio.Event()
+
+    def write(self, value: Any) -> None:
+        super().write(value)
+        self.written.set()
+
+
+async def next_report() -> None:
+    Reports.written.clear()
+    await Reports.written.wait()
+
+
+async def test_a_blocked_loop_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reports, "written", asyncio.Event())
+    monkeypatch.setattr(lag, "JsonLines", Reports)
+    monkeypatch.setattr(lag, "PROBE_S", 0.001)
+    monkeypatch.setattr(lag, "REPORT_S", 0.01)
+    monitor = LagMonitor(tmp_path / "load.jsonl")
+    assert monitor.p99_s == 0
+    task = asyncio.create_task(monitor.run())
+    await next_report()
+    time.sleep(0.05)  # noqa: ASYNC251 - the block that is to be seen
+    await next_report()
+    task.cancel()
+    await asyncio.wait([task])
+    assert monitor.p99_s >= 0.04
+    first, *_, last = read_json_lines(tmp_path / "load.jsonl")
+    assert set(first) == {"at", "lag_p99_s"}
+    assert last["lag_p99_s"] >= 0.04
+
+
+async def test_without_a_file() -> None:
+    task = asyncio.create_task(LagMonitor().run())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
