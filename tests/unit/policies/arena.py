@@ -138,3 +138,22 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
         return total / len(able)
 
     return expected(1, world.demands) / len(world.demands)
+
+
+def best_mean(world: Case) -> Fraction:
+    """The least mean fill time that any policy could reach, by trying every request that each device could serve."""
+
+    @cache
+    def least(second: int, remaining: tuple[int, ...]) -> int:
+        if not any(remaining):
+            return 0
+        kind = world.cycle[(second - 1) % len(world.cycle)]
+        able = [i for i, (letter, _) in enumerate(world.requests) if letter in kind and remaining[i]]
+        totals = [
+            (second if remaining[i] == 1 else 0)
+            + least(second + 1, tuple(left - (index == i) for index, left in enumerate(remaining)))
+            for i in able
+        ]
+        return min(totals) if totals else least(second + 1, remaining)
+
+    return Fraction(least(1, world.demands), len(world.demands))
