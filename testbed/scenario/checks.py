@@ -1,0 +1,184 @@
+"""What a scenario must be beyond the shape of each key.
+
+Names that exist, files that are there, keys that go together, and for every job at least one device that can serve it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from venn.wire.notation import Empirical, parse_requirement
+
+from coordinator.policies.registry import policy_names
+from testbed.population import DeviceSpec, expand
+from testbed.scenario.eligible import comparisons, matches
+from testbed.scenario.job_file import problem_of
+from testbed.scenario.model import Fleet, Job, Scenario
+from testbed.scenario.places import KeyPath
+from testbed.scenario.wording import known
+
+MOST_DEVICES = 10_000  # that one machine can hold connections of
+OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
+REPORTED_BY_AGENTS = frozenset({"package"})  # labels that a scenario does not know
+SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem at a key; the loader adds its place in the file."""
+
+    path: KeyPath
+    message: str
+    fix: str = ""
+
+
+def check(scenario: Scenario) -> list[Finding]:
+    """Every problem that the shape of single keys does not show."""
+    findings = [*_top(scenario), *_requirements(scenario), *_data(scenario)]
+    for name, job in scenario.jobs.items():
+        findings += _job(scenario, name, job)
+    for name, fleet in scenario.fleets.items():
+        findings += _fleet(scenario, name, fleet)
+    if not findings:
+        findings += _served(scenario)
+    return findings
+
+
+def drawn(scenario: Scenario) -> list[DeviceSpec]:
+    """The devices as a run will have them, without their data."""
+    nowhere = [Path("share.npz")] * scenario.devices
+    return expand(
+        scenario.fleet_specs(), seed=scenario.seed, time_scale=1.0, data=dict.fromkeys(scenario.data, nowhere)
+    )
+
+
+def _top(scenario: Scenario) -> Iterator[Finding]:
+    if not scenario.jobs:
+        yield Finding(("jobs",), "there is no job", "add one")
+    if not scenario.fleets:
+        yield Finding(("fleets",), "there is no device", "add a fleet")
+    if scenario.devices > MOST_DEVICES:
+        yield Finding(("fleets",), f"{scenario.devices} devices are too many", f"have at most {MOST_DEVICES}")
+    if ".py:" in scenario.policy:
+        file = Path(scenario.policy.rpartition(":")[0])
+        if not file.is_file():
+            yield Finding(("policy",), f"there is no file {file}", "a relative path starts at the scenario's folder")
+    elif scenario.policy not in policy_names():
+        yield Finding(("policy",), f"there is no policy '{scenario.policy}'", known(scenario.policy, policy_names()))
+    for index, each in enumerate(scenario.expect):
+        if each.path[0] == "jobs" and (len(each.path) < 3 or each.path[1] not in scenario.jobs):
+            step = each.path[1] if len(each.path) > 1 else ""
+            message = f"'{each}' names no job" if step not in scenario.jobs else f"'{each}' names no figure of a job"
+            fix = known(step, scenario.jobs) if step not in scenario.jobs else f"write e.g. jobs.{step}.jct_s < 60"
+            yield Finding(("expect", index), message, fix)
+
+
+def _requirements(scenario: Scenario) -> Iterator[Finding]:
+    for name, text in scenario.requirements.items():
+        here: KeyPath = ("requirements", name)
+        if name == "all":
+            yield Finding(here, "all is every device already", "take another name")
+        if text != "all" and " " not in text:
+            yield Finding(here, f"'{text}' is not a requirement", "write e.g. all, or memory >= 4 GB and cpu >= 7")
+            continue
+        yield from _sizes(here, text)
+
+
+def _sizes(path: KeyPath, text: str) -> Iterator[Finding]:
+    for each in comparisons(parse_requirement(text)):
+        if each.name == "memory" and each.WhichOneof("value") == "number" and abs(each.number) < SMALLEST_MEMORY:
+            yield Finding(path, f"compares memory with {each.number:g} bytes", "give the unit, e.g. memory >= 4 GB")
+
+
+def _data(scenario: Scenario) -> Iterator[Finding]:
+    for name, data in scenario.data.items():
+        if data.source.endswith(".npz") and not Path(data.source).is_file():
+            fix = "a relative path starts at the scenario's folder"
+            yield Finding(("data", name, "source"), f"there is no file {data.source}", fix)
+
+
+def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
+    here: KeyPath = ("jobs", name)
+    if problem := problem_of(job.file):
+        yield Finding((*here, "file"), *problem)
+    if job.rounds is None and job.max_rounds is None:
+        yield Finding(
+            (*here, "rounds"), "is missing", "add e.g. rounds: 10, or max_rounds: 10 if the job may stop earlier"
+        )
+    if job.rounds is not None and job.max_rounds is not None:
+        yield Finding((*here, "max_rounds"), "goes against rounds", "keep one: rounds is exact, max_rounds a limit")
+    if job.arrives * scenario.time_scale >= scenario.duration:
+        yield Finding((*here, "arrives"), "is after the run is given up", "raise duration, or let the job come earlier")
+    if job.data is not None and job.data not in scenario.data:
+        yield Finding((*here, "data"), f"there is no data set '{job.data}' in data", known(job.data, scenario.data))
+    stated, text = scenario.requirement_of(name)
+    if text == stated != "all" and " " not in stated:
+        message = f"there is no requirement '{stated}' in requirements"
+        yield Finding((*here, "requirement"), message, known(stated, [*scenario.requirements, "all"]))
+    elif stated not in scenario.requirements:
+        yield from _sizes((*here, "requirement"), text)
+
+
+def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
+    here: KeyPath = ("fleets", name)
+    if fleet.session is not None and fleet.gap is None:
+        yield Finding((*here, "gap"), "is missing, and session needs it", "add e.g. gap: exp(4s)")
+    if fleet.session is None:
+        for key in ("gap", "crash"):
+            if getattr(fleet, key):
+                yield Finding((*here, key), "has no effect without session", "add e.g. session: exp(8s)")
+    if fleet.processes > fleet.count:
+        message = f"{fleet.processes} processes cannot host {fleet.count} devices"
+        yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
+    for label in OURS & fleet.labels.keys():
+        yield Finding((*here, "labels", label), f"{label} is set for every device already", "take another name")
+    for key in ("session", "gap"):
+        if scenario.time_scale != 1 and isinstance(getattr(fleet, key), Empirical):
+            yield Finding((*here, key), "a column of a file cannot be scaled", "take time_scale out")
+
+
+def _served(scenario: Scenario) -> Iterator[Finding]:
+    """Jobs that no device can serve."""
+    devices = drawn(scenario)
+    for name in scenario.jobs:
+        if served_by(scenario, name, devices) == 0:
+            stated, text = scenario.requirement_of(name)
+            told = text if stated == text else f"{stated}, which is {text}"
+            message = f"none of the {len(devices)} devices meets {told}"
+            yield Finding(("jobs", name, "requirement"), message, _instead(scenario, text))
+
+
+def served_by(scenario: Scenario, job: str, devices: Sequence[DeviceSpec]) -> int | None:
+    """How many of the devices meet a job's requirement; None: it asks for what only the agents will know."""
+    requirement = parse_requirement(scenario.requirement_of(job)[1])
+    if REPORTED_BY_AGENTS & {each.name for each in comparisons(requirement)}:
+        return None
+    return sum(matches(requirement, each.device, each.numbers, each.labels) for each in devices)
+
+
+def _instead(scenario: Scenario, text: str) -> str:
+    """What the fleets have of the capabilities that a requirement asks for."""
+    asked = dict.fromkeys(each.name for each in comparisons(parse_requirement(text)))
+    have = dict.fromkeys(["cpu", "memory", "os", "fleet", "data"])
+    for fleet in scenario.fleets.values():
+        have |= dict.fromkeys(fleet.labels)
+    for name in asked:
+        if name not in have:
+            return f"no device reports {name}; {known(name, have)}"
+    told = [
+        f"{name} has " + " and ".join(f"{key} {_reported(scenario, name, fleet, key)}" for key in asked)
+        for name, fleet in scenario.fleets.items()
+    ]
+    return ", ".join(told) if asked else f"devices are called {drawn(scenario)[0].device} and so on"
+
+
+def _reported(scenario: Scenario, name: str, fleet: Fleet, key: str) -> str:
+    match key:
+        case "cpu" | "memory" | "os":
+            value = getattr(fleet, key)
+            return str(value) if value is not None else "not stated"
+        case "fleet":
+            return name
+        case "data":
+            return " ".join(scenario.data) or "not stated"
+    return " ".join(fleet.labels.get(key, ("not stated",)))

@@ -1,0 +1,106 @@
+"""What a scenario expects of its run: a path into summary.json, an operator, a number.
+
+A step of a path is a key of a mapping, the ``name`` of an entry of a list, or an entry's number from 0. That every
+job finishes is expected unless the scenario says something else of ``unfinished_jobs``.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from venn.wire.errors import UsageError
+from venn.wire.notation import parse_number
+
+OPERATORS: Mapping[str, Callable[[float, float], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+}
+EXAMPLE = "jobs.handwriting.accuracy >= 0.90"
+_SHAPE = re.compile(r"(?P<path>[A-Za-z0-9_.-]+)\s*(?P<operator>[=!<>]+)\s*(?P<number>[^\s=!<>]+)")
+_LONGEST = 200  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """``path operator number``. ``number`` keeps how it was written, as 0.90."""
+
+    path: tuple[str, ...]
+    operator: str  # one of OPERATORS
+    number: str
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path)} {self.operator} {self.number}"
+
+    def holds(self, got: float | None) -> bool:
+        """Whether ``got`` meets it; nothing found meets nothing."""
+        return got is not None and OPERATORS[self.operator](got, parse_number(self.number))
+
+
+class Verdict(NamedTuple):
+    """One expectation against a summary. ``got`` is None where the summary has no number at the path."""
+
+    text: str
+    got: float | None
+    ok: bool
+
+
+ALL_JOBS_FINISH = Expectation(("unfinished_jobs",), "==", "0")
+
+
+def parse_expectation(text: object) -> Expectation:
+    """Raises ValueError with what is wrong, without a place."""
+    if not isinstance(text, str) or len(text) > _LONGEST or (match := _SHAPE.fullmatch(text.strip())) is None:
+        raise ValueError(f"is not PATH OPERATOR NUMBER; write e.g. {EXAMPLE}")
+    if match["operator"] not in OPERATORS:
+        fix = "write ==" if match["operator"] == "=" else f"known are {' '.join(OPERATORS)}"
+        raise ValueError(f"has the unknown operator {match['operator']}; {fix}")
+    path = tuple(match["path"].split("."))
+    if not all(path):
+        raise ValueError(f"has a path with an empty step; write e.g. {EXAMPLE}")
+    try:
+        parse_number(match["number"])
+    except UsageError:
+        raise ValueError(f"compares with {match['number']}, which is no bare number; write e.g. {EXAMPLE}") from None
+    return Expectation(path, match["operator"], match["number"])
+
+
+def with_defaults(expectations: Sequence[Expectation]) -> tuple[Expectation, ...]:
+    """The expectations, and that every job finishes where none is about unfinished jobs."""
+    if any(each.path == ALL_JOBS_FINISH.path for each in expectations):
+        return tuple(expectations)
+    return (ALL_JOBS_FINISH, *expectations)
+
+
+def evaluate(expectations: Sequence[Expectation], summary: object) -> list[Verdict]:
+    """Each expectation against a summary, in order."""
+    verdicts = []
+    for each in expectations:
+        got = look_up(summary, each.path)
+        verdicts.append(Verdict(str(each), got, each.holds(got)))
+    return verdicts
+
+
+def look_up(summary: object, path: Sequence[str]) -> float | None:
+    """The number at a path; true is 1 and false 0. None: there is none."""
+    value = summary
+    for step in path:
+        value = _step(value, step)
+    return float(value) if isinstance(value, bool | int | float) else None
+
+
+def _step(value: object, step: str) -> object:
+    if isinstance(value, Mapping):
+        return value.get(step)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        named = [entry for entry in value if isinstance(entry, Mapping) and entry.get("name") == step]
+        if named:
+            return named[0]
+        if step.isascii() and step.isdecimal() and int(step) < len(value):
+            return value[int(step)]
+    return None

@@ -1,0 +1,177 @@
+"""The types that keys of a scenario have: read by ``readers``, written back in the notation.
+
+In the JSON schema ``x-kind`` names the kind of value for the reference.
+"""
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
+from venn.wire.notation import Constant, Distribution, format_duration, format_fraction
+from venn.wire.notation.distributions import Unit
+
+from testbed.scenario.expect import EXAMPLE, Expectation
+from testbed.scenario.readers import (
+    LARGEST_SEED,
+    MOST,
+    NAME,
+    SOURCES,
+    VERSION,
+    as_backend,
+    as_distribution,
+    as_duration,
+    as_expectation,
+    as_file,
+    as_fraction,
+    as_label,
+    as_labels,
+    as_name,
+    as_parameter,
+    as_parameter_name,
+    as_policy,
+    as_positive_number,
+    as_requirement,
+    as_source,
+    as_split,
+    as_text,
+    as_truth,
+    as_version,
+    as_whole,
+    one_of,
+)
+
+
+def _schema(kind: str, json_type: str | list[str], *examples: object, **more: object) -> WithJsonSchema:
+    return WithJsonSchema({"type": json_type, "x-kind": kind, "examples": list(examples), **more})
+
+
+def _whole(least: int, most: int = MOST) -> PlainValidator:
+    return PlainValidator(lambda value: as_whole(value, least, most))
+
+
+def _fraction(least: int, most: Fraction | None, *, open_below: bool) -> PlainValidator:
+    return PlainValidator(lambda value: as_fraction(value, Fraction(least), most, open_below=open_below))
+
+
+def _drawn(unit: Unit, *, positive: bool) -> PlainValidator:
+    def read(value: object, info: ValidationInfo) -> Distribution:
+        return as_distribution(value, info, unit, positive=positive)
+
+    return PlainValidator(read)
+
+
+def _distribution_out(value: Distribution) -> str | float:
+    bare = isinstance(value, Constant) and value.unit == "number"
+    return value.mean if bare else str(value)
+
+
+_DURATION_OUT = PlainSerializer(format_duration, return_type=str)
+_FRACTION_OUT = PlainSerializer(format_fraction, return_type=str)
+_DRAWN_OUT = PlainSerializer(_distribution_out)
+_DRAWN = ["string", "number"]
+
+Name = Annotated[str, PlainValidator(as_name), _schema("name", "string", pattern=f"^{NAME.pattern}$")]
+Text = Annotated[str, PlainValidator(as_text), _schema("text", "string")]
+Truth = Annotated[bool, PlainValidator(as_truth), _schema("true or false", "boolean")]
+Seed = Annotated[int, _whole(0, LARGEST_SEED), _schema("whole number", "integer", 7, minimum=0)]
+Count = Annotated[int, _whole(1), _schema("whole number", "integer", 20, minimum=1)]
+Limit = Annotated[int, _whole(0), _schema("whole number", "integer", 1, minimum=0)]
+Factor = Annotated[float, PlainValidator(as_positive_number), _schema("number", "number", 0.1, exclusiveMinimum=0)]
+
+Duration = Annotated[
+    float,
+    PlainValidator(lambda value: as_duration(value, positive=False)),
+    _DURATION_OUT,
+    _schema("duration", "string", "5s"),
+]
+LongDuration = Annotated[
+    float,
+    PlainValidator(lambda value: as_duration(value, positive=True)),
+    _DURATION_OUT,
+    _schema("duration above 0", "string", "15s"),
+]
+
+Part = Annotated[  # of a whole: above 0, at most all of it
+    Fraction,
+    _fraction(0, Fraction(1), open_below=True),
+    _FRACTION_OUT,
+    _schema("fraction", ["string", "number"], "80%"),
+]
+MinorPart = Annotated[
+    Fraction,
+    _fraction(0, Fraction(9, 10), open_below=True),
+    _FRACTION_OUT,
+    _schema("fraction", ["string", "number"], "20%"),
+]
+Chance = Annotated[
+    Fraction,
+    _fraction(0, Fraction(1), open_below=False),
+    _FRACTION_OUT,
+    _schema("fraction", ["string", "number"], "30%"),
+]
+Surplus = Annotated[
+    Fraction,
+    _fraction(0, Fraction(10), open_below=False),
+    _FRACTION_OUT,
+    _schema("fraction", ["string", "number"], "20%"),
+]
+
+Lasting = Annotated[
+    Distribution,
+    _drawn("duration", positive=True),
+    _DRAWN_OUT,
+    _schema("distribution of durations", "string", "exp(8s)", "lognormal(8s; 1.0)", "5s..20s"),
+]
+Score = Annotated[
+    Distribution, _drawn("number", positive=True), _DRAWN_OUT, _schema("distribution of numbers", _DRAWN, "1..4", 8)
+]
+Size = Annotated[
+    Distribution,
+    _drawn("bytes", positive=True),
+    _DRAWN_OUT,
+    _schema("distribution of sizes", "string", "2 GB", "2 GB..8 GB"),
+]
+
+RequirementText = Annotated[
+    str, PlainValidator(as_requirement), _schema("requirement", "string", "all", "memory >= 4 GB and cpu >= 7")
+]
+LabelName = Annotated[str, PlainValidator(as_label), _schema("label", "string")]
+LabelValues = Annotated[
+    tuple[str, ...],
+    PlainValidator(as_labels),
+    PlainSerializer(lambda values: values[0] if len(values) == 1 else list(values)),
+    _schema("text, or a list of texts", ["string", "array"], "lab"),
+]
+ParameterName = Annotated[str, PlainValidator(as_parameter_name), _schema("parameter", "string")]
+Parameter = Annotated[
+    bool | int | float | str,
+    PlainValidator(as_parameter),
+    _schema("true, false, a number or a text", ["boolean", "number", "string"], 40),
+]
+StragglerRule = Annotated[
+    Literal["finish", "revoke"],
+    PlainValidator(lambda value: one_of(value, ("finish", "revoke"))),
+    WithJsonSchema({"type": "string", "enum": ["finish", "revoke"], "x-kind": "finish or revoke"}),
+]
+JobFile = Annotated[
+    Path,
+    PlainValidator(as_file),
+    PlainSerializer(str, return_type=str),
+    _schema("path of a Python file", "string", "digits.py"),
+]
+Policy = Annotated[str, PlainValidator(as_policy), _schema("policy", "string", "venn", "mine.py:Mine")]
+Source = Annotated[str, PlainValidator(as_source), _schema("data set", "string", *SOURCES)]
+Split = Annotated[str, PlainValidator(as_split), _schema("split", "string", "dirichlet(3.0)")]
+Expected = Annotated[
+    Expectation,
+    PlainValidator(as_expectation),
+    PlainSerializer(str, return_type=str),
+    _schema("expectation", "string", EXAMPLE),
+]
+Version = Annotated[
+    Literal[1], PlainValidator(as_version), WithJsonSchema({"type": "integer", "const": VERSION, "x-kind": "1"})
+]
+Backend = Annotated[
+    Literal["process"], PlainValidator(as_backend), WithJsonSchema({"const": "process", "x-kind": "process"})
+]

@@ -1,0 +1,242 @@
+"""A scenario as a value, resolved: every job and fleet with all that it inherits.
+
+The text below a key is its reference: docs/scenario.md is made from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+from venn.wire.notation import Constant
+
+from testbed.population import FleetSpec
+from testbed.scenario.expect import Verdict, evaluate, with_defaults
+from testbed.scenario.fields import (
+    Backend,
+    Chance,
+    Count,
+    Duration,
+    Expected,
+    Factor,
+    JobFile,
+    LabelName,
+    LabelValues,
+    Lasting,
+    Limit,
+    LongDuration,
+    MinorPart,
+    Name,
+    Parameter,
+    ParameterName,
+    Part,
+    Policy,
+    RequirementText,
+    Score,
+    Seed,
+    Size,
+    Source,
+    Split,
+    StragglerRule,
+    Surplus,
+    Truth,
+    Version,
+)
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class Data(_Part):
+    """A data set that is split over all devices; each keeps its own share, and no device has what is held out."""
+
+    source: Source
+    """Where the samples come from: `sklearn-digits` (1,797 handwritten digits of 8 x 8 pixels), or FILE.npz with the
+    arrays `x` and `y`."""
+
+    split: Split = "dirichlet(3)"
+    """How the samples are dealt: with `dirichlet(A)` each class goes to all devices in proportions drawn from
+    Dirichlet(A), so that a smaller A leaves a device fewer classes; with `iid` at random and evenly. No device is left
+    empty."""
+
+    held_out: MinorPart = Fraction(1, 5)
+    """The part that no device gets; the job's `evaluate` is given it after each round."""
+
+
+class Workload(_Part):
+    """What a task costs where its time is modelled."""
+
+    compute: Duration = 0.0
+    """How long a task takes on a device whose cpu is 1. A device with cpu 8 takes an eighth of it."""
+
+
+class Job(_Part):
+    """One learning or analytics job, and its driver."""
+
+    file: JobFile
+    """The job file, a Python file that ends in `job = Job(...)`; a relative path starts at the scenario's folder."""
+
+    requirement: RequirementText = "all"
+    """Which devices may serve it: a name from `requirements`, or a requirement itself."""
+
+    data: Name | None = None
+    """The data set that its tasks read; only devices that have a share of it are eligible. Without it: none."""
+
+    demand: Count
+    """How many devices a round asks for."""
+
+    over_commit: Surplus = Fraction(0)
+    """How many devices more than the demand are leased, as a part of it, so that the slowest need not be waited for."""
+
+    min_response: Part = Fraction(4, 5)
+    """A round closes when so large a part of the demand has responded."""
+
+    deadline: LongDuration
+    """From the opening of an attempt. Without enough responses by then it is aborted, and the round is tried again."""
+
+    lease: LongDuration | None = None
+    """How long a device may keep a task. Without it: as long as the deadline."""
+
+    stragglers: StragglerRule = "finish"
+    """What becomes of the tasks still running when their round closes: they `finish`, and count as stragglers, or the
+    coordinator takes their leases back (`revoke`)."""
+
+    rounds: Count | None = None
+    """Exactly so many rounds, known to the scheduler; the job file's `stop` is not called. Either this or
+    `max_rounds`."""
+
+    max_rounds: Count | None = None
+    """At most so many rounds; the job file's `stop` may end the job earlier, and the scheduler takes the number as
+    unknown. Either this or `rounds`."""
+
+    params: Mapping[ParameterName, Parameter] = Field(default_factory=dict)
+    """Passed to the job file's function as `task.params`."""
+
+    arrives: Duration = 0.0
+    """When the job comes, after the start of the run."""
+
+    workload: Workload = Workload()
+    """What a task costs where its time is modelled."""
+
+    deterministic: Truth = False
+    """Whether responses are aggregated in the order of their leases, not of their arrival, so that the same responses
+    give the same model to the last bit."""
+
+
+class Fleet(_Part):
+    """Devices of one kind. A value that is a distribution is drawn once per device, or once per session."""
+
+    count: Count
+    """How many devices."""
+
+    cpu: Score = Constant(1.0)
+    """The cpu score of a device: a capability that requirements test, and what modelled task time is divided by."""
+
+    memory: Size | None = None
+    """The memory that a device reports, for requirements to test; nothing is limited by it. Without it a device
+    reports none, and no comparison on memory holds."""
+
+    os: Score | None = None
+    """The level of the operating system that a device reports, for requirements to test."""
+
+    labels: Mapping[LabelName, LabelValues] = Field(default_factory=dict)
+    """Free labels, as `{site: lab}`, for requirements to test. `fleet` and `data` are set for every device."""
+
+    session: Lasting | None = None
+    """How long a device stays, each time. Without it: always."""
+
+    gap: Lasting | None = None
+    """How long a device is gone between two sessions; needs `session`, and `session` needs it."""
+
+    crash: Chance = Fraction(0)
+    """The part of the sessions that end without a goodbye: the socket breaks, or with a process per device the process
+    is killed."""
+
+    tasks_per_session: Limit = 0
+    """At most so many tasks in a session; 0: no limit."""
+
+    tasks_per_day: Limit = 0
+    """At most so many tasks in 24 hours; 0: no limit."""
+
+    processes: Count = 1
+    """How many processes host the fleet: as many as `count` is one for each device; with 1 they share one with the
+    other fleets that say 1."""
+
+
+class Scenario(_Part):
+    """One run: what is asked for, by whom, on which devices."""
+
+    version: Version
+    """Of the scenario format: 1."""
+
+    name: Name
+    """What the run is called, in the report and in its folder's name."""
+
+    seed: Seed = 0
+    """All chance of the run comes from it: the same seed, the same devices, sessions and split."""
+
+    policy: Policy = "venn"
+    """Which device serves which job: an installed policy (`venn policy list`), or FILE.py:NAME for one's own."""
+
+    backend: Backend = "process"
+    """What the devices are: `process`, real processes on this machine."""
+
+    duration: LongDuration = 600.0
+    """The run is given up after so long."""
+
+    time_scale: Factor = 1.0
+    """Multiplies what is modelled: arrivals, sessions, gaps, task times and deadlines. At 0.1 a run takes a tenth."""
+
+    requirements: Mapping[Name, RequirementText] = Field(default_factory=dict)
+    """Which devices may serve a job, by name. Jobs with the same one form a job group."""
+
+    data: Mapping[Name, Data] = Field(default_factory=dict)
+    """The data sets, by name."""
+
+    jobs: Mapping[Name, Job]
+    """The jobs, by name; at least one."""
+
+    fleets: Mapping[Name, Fleet]
+    """The devices, by the name of their fleet; at least one. A device is called after its fleet: `budget-07`."""
+
+    expect: Sequence[Expected] = ()
+    """What must hold of the run's summary, else the exit code is 1. That every job finishes is expected by default."""
+
+    @classmethod
+    def load(cls, path: Path | str, overrides: Sequence[str] = ()) -> "Scenario":
+        """The scenario of a file, with ``PATH=VALUE`` overrides. Raises ScenarioError with every problem found."""
+        from testbed.scenario.loader import load
+
+        return load(Path(path), overrides)
+
+    def dump(self) -> str:
+        """YAML text of all keys, resolved, that loads to an equal scenario from any folder."""
+        from testbed.scenario.dump import dump
+
+        return dump(self)
+
+    def requirement_of(self, job: str) -> tuple[str, str]:
+        """The name and the text of a job's requirement. One that stands in the job itself is its own name."""
+        stated = self.jobs[job].requirement
+        return stated, self.requirements.get(stated, stated)
+
+    @property
+    def devices(self) -> int:
+        """How many there are in all fleets."""
+        return sum(fleet.count for fleet in self.fleets.values())
+
+    def fleet_specs(self) -> list[FleetSpec]:
+        """The fleets as ``testbed.population.expand`` takes them."""
+        return [
+            FleetSpec(name=name, **{**dict(fleet), "crash": float(fleet.crash)}) for name, fleet in self.fleets.items()
+        ]
+
+    def verdicts(self, summary: Mapping[str, object]) -> list[Verdict]:
+        """What is expected, the default included, against the run's summary."""
+        return evaluate(with_defaults(self.expect), summary)

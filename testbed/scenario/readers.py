@@ -1,0 +1,266 @@
+"""How each kind of value in a scenario is read: from what a file holds, or from what a Python program passes.
+
+Each function returns the value or raises what ``wording.wrong`` makes. A relative path starts at the scenario's
+folder, which comes in as the validation context's ``folder``.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationInfo
+from venn.wire.errors import UsageError
+from venn.wire.notation import (
+    Constant,
+    Distribution,
+    Empirical,
+    Uniform,
+    exact_decimal,
+    format_fraction,
+    format_number,
+    format_requirement,
+    parse_distribution,
+    parse_duration,
+    parse_fraction,
+    parse_number,
+    parse_requirement,
+)
+from venn.wire.notation.distributions import Unit
+
+from testbed.population.data import Dirichlet, parse_split
+from testbed.population.sources import DIGITS
+from testbed.scenario.expect import Expectation, parse_expectation
+from testbed.scenario.wording import known, shown, wrong
+
+T = TypeVar("T")
+
+VERSION = 1  # of the scenario format
+MOST = 2**31 - 1  # of anything that is counted
+LARGEST_SEED = 2**63 - 1
+NAME = re.compile(r"[a-z0-9-]{1,40}")
+LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
+PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+SOURCES = (DIGITS,)
+LONGEST_TEXT = 128  # characters of a label's value; the wire allows as many bytes
+LONGEST_PARAMETER = 4096  # characters
+
+
+def _read(parse: Callable[[Any], T], value: object) -> T:
+    """``parse(value)``; what it raises is told as the field's problem."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
+        raise wrong(f"{shown(value)} is not a value", "write a word or a number")
+    try:
+        return parse(value)
+    except UsageError as error:
+        raise wrong(error.message, error.fix) from None
+    except (ValueError, OverflowError):
+        raise wrong(f"{shown(value)} is out of range") from None
+
+
+def as_whole(value: object, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(f"{shown(value)} is not a whole number", f"write e.g. {max(least, 1)}")
+    if value < least:
+        raise wrong(f"{value} is too small", f"it is at least {least}")
+    if value > most:
+        raise wrong(f"{shown(value)} is too large", f"it is at most {most}")
+    return value
+
+
+def as_duration(value: object, *, positive: bool) -> float:
+    seconds = _read(parse_duration, value)
+    if positive and seconds <= 0:
+        raise wrong(f"{shown(value)} is no time at all", "write e.g. 15s")
+    if not math.isfinite(seconds):
+        raise wrong(f"{shown(value)} is too long", "write e.g. 1h")
+    return seconds
+
+
+def as_fraction(value: object, least: Fraction, most: Fraction | None, *, open_below: bool) -> Fraction:
+    fraction = value if isinstance(value, Fraction) else _read(parse_fraction, value)
+    if most is not None and fraction > most:
+        raise wrong(f"{shown(value)} is more than {format_fraction(most)}", f"it is at most {format_fraction(most)}")
+    if fraction < least or (open_below and fraction == least):
+        bound = "more than" if open_below else "at least"
+        raise wrong(f"{shown(value)} is too small", f"it is {bound} {format_fraction(least)}")
+    try:
+        exact_decimal(fraction)
+    except ValueError:
+        raise wrong(f"{fraction} has no end as a decimal", "write e.g. 33.3%") from None
+    return fraction
+
+
+def as_positive_number(value: object) -> float:
+    number = _read(parse_number, value)
+    if not 0 < number < math.inf:
+        raise wrong(f"{shown(value)} is not above 0", "write e.g. 1")
+    return number
+
+
+def as_distribution(value: object, info: ValidationInfo, unit: Unit, *, positive: bool) -> Distribution:
+    if isinstance(value, Distribution):
+        distribution = value
+    else:
+        folder: Path = (info.context or {}).get("folder", Path())
+        distribution = _read(lambda text: parse_distribution(text, unit, folder=folder), value)
+    low = lowest(distribution)
+    if low < 0 or (positive and low == 0 and not _reaches_above(distribution)):
+        raise wrong(
+            f"{shown(value)} can be {format_number(low)}", "it must be above 0" if positive else "it is at least 0"
+        )
+    return distribution
+
+
+def lowest(distribution: Distribution) -> float:
+    """The greatest lower bound of what it draws."""
+    match distribution:
+        case Constant():
+            return distribution.value
+        case Uniform():
+            return distribution.low
+        case Empirical():
+            return min(distribution.values)
+    return 0.0
+
+
+def highest(distribution: Distribution) -> float:
+    """The least upper bound of what it draws."""
+    match distribution:
+        case Constant():
+            return distribution.value
+        case Uniform():
+            return distribution.high
+        case Empirical():
+            return max(distribution.values)
+    return math.inf
+
+
+def _reaches_above(distribution: Distribution) -> bool:
+    """Whether a lower bound of 0 is never, or almost never, drawn."""
+    if isinstance(distribution, Empirical):
+        return False
+    return highest(distribution) > 0
+
+
+def as_name(value: object) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise wrong(f"{shown(value)} is not a name", "a name has 1 to 40 of a-z, 0-9 and -")
+    return value
+
+
+def as_label(value: object) -> str:
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
+        raise wrong(f"{shown(value)} is not the name of a label", "it has up to 40 letters, digits, _ and -")
+    return value
+
+
+def as_parameter_name(value: object) -> str:
+    if not isinstance(value, str) or not PARAMETER.fullmatch(value):
+        raise wrong(f"{shown(value)} is not the name of a parameter", "it has up to 64 letters, digits and _")
+    return value
+
+
+def as_parameter(value: object) -> bool | int | float | str:
+    if not isinstance(value, bool | int | float | str):
+        raise wrong(f"{shown(value)} is not a parameter", "a parameter is true, false, a number or a text")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise wrong(f"{value} is too large", "a whole number has at most 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise wrong(f"{value} is not a finite number")
+    if isinstance(value, str) and len(value) > LONGEST_PARAMETER:
+        raise wrong(f"{shown(value)} is too long", f"a text has at most {LONGEST_PARAMETER} characters")
+    return value
+
+
+def as_text(value: object) -> str:
+    """A word for people or a path; numbers are read as they are written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise wrong(f"{shown(value)} is not a text", "write a word, in quotes if need be")
+    text = str(value).strip()
+    if not text or not text.isprintable():
+        raise wrong(f"{shown(value)} is not a text", "write a word without control characters")
+    return text
+
+
+def as_file(value: object, info: ValidationInfo) -> Path:
+    """An absolute path; a relative one is meant from the scenario's folder."""
+    folder: Path = (info.context or {}).get("folder", Path())
+    path = value if isinstance(value, Path) else Path(as_text(value))
+    return (folder / path.expanduser()).absolute()
+
+
+def as_policy(value: object, info: ValidationInfo) -> str:
+    """An installed policy's name, or FILE.py:NAME with an absolute path."""
+    text = as_text(value)
+    file, colon, name = text.rpartition(":")
+    return f"{as_file(file, info)}:{name}" if colon and file.endswith(".py") else text
+
+
+def as_source(value: object, info: ValidationInfo) -> str:
+    """The name of a data set that comes with a library, or an absolute path of an .npz file."""
+    text = as_text(value)
+    if text.endswith(".npz"):
+        return str(as_file(text, info))
+    return one_of(text, SOURCES)
+
+
+def as_split(value: object) -> str:
+    """``iid`` or ``dirichlet(A)``, in canonical text."""
+    match _read(parse_split, value):
+        case Dirichlet(alpha=alpha):
+            return f"dirichlet({format_number(alpha)})"
+    return "iid"
+
+
+def as_expectation(value: object) -> Expectation:
+    if isinstance(value, Expectation):
+        return value
+    try:
+        return parse_expectation(value)
+    except ValueError as error:
+        raise wrong(f"{shown(value)} {error}") from None
+
+
+def as_labels(value: object) -> tuple[str, ...]:
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    texts = tuple(dict.fromkeys(as_text(each) for each in values))
+    if not texts or len(texts) > 64 or any(len(text.encode()) > LONGEST_TEXT for text in texts):
+        raise wrong(f"{shown(value)} is not the value of a label", f"it is 1 to 64 texts of up to {LONGEST_TEXT} bytes")
+    return texts
+
+
+def as_truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise wrong(f"{shown(value)} is neither true nor false", "write true or false")
+    return value
+
+
+def as_requirement(value: object) -> str:
+    """The canonical text of a requirement, or the name of one."""
+    if not isinstance(value, str):
+        raise wrong(f"{shown(value)} is not a requirement", "write e.g. all, or memory >= 4 GB and cpu >= 7")
+    text = value.strip()
+    if NAME.fullmatch(text):
+        return text
+    return format_requirement(_read(parse_requirement, text))
+
+
+def one_of(value: object, options: tuple[str, ...]) -> str:
+    if value not in options:
+        raise wrong(f"{shown(value)} is not one of {', '.join(options)}", known(value, options))
+    return str(value)
+
+
+def as_version(value: object) -> int:
+    if value != VERSION or isinstance(value, bool):
+        raise wrong(f"{shown(value)} is not a version that this testbed reads", f"write {VERSION}")
+    return VERSION
+
+
+def as_backend(value: object) -> str:
+    if value in ("sim", "compose"):
+        raise wrong(f"{value} comes with a later version of the testbed", "write process")
+    return one_of(value, ("process",))
