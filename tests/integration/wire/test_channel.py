@@ -1,0 +1,298 @@
+"""Channels, tokens, versions and statuses between a real server and a real client on loopback."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import pytest
+from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_pb2, job_pb2_grpc
+from venn.v1.common_pb2 import Version
+from venn.wire import channel as channels
+from venn.wire.channel import (
+    bind,
+    channel_options,
+    is_literal,
+    is_loopback,
+    make_server,
+    open_channel,
+    parse_address,
+    server_options,
+    wait_until_reachable,
+)
+from venn.wire.errors import PeerError, UsageError
+from venn.wire.status import abort, metadata_of, peer_error, reason_of
+from venn.wire.tokens import TokenInterceptor
+from venn.wire.versions import SOFTWARE, check_version, this_version
+
+DEVICE, JOB, ADMIN = "d" * 64, "b" * 64, "a" * 64
+
+
+class Devices(device_pb2_grpc.DeviceServiceServicer):
+    async def Connect(
+        self, request_iterator: AsyncIterator[device_pb2.ConnectRequest], context: Any
+    ) -> AsyncIterator[device_pb2.ConnectResponse]:
+        async for frame in request_iterator:
+            yield device_pb2.ConnectResponse(ack=device_pb2.Ack(through=frame.seq))
+
+
+class Jobs(job_pb2_grpc.JobServiceServicer):
+    def __init__(self) -> None:
+        self.peers: set[str] = set()
+
+    async def SubmitJob(self, request: job_pb2.SubmitJobRequest, context: Any) -> job_pb2.SubmitJobResponse:
+        self.peers.add(context.peer())
+        await check_version(context, request.version)
+        return job_pb2.SubmitJobResponse(version=this_version())
+
+    async def FollowJob(
+        self, request: job_pb2.FollowJobRequest, context: Any
+    ) -> AsyncIterator[job_pb2.FollowJobResponse]:
+        yield job_pb2.FollowJobResponse(seq=1)
+
+
+class Admins(admin_pb2_grpc.AdminServiceServicer):
+    async def Explain(self, request: admin_pb2.ExplainRequest, context: Any) -> admin_pb2.ExplainResponse:
+        problem = f"no job {request.subject}"
+        await abort(
+            context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_JOB", problem, fix="see: venn job list", job="x" * 5000
+        )
+
+
+@dataclass
+class World:
+    address: str
+    jobs: Jobs
+    opened: list[grpc.aio.Channel] = field(default_factory=list)
+
+    def channel(self, token: str | None) -> grpc.aio.Channel:
+        self.opened.append(open_channel(self.address, token=token))
+        return self.opened[-1]
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[World]:
+    guarded = TokenInterceptor(
+        {"venn.v1.DeviceService": DEVICE, "venn.v1.JobService": JOB, "venn.v1.AdminService": ADMIN}
+    )
+    server, jobs = make_server(interceptors=[guarded]), Jobs()
+    device_pb2_grpc.add_DeviceServiceServicer_to_server(Devices(), server)
+    job_pb2_grpc.add_JobServiceServicer_to_server(jobs, server)
+    admin_pb2_grpc.add_AdminServiceServicer_to_server(Admins(), server)
+    world = World(bind(server, "127.0.0.1:0"), jobs)
+    await server.start()
+    try:
+        yield world
+    finally:
+        for channel in world.opened:
+            await channel.close()
+        await server.stop(None)
+
+
+async def frames() -> AsyncIterator[device_pb2.ConnectRequest]:
+    yield device_pb2.ConnectRequest(seq=1)
+
+
+async def test_every_kind_of_call_shows_its_token() -> None:
+    async with serving() as world:
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        assert (await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))).version.software == SOFTWARE
+        assert [frame.seq async for frame in jobs.FollowJob(job_pb2.FollowJobRequest())] == [1]
+        devices: Any = device_pb2_grpc.DeviceServiceStub(world.channel(DEVICE))
+        assert [frame.ack.through async for frame in devices.Connect(frames())] == [1]
+        stream = devices.Connect(metadata=(("venn-extra", "x"),))
+        for seq in range(1, 50):
+            await stream.write(device_pb2.ConnectRequest(seq=seq))
+            assert (await stream.read()).ack.through == seq
+        await stream.done_writing()
+        assert await stream.read() is grpc.aio.EOF
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", DEVICE, ADMIN, JOB.upper()])
+async def test_a_wrong_token_is_refused_on_every_kind_of_call(token: str | None) -> None:
+    async with serving() as world:
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(token))
+        with pytest.raises(grpc.aio.AioRpcError) as unary:
+            await jobs.SubmitJob(job_pb2.SubmitJobRequest())
+        with pytest.raises(grpc.aio.AioRpcError) as stream:
+            await jobs.FollowJob(job_pb2.FollowJobRequest()).read()
+        devices: Any = device_pb2_grpc.DeviceServiceStub(world.channel(ADMIN))
+        with pytest.raises(grpc.aio.AioRpcError) as both:
+            await devices.Connect().read()  # though it never says a word
+        for refused in (unary, stream, both):
+            assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert reason_of(refused.value) == "TOKEN"
+        shown = peer_error(unary.value, where=world.address)
+        assert (shown.reason, shown.exit_code) == ("TOKEN", 4)
+        assert str(shown).startswith(f"{world.address}: the token is missing or wrong; name the")
+
+
+async def test_what_is_not_named_is_refused_and_health_is_not() -> None:
+    async with serving() as world:
+        channel = world.channel(None)
+        for service, code in [
+            ("grpc.health.v1.Health", grpc.StatusCode.UNIMPLEMENTED),  # this server has none, but it asks no token
+            ("grpc.reflection.v1alpha.ServerReflection", grpc.StatusCode.UNAUTHENTICATED),
+            ("venn.v1.TaskService", grpc.StatusCode.UNAUTHENTICATED),
+        ]:
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await channel.unary_unary(f"/{service}/Check")(b"")
+            assert refused.value.code() is code
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 2**32 - 1])
+async def test_another_version_is_refused_and_both_are_named(protocol: int) -> None:
+    async with serving() as world:
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=Version(protocol=protocol, software="9.9\x1b[0m")))
+        assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert reason_of(refused.value) == "VERSION"
+        text = str(peer_error(refused.value, where=world.address))
+        assert f"protocol {protocol} (venn-testbed 9.9" in text
+        assert f"protocol 1 (venn-testbed {SOFTWARE})" in text
+        assert "install the same version" in text
+        assert text.isprintable()
+
+
+async def test_a_status_carries_its_reason_and_details_within_bounds() -> None:
+    async with serving() as world:
+        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel(ADMIN))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await admins.Explain(admin_pb2.ExplainRequest(subject="y" * 100_000))
+        assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+        error = peer_error(refused.value, where="coordinator")
+        assert (error.reason, error.fix, error.details["code"]) == ("UNKNOWN_JOB", "see: venn job list", "NOT_FOUND")
+        assert metadata_of(refused.value)["job"].endswith("...")
+
+
+async def test_statuses_without_a_reason_are_readable() -> None:
+    async with serving() as world:
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await world.channel(ADMIN).unary_unary("/venn.v1.AdminService/None")(b"")
+        assert peer_error(unknown.value, where="it").reason == "WRONG_SERVER"
+        assert reason_of(unknown.value) == ""
+        assert metadata_of(unknown.value) == {}
+    with pytest.raises(grpc.aio.AioRpcError) as gone:
+        await world.channel(ADMIN).unary_unary("/venn.v1.AdminService/None")(b"")
+    await world.opened[-1].close()
+    error = peer_error(gone.value, where=world.address)
+    assert error.reason == "UNREACHABLE"
+    assert str(error).startswith(f"{world.address}: it does not answer")
+
+
+async def test_a_message_over_the_bound_is_refused_and_the_server_lives_on() -> None:
+    async with serving() as world:
+        options = [("grpc.max_send_message_length", -1)]
+        async with grpc.aio.insecure_channel(world.address, options=options) as raw:
+            call = raw.unary_unary("/venn.v1.JobService/SubmitJob")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await call(bytes(channels.LARGEST_REQUEST + 1), metadata=(("authorization", f"Bearer {JOB}"),))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert peer_error(refused.value, where="it").reason == "TOO_LARGE"
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))
+
+
+async def test_each_channel_has_its_own_connection() -> None:
+    async with serving() as world:
+        for _ in range(3):
+            jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+            for _ in range(2):
+                await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))
+        assert len(world.jobs.peers) == 3
+
+
+async def test_who_is_not_there_is_named() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = "{}:{}".format(*unused.getsockname())
+        channel = open_channel(address)
+        with pytest.raises(PeerError, match=address) as error:
+            await wait_until_reachable(channel, address, 0.05)
+        assert error.value.reason == "UNREACHABLE"
+        await channel.close()
+    async with serving() as world:
+        await wait_until_reachable(world.channel(None), world.address, 20)
+
+
+async def test_a_port_in_use_is_one_clear_line() -> None:
+    async with serving() as world:
+        with pytest.raises(UsageError, match="another program listens here") as error:
+            bind(make_server(), world.address)
+        assert (error.value.reason, error.value.where) == ("PORT_IN_USE", world.address)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.invalid:0"])
+async def test_only_loopback_without_insecure(address: str) -> None:
+    with pytest.raises(UsageError) as error:
+        bind(make_server(), address)
+    assert error.value.reason == "NOT_LOOPBACK"
+
+
+async def test_insecure_opens_other_addresses_that_exist() -> None:
+    server = make_server()
+    host, port = parse_address(bind(server, "0.0.0.0:0", insecure=True))
+    assert host == "0.0.0.0"
+    assert port > 0
+    with pytest.raises(UsageError, match="cannot listen here") as error:
+        bind(server, "192.0.2.1:0", insecure=True)
+    assert error.value.reason == "ADDRESS"
+    await server.stop(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("127.0.0.1:9700", ("127.0.0.1", 9700)), ("[::1]:0", ("::1", 0)), (" localhost:65535 ", ("localhost", 65535))],
+)
+def test_addresses(text: str, parsed: tuple[str, int]) -> None:
+    assert parse_address(text) == parsed
+    assert is_loopback(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "9700",
+        ":9700",
+        "host",
+        "host:",
+        "host:x",
+        "host:65536",
+        "host:-1",
+        "::1:9700",
+        "[host]:1",
+        "http://h:1",
+        "a b:1",
+        "[]:1",
+        "h:\u0661",
+    ],
+)
+def test_no_addresses(text: str) -> None:
+    with pytest.raises(UsageError, match="write host:port"):
+        parse_address(text)
+
+
+def test_literals_and_loopback() -> None:
+    assert is_literal("10.0.0.1:1")
+    assert not is_literal("localhost:1")
+    assert not is_loopback("10.0.0.1:1")
+    assert not is_loopback("example.org:1")
+
+
+def test_keepalive_is_never_under_20_s_and_no_client_pings_faster_than_a_server_bears() -> None:
+    client, server = dict(channel_options()), dict(server_options())
+    for options in (client, server):
+        assert options["grpc.keepalive_time_ms"] >= 20_000
+        assert options["grpc.keepalive_timeout_ms"] >= 20_000
+        assert options["grpc.http2.ping_timeout_ms"] >= 20_000
+        assert options["grpc.keepalive_permit_without_calls"] == 1
+    assert client["grpc.keepalive_time_ms"] >= 1.5 * server["grpc.http2.min_ping_interval_without_data_ms"]
+    assert client["grpc.http2.max_pings_without_data"] == 0  # idle streams are still probed
+    assert client["grpc.use_local_subchannel_pool"] == 1
+    assert server["grpc.so_reuseport"] == 0
+    assert client["grpc.max_send_message_length"] <= server["grpc.max_receive_message_length"]
+    assert server["grpc.max_send_message_length"] <= client["grpc.max_receive_message_length"]
