@@ -1,0 +1,26 @@
+"""``venn demo``: three jobs on about a hundred devices, the packaged scenario."""
+
+import typer
+from venn.wire.command import Context, command, execute
+
+from testbed.cli.run import Out, Policy, Seed, run_file
+from testbed.scenario.packaged import packaged
+
+SCENARIO = "three-jobs"
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@command
+def demo(context: Context, policy: Policy = None, seed: Seed = None, out: Out = None) -> int:
+    """Run three jobs on about a hundred devices that come and go, in under two minutes.
+
+    For example: venn demo --policy random --json
+    """
+    settings = [f"{key}={value}" for key, value in (("policy", policy), ("seed", seed)) if value is not None]
+    return run_file(context, packaged(SCENARIO), settings, out=out)
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn demo")

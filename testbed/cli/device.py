@@ -1,0 +1,101 @@
+"""``venn device``: the devices of a running coordinator."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import grpc
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from venn.v1 import admin_pb2 as admin
+from venn.wire.channel import open_channel
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import UsageError
+from venn.wire.status import peer_error
+from venn.wire.stubs import admin_stub
+from venn.wire.text import printable
+from venn.wire.tokens import load_token
+
+if TYPE_CHECKING:
+    from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
+
+PAGE = 1000
+CALL_S = 10.0
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="The devices of a running coordinator.")
+
+
+@app.command("list")
+@command
+def list_devices(context: Context) -> int:
+    """Every device that the coordinator knows, for example: venn device list --json"""
+    found: list[admin.DeviceStatus] = []
+
+    async def fetch(stub: "AdminServiceAsyncStub") -> None:
+        token = ""
+        while True:
+            request = admin.ListDevicesRequest(page_size=PAGE, page_token=token)
+            answer = await stub.ListDevices(request, timeout=CALL_S)
+            found.extend(answer.devices)
+            token = answer.next_page_token
+            if not token:
+                return
+
+    code = _call(context, fetch)
+    if code == 0:
+        _print(context, found)
+    return code
+
+
+@app.command()
+@command
+def drain(
+    context: Context,
+    devices: Annotated[list[str] | None, typer.Argument(help="Their names.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
+) -> int:
+    """Give devices no more work and send them away, for example: venn device drain my-pi"""
+    if bool(devices) == everything:
+        raise UsageError("USAGE", "name devices, or say --all", fix="e.g. venn device drain my-pi")
+    drained: list[int] = []
+
+    async def ask(stub: "AdminServiceAsyncStub") -> None:
+        answer = await stub.DrainDevices(admin.DrainDevicesRequest(devices=devices or ()), timeout=CALL_S)
+        drained.append(answer.drained)
+
+    code = _call(context, ask)
+    if code == 0:
+        sys.stdout.write(json.dumps({"drained": drained[0]}) + "\n" if context.json else f"{drained[0]} drained\n")
+    return code
+
+
+def _call(context: Context, ask: Callable[["AdminServiceAsyncStub"], Awaitable[None]]) -> int:
+    async def main() -> int:
+        async with open_channel(context.coordinator, token=load_token("admin")) as channel:
+            try:
+                await ask(admin_stub(channel))
+            except grpc.RpcError as error:
+                raise peer_error(error, where=f"coordinator {context.coordinator}") from None
+        return 0
+
+    return run_async(main())
+
+
+def _print(context: Context, devices: list[admin.DeviceStatus]) -> None:
+    if context.json:
+        rows = [MessageToDict(device, preserving_proto_field_name=True) for device in devices]
+        sys.stdout.write(json.dumps({"devices": rows}) + "\n")
+        return
+    table = Table("DEVICE", "STATE", "TASKS", "JOB", "WAITS", box=None)
+    for device in devices:
+        cells = (device.device, device.state, str(device.tasks), device.job, device.waits)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    Console(no_color=not context.color).print(table)
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn device")

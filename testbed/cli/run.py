@@ -1,0 +1,94 @@
+"""``venn run``: run a scenario on this machine."""
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from venn.wire.command import Context, command, execute, run_async
+
+from testbed.live.run import Result, run_scenario
+from testbed.report.summary import to_json
+from testbed.report.table import print_summary
+from testbed.scenario.model import Scenario
+
+app = typer.Typer(add_completion=False)
+
+Policy = Annotated[str | None, typer.Option(help="In place of the scenario's; `venn policy list` names them.")]
+Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
+Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new one below ./runs.")]
+
+
+@app.command()
+@command
+def run(
+    context: Context,
+    scenario: Annotated[Path, typer.Argument(help="The scenario file.")],
+    policy: Policy = None,
+    backend: Annotated[str | None, typer.Option(help="In place of the scenario's.")] = None,
+    seed: Seed = None,
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
+    out: Out = None,
+    validate: Annotated[bool, typer.Option("--validate", help="Check the invariants after every event.")] = False,
+) -> int:
+    """Run a scenario: all parts start, the jobs are watched, a report is written.
+
+    For example: venn run examples/three-jobs.yaml --policy fifo --set jobs.handwriting.demand=10
+    """
+    settings = list(overrides or ())
+    settings += [f"{key}={value}" for key, value in (("policy", policy), ("backend", backend)) if value is not None]
+    settings += [f"seed={seed}"] if seed is not None else []
+    return run_file(context, scenario, settings, out=out, validate=validate)
+
+
+def run_file(context: Context, file: Path, settings: list[str], *, out: Path | None, validate: bool = False) -> int:
+    """Load, run, print. The exit code of ``venn run`` and ``venn demo``."""
+    scenario = Scenario.load(file, settings)
+    again = ["venn", "run", str(file), *(word for setting in settings for word in ("--set", setting))]
+    results: list[Result] = []
+
+    async def main() -> int:
+        result = await run_scenario(
+            scenario,
+            out=out,
+            validate=validate,
+            quiet=context.quiet or context.json,
+            color=context.color,
+            command=again,
+        )
+        results.append(result)
+        return result.exit_code
+
+    code = run_async(main())
+    if results:
+        _tell(context, results[0], _next(file))
+    return code
+
+
+def _tell(context: Context, result: Result, following: str) -> None:
+    if context.json:
+        summary = to_json(result.summary) | {"folder": str(result.folder.root)}
+        sys.stdout.write(json.dumps(summary) + "\n")
+        return
+    for failure in result.ending.failures:
+        sys.stderr.write(f"venn run: {failure}\n")
+    console = Console(no_color=not context.color, highlight=False)
+    print_summary(result.summary, console, report=_relative(result.page), following=following)
+
+
+def _next(file: Path) -> str:
+    return f"venn compare {shlex.quote(str(_relative(file)))} --policies random,fifo,srsf,venn"
+
+
+def _relative(path: Path) -> Path:
+    """As short as it can be named from here."""
+    absolute = path.absolute()
+    return Path(os.path.relpath(absolute)) if absolute.is_relative_to(Path.cwd()) else absolute
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn run")
