@@ -1,0 +1,121 @@
+"""AdminService: for people and their tools. Token: admin."""
+
+import asyncio
+from typing import Any, NoReturn
+
+import grpc
+from venn.v1 import admin_pb2
+from venn.v1.admin_pb2_grpc import AdminServiceServicer
+from venn.wire.errors import VennError
+from venn.wire.status import abort
+from venn.wire.text import did_you_mean, printable
+
+from coordinator.engine import events
+from coordinator.engine.ids import DeviceId
+from coordinator.policies.registry import load_policy, policy_names
+from coordinator.service.convert.devices import seconds
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.device_service import DeviceService
+from coordinator.service.host import Host
+from coordinator.service.story import Story
+from coordinator.service.view import View
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+SERVICE = "venn.v1.AdminService"
+WATCH_S = 0.5
+SHORTEST_WATCH_S, LONGEST_WATCH_S = 0.1, 60.0
+PAGE, LARGEST_PAGE = 100, 1_000
+MOST_DRAINED = 10_000  # devices named in one call
+
+
+class AdminService(AdminServiceServicer):
+    """Shows everything, and changes the policy, the fleet and, where allowed, the weather."""
+
+    def __init__(self, host: Host, view: View, story: Story, devices: DeviceService, *, allow_faults: bool) -> None:
+        self._host, self._view, self._story, self._devices = host, view, story, devices
+        self._allow_faults = allow_faults
+
+    async def GetSnapshot(
+        self, request: admin_pb2.GetSnapshotRequest, context: Context
+    ) -> admin_pb2.GetSnapshotResponse:
+        return admin_pb2.GetSnapshotResponse(snapshot=self._view.snapshot())
+
+    async def Watch(self, request: admin_pb2.WatchRequest, context: Context) -> None:  # type: ignore[override]
+        interval = WATCH_S
+        if request.HasField("interval"):
+            try:
+                interval = seconds(request.interval, "interval")
+            except MalformedError as error:
+                await _invalid(context, error.message)
+            if not SHORTEST_WATCH_S <= interval <= LONGEST_WATCH_S:
+                await _invalid(context, f"an interval is between {SHORTEST_WATCH_S} s and {LONGEST_WATCH_S:g} s")
+        while True:
+            await context.write(admin_pb2.WatchResponse(snapshot=self._view.snapshot()))
+            await asyncio.sleep(interval)
+
+    async def ListDevices(
+        self, request: admin_pb2.ListDevicesRequest, context: Context
+    ) -> admin_pb2.ListDevicesResponse:
+        size = request.page_size or PAGE
+        if size > LARGEST_PAGE:
+            await _invalid(context, f"a page has at most {LARGEST_PAGE} devices")
+        devices, more = self._view.devices(after=request.page_token, most=size)
+        token = devices[-1].device if more else ""
+        return admin_pb2.ListDevicesResponse(devices=devices, next_page_token=token)
+
+    async def Explain(self, request: admin_pb2.ExplainRequest, context: Context) -> admin_pb2.ExplainResponse:
+        answer = self._view.explain(request.subject)
+        if answer is None:
+            asked = printable(request.subject, limit=128)
+            hint = did_you_mean(request.subject, self._view.subjects())
+            message = f"no job and no device is called {asked!r}" + (f"; {hint}" if hint else "")
+            await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT", message)
+        return answer
+
+    async def SetPolicy(self, request: admin_pb2.SetPolicyRequest, context: Context) -> admin_pb2.SetPolicyResponse:
+        """By entry point only: files are named by the coordinator's own user, never over the wire."""
+        if request.policy not in policy_names():
+            known = ", ".join(policy_names())
+            await _invalid(context, f"no policy is called {printable(request.policy, limit=64)!r}; known are {known}")
+        before = self._view.policy
+        try:
+            policy = load_policy(request.policy)
+        except (VennError, ValueError) as error:
+            await _invalid(context, str(error))
+        self._host.engine.set_policy(policy)
+        await self._host.ask(events.PolicyChanged(request.policy))
+        self._view.policy = request.policy
+        self._story.add(self._host.now(), "POLICY", f"{before} gives way to {request.policy}")
+        return admin_pb2.SetPolicyResponse(before=before)
+
+    async def DrainDevices(
+        self, request: admin_pb2.DrainDevicesRequest, context: Context
+    ) -> admin_pb2.DrainDevicesResponse:
+        if len(request.devices) > MOST_DRAINED:
+            await _invalid(context, f"at most {MOST_DRAINED} devices in one call")
+        known = self._view.connected()
+        named = tuple(DeviceId(device) for device in request.devices if device in known)
+        await self._host.ask(events.DevicesDrained(named if request.devices else None))
+        return admin_pb2.DrainDevicesResponse(drained=len(named) if request.devices else len(known))
+
+    async def InjectFault(
+        self, request: admin_pb2.InjectFaultRequest, context: Context
+    ) -> admin_pb2.InjectFaultResponse:
+        if not self._allow_faults:
+            await abort(
+                context,
+                grpc.StatusCode.PERMISSION_DENIED,
+                "FAULTS_OFF",
+                "this coordinator breaks nothing on purpose",
+                fix="start it with --allow-faults",
+            )
+        if request.WhichOneof("fault") != "drop_session":
+            await _invalid(context, "name a fault")
+        if not self._devices.drop(request.drop_session.device):
+            await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT", "no such device is connected")
+        return admin_pb2.InjectFaultResponse()
+
+
+async def _invalid(context: Context, message: str) -> NoReturn:
+    await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED", message)

@@ -1,0 +1,115 @@
+"""``venn coordinator``: decides which checking-in device serves which job."""
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from venn.wire import logs
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import UsageError
+from venn.wire.notation import parse_duration
+from venn.wire.tokens import ensure_tokens
+
+from coordinator.engine.model import EngineSettings
+from coordinator.engine.plan import Policy
+from coordinator.policies.registry import PolicyError, load_policy
+from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
+
+SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
+SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: venn coordinator --policy venn --seed 7 --dir runs/by-hand")
+@command
+def coordinator(
+    context: Context,
+    *,
+    listen: Annotated[str, typer.Option(metavar="ADDR", help="host:port; port 0: any free one.")] = "127.0.0.1:9700",
+    policy: Annotated[str, typer.Option(metavar="P", help="See `venn policy list`, or FILE.py:NAME.")] = "venn",
+    seed: Annotated[int | None, typer.Option(min=0, help="Of all chance in the scheduling; default: random.")] = None,
+    name: Annotated[str, typer.Option(help="Of the run, for people.")] = "",
+    dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Record events.jsonl and load.jsonl here.")] = None,
+    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The token files; made if absent.")] = None,
+    heartbeat: Annotated[str, typer.Option(metavar="T", help="Devices say something at least this often.")] = "3s",
+    driver_grace: Annotated[str, typer.Option(metavar="T", help="A driver away this long loses its attempt.")] = "30s",
+    drain_timeout: Annotated[str, typer.Option(metavar="T", help="For goodbyes when it stops.")] = "10s",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Listen beyond loopback, unencrypted.")] = False,
+    reflection: Annotated[bool, typer.Option("--reflection", help="Serve gRPC reflection.")] = False,
+    allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Break things when an admin asks.")] = False,
+    validate: Annotated[bool, typer.Option("--validate", help="Check all invariants after every event.")] = False,
+) -> int:
+    """Decide which checking-in device serves which job."""
+    logs.configure(component="coordinator", verbose=context.verbose, quiet=context.quiet, json=False)
+    engine = engine_settings(
+        policy=policy, seed=new_seed() if seed is None else seed, heartbeat=heartbeat, driver_grace=driver_grace
+    )
+    settings = CoordinatorSettings(
+        engine=engine,
+        tokens=ensure_tokens(tokens),
+        listen=listen,
+        name=name,
+        folder=dir,
+        insecure=insecure,
+        reflection=reflection,
+        allow_faults=allow_faults,
+        validate=validate,
+    )
+    return run_async(serve(settings, load(policy), drain_s=parse_duration(drain_timeout), as_json=context.json))
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn coordinator")
+
+
+def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str) -> EngineSettings:
+    """Raises UsageError."""
+    heartbeat_s = parse_duration(heartbeat)
+    if not SHORTEST_HEARTBEAT_S <= heartbeat_s <= LONGEST_HEARTBEAT_S:
+        raise UsageError("USAGE", f"{heartbeat} is not between 50ms and 10m", where="--heartbeat", fix="e.g. 3s")
+    liveness_s = max(SILENCE_HEARTBEATS * heartbeat_s, SHORTEST_SILENCE_S)
+    return EngineSettings(
+        seed=seed,
+        policy=policy,
+        heartbeat_s=heartbeat_s,
+        liveness_s=liveness_s,
+        driver_grace_s=parse_duration(driver_grace),
+        recovery_grace_s=2 * liveness_s,
+    )
+
+
+def load(policy: str) -> Policy:
+    """Raises UsageError, which names the known policies."""
+    try:
+        return load_policy(policy)
+    except PolicyError as error:
+        raise UsageError("POLICY", str(error), where="--policy", fix="see: venn policy list") from error
+
+
+async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float, as_json: bool) -> int:
+    """Until it is stopped: then every device is told to leave first."""
+    async with running(settings, policy) as coordinator:
+        announce(coordinator, as_json=as_json)
+        try:
+            await asyncio.shield(coordinator.host.failure)
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None:
+                task.uncancel()  # so that the drain may wait
+            await coordinator.drain(drain_s)
+            raise
+    return 0
+
+
+def announce(coordinator: Coordinator, *, as_json: bool) -> None:
+    """One line on stdout: it is ready. A reader that has gone away is no reason to stop."""
+    said = {"listening": coordinator.address, "pid": os.getpid(), "incarnation": coordinator.host.incarnation}
+    line = json.dumps(said) if as_json else f"listening on {coordinator.address}"
+    with suppress(BrokenPipeError):
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()

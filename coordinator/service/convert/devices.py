@@ -1,0 +1,239 @@
+"""What devices say, as events; every field is checked and bounded. What the engine says to them, as frames."""
+
+from collections.abc import Callable, Container
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.text import printable
+
+from coordinator.engine import events
+from coordinator.engine.effects import OfferLease, RevokeLease, SendAway
+from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
+from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
+from coordinator.engine.requirements import Capabilities
+from coordinator.service.convert import limits, names
+from coordinator.service.convert.limits import MalformedError
+
+HELD_PHASES = {
+    "fetching": HeldPhase.FETCHING,
+    "working": HeldPhase.WORKING,
+    "submitting": HeldPhase.SUBMITTING,
+    "done": HeldPhase.DONE,
+    "broken": HeldPhase.BROKEN,
+}
+
+
+def seconds(value: Duration, where: str) -> float:
+    """Seconds, 0 to a year. Raises MalformedError."""
+    length = value.seconds + value.nanos / 1e9
+    if not 0 <= length <= limits.MOST_SECONDS:
+        raise MalformedError(where, f"{length} s is not between 0 s and a year")
+    return length
+
+
+def duration(length: float) -> Duration:
+    """Of ``length`` seconds, at least 0."""
+    nanos = max(0, round(length * 1e9))
+    return Duration(seconds=nanos // 1_000_000_000, nanos=nanos % 1_000_000_000)
+
+
+# -- up
+
+
+def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
+    """Raises MalformedError."""
+    if len(raw) > limits.MOST_FRAME_BYTES:
+        raise MalformedError("frame", f"{len(raw)} bytes; a frame has at most {limits.MOST_FRAME_BYTES}")
+    try:
+        return device_pb2.ConnectRequest.FromString(raw)
+    except Exception as error:  # protobuf's implementations raise different types
+        raise MalformedError("frame", "these bytes are not a ConnectRequest") from error
+
+
+def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnations: Container[int]) -> events.DeviceCheckedIn:
+    """A check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
+    if len(frame.instance) != 16:
+        raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
+    limits.at_most(len(frame.held), limits.MOST_HELD_LEASES, "check_in.held")
+    return events.DeviceCheckedIn(
+        session=session,
+        device=DeviceId(limits.name(frame.device, "check_in.device")),
+        instance=frame.instance.hex(),
+        interval=limits.at_most(frame.interval, limits.MOST_COUNT, "check_in.interval"),
+        capabilities=capabilities(frame.capabilities),
+        held=tuple(_held(item) for item in frame.held if item.incarnation in incarnations),
+        foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation not in incarnations),
+        tasks_per_session=frame.tasks_per_session,
+        tasks_per_day=frame.tasks_per_day,
+    )
+
+
+def capabilities(message: common_pb2.Capabilities) -> Capabilities:
+    """Raises MalformedError."""
+    limits.at_most(len(message.numbers), limits.MOST_CAPABILITIES, "capabilities.numbers")
+    limits.at_most(len(message.labels), limits.MOST_CAPABILITIES, "capabilities.labels")
+    numbers = {
+        limits.short(key, "capabilities.numbers"): limits.number(value, f"capabilities.{printable(key, limit=64)}")
+        for key, value in message.numbers.items()
+    }
+    labels = {
+        limits.short(key, "capabilities.labels"): _label(values.values, printable(key, limit=64))
+        for key, values in message.labels.items()
+    }
+    return Capabilities(numbers, labels)
+
+
+def _label(values: Any, key: str) -> frozenset[str]:
+    limits.at_most(len(values), limits.MOST_LABEL_VALUES, f"capabilities.{key}")
+    return frozenset(limits.short(value, f"capabilities.{key}") for value in values)
+
+
+def _held(item: device_pb2.HeldLease) -> HeldLease:
+    phase = HELD_PHASES.get(item.WhichOneof("phase") or "")
+    if phase is None:
+        raise MalformedError("check_in.held.phase", "it is missing")
+    return HeldLease(
+        LeaseSeq(item.lease),
+        phase,
+        outcome=_outcome(item.done.receipt, item.lease) if phase is HeldPhase.DONE else None,
+        failure=_failure(item.broken.reason) if phase is HeldPhase.BROKEN else None,
+        message=printable(item.broken.message, limit=limits.MOST_TEXT) if phase is HeldPhase.BROKEN else "",
+    )
+
+
+def _outcome(receipt: common_pb2.Receipt, lease: int) -> Outcome:
+    if receipt.lease != lease:
+        raise MalformedError("receipt.lease", f"the receipt is of lease {receipt.lease}, not of {lease}")
+    said = receipt.first_outcome if receipt.outcome == common_pb2.OUTCOME_DUPLICATE else receipt.outcome
+    outcome = names.OUTCOME_FROM_WIRE.get(said)
+    if outcome is None:
+        raise MalformedError("receipt.outcome", f"{said} is not known")
+    return outcome
+
+
+def _failure(value: int) -> FailureReason:
+    reason = names.FAILURE_FROM_WIRE.get(value)
+    if reason is None:
+        raise MalformedError("reason", f"{value} is not known")
+    return reason
+
+
+def _phase(value: int) -> Phase:
+    phase = names.PHASE_FROM_WIRE.get(value)
+    if phase is None:
+        raise MalformedError("phase", f"{value} is not known")
+    return phase
+
+
+def _heartbeat(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    return events.DeviceHeard(session)
+
+
+def _accepted(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    return events.LeaseAccepted(session, LeaseSeq(frame.accepted.lease))
+
+
+def _declined(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    said = frame.declined
+    return events.LeaseDeclined(
+        session,
+        LeaseSeq(said.lease),
+        _failure(said.reason),
+        seconds(said.retry_after, "declined.retry_after"),
+        printable(said.message, limit=limits.MOST_TEXT),
+    )
+
+
+def _progress(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    fraction = limits.number(frame.progress.fraction, "progress.fraction")
+    return events.TaskProgressed(session, LeaseSeq(frame.progress.lease), min(1.0, max(0.0, fraction)))
+
+
+def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    said = frame.finished
+    outcome = _outcome(said.receipt, said.lease)
+    if not said.HasField("measure"):
+        return events.TaskFinished(session, LeaseSeq(said.lease), outcome)
+    return events.TaskFinished(
+        session,
+        LeaseSeq(said.lease),
+        outcome,
+        seconds(said.measure.compute, "measure.compute"),
+        seconds(said.measure.late, "measure.late"),
+    )
+
+
+def _failed(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    said = frame.failed
+    message = printable(said.message, limit=limits.MOST_TEXT)
+    return events.TaskFailed(session, LeaseSeq(said.lease), _phase(said.phase), _failure(said.reason), message)
+
+
+def _released(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    return events.LeaseReleased(session, LeaseSeq(frame.released.lease))
+
+
+def _goodbye(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    return events.SessionEnded(session, names.GOODBYE_FROM_WIRE.get(frame.goodbye.reason, SessionEnd.GOODBYE_STOPPED))
+
+
+READERS: dict[str, Callable[[SessionSeq, device_pb2.ConnectRequest], events.Event]] = {
+    "heartbeat": _heartbeat,
+    "accepted": _accepted,
+    "declined": _declined,
+    "progress": _progress,
+    "finished": _finished,
+    "failed": _failed,
+    "released": _released,
+    "goodbye": _goodbye,
+}
+
+
+def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    """What a frame after the check-in means. Raises MalformedError."""
+    kind = frame.WhichOneof("frame")
+    reader = READERS.get(kind or "")
+    if reader is None:
+        raise MalformedError("frame", f"a {kind or 'frame of no kind'} makes no sense here")
+    return reader(session, frame)
+
+
+# -- down
+
+
+def revoke_frame(effect: RevokeLease) -> device_pb2.ConnectResponse:
+    return device_pb2.ConnectResponse(
+        revoke=device_pb2.Revoke(lease=effect.lease, reason=names.LEASE_END[effect.reason])
+    )
+
+
+def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
+    after = None if effect.after_s is None else duration(effect.after_s)
+    reason = names.COME_BACK[effect.reason]
+    return device_pb2.ConnectResponse(come_back=device_pb2.ComeBack(after=after, reason=reason))
+
+
+def offer_template(
+    attempt: common_pb2.AttemptKey, task: common_pb2.Task, accept_within_s: float
+) -> device_pb2.ConnectResponse:
+    """What all offers of one attempt share; copied for each."""
+    offer = device_pb2.Offer(attempt=attempt, task=task, accept_within=duration(accept_within_s))
+    return device_pb2.ConnectResponse(offer=offer)
+
+
+def offer_frame(
+    template: device_pb2.ConnectResponse,
+    effect: OfferLease,
+    ticket: common_pb2.Ticket,
+    address: str,
+    remaining_s: float,
+) -> device_pb2.ConnectResponse:
+    frame = device_pb2.ConnectResponse()
+    frame.CopyFrom(template)
+    offer = frame.offer
+    offer.lease = effect.lease
+    offer.ticket.CopyFrom(ticket)
+    offer.driver_address = address
+    offer.remaining.CopyFrom(duration(remaining_s))
+    return frame

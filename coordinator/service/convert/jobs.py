@@ -1,0 +1,176 @@
+"""What drivers say, checked and bounded; and what happens to their jobs, as frames of the follow stream."""
+
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+
+from venn.v1 import common_pb2, job_pb2
+from venn.wire.text import printable
+
+from coordinator.engine import effects
+from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.model import JobSpec, Outcome, Workload
+from coordinator.service.convert import limits, names
+from coordinator.service.convert.devices import seconds
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.convert.requirements import requirement_from_wire
+
+DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+MIN_RESPONSE = Fraction(4, 5)  # when a job does not say
+
+
+def job_id(key: common_pb2.JobKey) -> JobId:
+    """``owner/name/run``. Raises MalformedError."""
+    owner, name, run = (
+        limits.name(part, f"job.{field}")
+        for part, field in ((key.owner, "owner"), (key.name, "name"), (key.run, "run"))
+    )
+    return JobId(f"{owner}/{name}/{run}")
+
+
+def job_key(job: JobId) -> common_pb2.JobKey:
+    owner, name, run = job.split("/")
+    return common_pb2.JobKey(owner=owner, name=name, run=run)
+
+
+def attempt_key(job: JobId, round_: int, attempt: int) -> common_pb2.AttemptKey:
+    return common_pb2.AttemptKey(job=job_key(job), round=round_, attempt=attempt)
+
+
+def attempt_of(key: common_pb2.AttemptKey) -> tuple[JobId, int, int]:
+    """Job, round and attempt. Raises MalformedError."""
+    for value, field in ((key.round, "round"), (key.attempt, "attempt")):
+        if value < 1:
+            raise MalformedError(f"attempt.{field}", "it counts from 1")
+    return job_id(key.job), key.round, key.attempt
+
+
+def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
+    """Raises MalformedError."""
+    if not 1 <= message.demand <= limits.MOST_DEMAND:
+        raise MalformedError("spec.demand", f"{message.demand} is not between 1 and {limits.MOST_DEMAND}")
+    requirement = requirement_from_wire(message.requirement)
+    stragglers = names.STRAGGLERS_FROM_WIRE.get(message.stragglers)
+    if stragglers is None:
+        raise MalformedError("spec.stragglers", f"{message.stragglers} is not known")
+    deadline_s = _positive(seconds(message.deadline, "spec.deadline"), "spec.deadline")
+    lease_s = deadline_s
+    if message.HasField("lease"):
+        lease_s = _positive(seconds(message.lease, "spec.lease"), "spec.lease")
+    shown = message.requirement_name or str(requirement)
+    return JobSpec(
+        job=job,
+        requirement=requirement,
+        requirement_name=printable(shown, limit=limits.MOST_NAME_BYTES),
+        rounds=limits.at_most(message.rounds, limits.MOST_ROUNDS, "spec.rounds") or None,
+        demand=message.demand,
+        min_response=_min_response(message.min_response),
+        over_commit=_fraction(message.over_commit, "spec.over_commit", most=100),
+        deadline_s=deadline_s,
+        lease_s=lease_s,
+        stragglers=stragglers,
+        workload=Workload(
+            seconds(message.workload.compute, "spec.workload.compute"),
+            limits.at_most(message.workload.download_bytes, limits.MOST_COUNT, "spec.workload.download_bytes"),
+            limits.at_most(message.workload.upload_bytes, limits.MOST_COUNT, "spec.workload.upload_bytes"),
+        ),
+    )
+
+
+def _min_response(text: str) -> Fraction:
+    if not text:
+        return MIN_RESPONSE
+    value = _fraction(text, "spec.min_response", most=1)
+    if value == 0:
+        raise MalformedError("spec.min_response", "a round needs more than no response")
+    return value
+
+
+def _fraction(text: str, where: str, *, most: int) -> Fraction:
+    """An exact decimal, never through a float; the empty text is 0."""
+    if not text:
+        return Fraction(0)
+    if not DECIMAL.fullmatch(text) or Fraction(text) > most:
+        raise MalformedError(where, f"{text[:32]!r} is not a decimal between 0 and {most}, e.g. 0.8")
+    return Fraction(text)
+
+
+def _positive(value: float, where: str) -> float:
+    if value <= 0:
+        raise MalformedError(where, "it must be longer than 0 s")
+    return value
+
+
+def check_task(task: common_pb2.Task) -> None:
+    """A task that every offer of an attempt will carry. Raises MalformedError."""
+    limits.at_most(task.ByteSize(), limits.MOST_TASK_BYTES, "task (bytes)")
+    for artifact, where in ((task.code, "task.code.sha256"), (task.model, "task.model.sha256")):
+        if artifact.sha256 and len(artifact.sha256) != 32:
+            raise MalformedError(where, f"{len(artifact.sha256)} bytes; a SHA-256 has 32, or none: there is no such artifact")
+
+
+def recorded(message: job_pb2.RecordResponsesRequest) -> tuple[tuple[LeaseSeq, Outcome], ...]:
+    """The driver's decisions, in its order. Raises MalformedError."""
+    limits.at_most(len(message.responses), limits.MOST_RESPONSES, "responses")
+    return tuple((LeaseSeq(item.lease), _outcome(item.outcome)) for item in message.responses)
+
+
+def _outcome(value: int) -> Outcome:
+    outcome = names.OUTCOME_FROM_WIRE.get(value)
+    if outcome is None:
+        raise MalformedError("responses.outcome", f"{value} is none of COUNTED, STRAGGLER, REJECTED")
+    return outcome
+
+
+def metrics(message: Mapping[str, float]) -> dict[str, float]:
+    """Raises MalformedError. What is not finite is left out: it is for people, and a round is not lost for it."""
+    limits.at_most(len(message), limits.MOST_METRICS, "metrics")
+    return {limits.short(key, "metrics"): value for key, value in message.items() if math.isfinite(value)}
+
+
+# -- frames of the follow stream
+
+
+def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:
+    attempt = attempt_key(effect.job, effect.round, effect.attempt)
+    lease = job_pb2.LeaseGranted(lease=effect.lease, attempt=attempt, device=effect.device, ends_ms=ends_ms)
+    return job_pb2.FollowJobResponse(granted=lease)
+
+
+def lease_ended_frame(effect: effects.EndLease) -> job_pb2.FollowJobResponse:
+    ended = job_pb2.LeaseEnded(
+        lease=effect.lease,
+        attempt=attempt_key(effect.job, effect.round, effect.attempt),
+        reason=names.LEASE_END[effect.reason],
+        device=effect.device,
+        message=effect.message,
+    )
+    if effect.phase is not None:
+        ended.phase = names.PHASE[effect.phase]
+    if effect.failure is not None:
+        ended.failure = names.FAILURE[effect.failure]
+    return job_pb2.FollowJobResponse(ended=ended)
+
+
+def filled_frame(effect: effects.FillAttempt) -> job_pb2.FollowJobResponse:
+    attempt = attempt_key(effect.job, effect.round, effect.attempt)
+    return job_pb2.FollowJobResponse(filled=job_pb2.AttemptFilled(attempt=attempt))
+
+
+def attempt_ended_frame(effect: effects.EndAttempt) -> job_pb2.FollowJobResponse:
+    ended = job_pb2.AttemptEnded(
+        attempt=attempt_key(effect.job, effect.round, effect.attempt),
+        status=names.ATTEMPT_STATUS[effect.status],
+        reason=names.ATTEMPT_END[effect.reason],
+    )
+    return job_pb2.FollowJobResponse(attempt_ended=ended)
+
+
+def paused_frame(effect: effects.PauseJob) -> job_pb2.FollowJobResponse:
+    return job_pb2.FollowJobResponse(paused=job_pb2.JobPaused(reason=effect.reason, message=effect.message))
+
+
+def job_ended_frame(effect: effects.EndJob) -> job_pb2.FollowJobResponse:
+    phase = names.JOB_END[effect.end]
+    return job_pb2.FollowJobResponse(job_ended=job_pb2.JobEnded(phase=phase, message=effect.message))

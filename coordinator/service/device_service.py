@@ -1,0 +1,247 @@
+"""DeviceService: one bidirectional stream per session. Token: device.
+
+Nothing a device sends can crash, block or grow the coordinator: frames are bounded and checked before they become
+events, their number is limited, signs of life are thinned out, and what is not read overflows an outbox and ends the
+session.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import grpc
+from venn.v1 import device_pb2
+from venn.wire.logs import log
+from venn.wire.status import abort
+from venn.wire.versions import check_version, this_version
+
+from coordinator.engine import effects, events
+from coordinator.engine.effects import Effect
+from coordinator.engine.ids import SessionSeq
+from coordinator.engine.model import ComeBackReason, EngineSettings, SessionEnd
+from coordinator.service.convert import devices as convert
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.host import Host
+from coordinator.service.offers import Offers
+from coordinator.service.sessions import POLITE, Context, Ending, Session
+
+SERVICE = "venn.v1.DeviceService"
+FIRST_FRAME_S = 10.0  # a stream says CheckIn within it
+MOST_SESSIONS = 100_000
+OVERLOAD_AFTER_S = 60.0
+LIFE_PER_HEARTBEAT = 4  # signs of life that the engine hears of, at most, per heartbeat interval
+
+STATUS = {  # of a session that the engine ends
+    SessionEnd.SILENT: (grpc.StatusCode.UNAVAILABLE, "nothing was heard from this device"),
+    SessionEnd.SUPERSEDED: (grpc.StatusCode.ABORTED, "a newer stream of this device has taken over; do not dial again"),
+    SessionEnd.DUPLICATE_DEVICE: (
+        grpc.StatusCode.ALREADY_EXISTS,
+        "another device with this id is alive; give this one a name of its own",
+    ),
+    SessionEnd.DRAINED: (grpc.StatusCode.UNAVAILABLE, "the coordinator has drained this device"),
+    SessionEnd.SENT_AWAY: (grpc.StatusCode.UNAVAILABLE, "this device was sent away and has not left"),
+    SessionEnd.SLOW_READER: (grpc.StatusCode.RESOURCE_EXHAUSTED, "this device does not read what it is sent"),
+}
+logger = logging.getLogger(__name__)
+
+
+class DeviceService:
+    """The sessions of one host. It answers the engine's effects towards devices."""
+
+    def __init__(self, host: Host, settings: EngineSettings, offers: Offers) -> None:
+        self._host, self._settings, self._offers = host, settings, offers
+        self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
+        self._last = 0
+        self._streams = 0
+        self._life_s = settings.heartbeat_s / LIFE_PER_HEARTBEAT
+        self.draining = False
+        self.empty = asyncio.Event()  # no stream is open
+        self.empty.set()
+        host.listen(effects.OpenSession, self._welcome)
+        host.listen(effects.CloseSession, self._close)
+        host.listen(effects.OfferLease, self._offer)
+        host.listen(effects.RevokeLease, self._revoke)
+        host.listen(effects.SendAway, self._send_away)
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """Without (de)serialisers: bytes are measured before they are parsed, and outboxes are bounded in bytes."""
+        connect: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self.connect)
+        return grpc.method_handlers_generic_handler(SERVICE, {"Connect": connect})
+
+    async def connect(self, _: AsyncIterator[bytes], context: Context) -> None:
+        """One stream, from its first byte to its last."""
+        self._streams += 1
+        self.empty.clear()
+        session = Session(SessionSeq(0), context)
+        try:
+            await self._run(session)
+        except MalformedError as error:
+            self._ended(session, SessionEnd.BAD_FRAME, str(error))
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, error.message, where=error.where)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if session.ending is None or task is None:
+                raise  # the transport, not we
+            task.uncancel()
+            await session.farewell()
+        finally:
+            self._ended(session, SessionEnd.CONNECTION_ENDED, "")
+            self._sessions.pop(session.seq, None)
+            self._streams -= 1
+            if not self._streams:
+                self.empty.set()
+
+    async def _run(self, session: Session) -> None:
+        if not await self._check_in(session):
+            return
+        while (raw := await session.read()) is not None:
+            if not session.may_speak():
+                raise MalformedError("stream", "more frames than a device has reason to send")
+            frame = convert.parse_frame(raw)
+            if frame.seq <= session.received:
+                raise MalformedError("seq", f"{frame.seq} does not follow {session.received}")
+            event = convert.device_event(session.seq, frame)
+            session.received = frame.seq
+            if isinstance(event, events.SessionEnded):
+                session.open = False
+                await self._host.ask(event)
+                return
+            self._heard(session, event)
+
+    async def _check_in(self, session: Session) -> bool:
+        """The first frame. False if the stream ended before it."""
+        try:
+            async with asyncio.timeout(FIRST_FRAME_S):
+                raw = await session.read()
+        except TimeoutError:
+            raise MalformedError("stream", f"no check-in within {FIRST_FRAME_S:g} s") from None
+        if raw is None:
+            return False
+        frame = convert.parse_frame(raw)
+        if frame.WhichOneof("frame") != "check_in":
+            raise MalformedError("frame", "the first frame is a CheckIn")
+        await check_version(session.context, frame.check_in.version)
+        if self.draining:
+            await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
+        self._host.meet(frame.check_in.known_incarnation)
+        self._last += 1
+        session.seq = SessionSeq(self._last)
+        event = convert.check_in(frame.check_in, session.seq, self._host.incarnations)
+        session.device, session.received, session.heard_at = event.device, frame.seq, self._host.now()
+        session.acknowledged = frame.seq  # by the Welcome
+        self._sessions[session.seq] = session
+        if self._streams > MOST_SESSIONS:
+            away = effects.SendAway(session.seq, session.device, ComeBackReason.OVERLOAD, OVERLOAD_AFTER_S)
+            session.send(convert.come_back_frame(away))
+            session.end(POLITE)
+            return True
+        session.open = True
+        self._host.handle(event)
+        return True
+
+    def _heard(self, session: Session, event: events.Event) -> None:
+        """Let the engine hear it, and acknowledge it once it is recorded.
+
+        Signs of life and nothing else are thinned out: the engine's silence is exact to a quarter of a heartbeat.
+        """
+        if isinstance(event, events.DeviceHeard):
+            now = self._host.now()
+            if now - session.heard_at < self._life_s:
+                self._acknowledge(session)
+                return
+            session.heard_at = now
+        if isinstance(event, events.LeaseAccepted):  # its acknowledgement can wait for that of the lease's end
+            self._host.handle(event)
+            return
+
+        def recorded(_: list[Effect]) -> None:
+            self._acknowledge(session)
+
+        self._host.handle(event, recorded)
+
+    def _acknowledge(self, session: Session) -> None:
+        if session.acknowledged < session.received:
+            session.acknowledged = session.received
+            self._send(session, device_pb2.ConnectResponse(ack=device_pb2.Ack(through=session.received)))
+
+    # -- effects
+
+    def _welcome(self, now: float, effect: effects.OpenSession) -> None:
+        if session := self._sessions.get(effect.session):
+            welcome = device_pb2.Welcome(
+                incarnation=self._host.incarnation,
+                session=effect.session,
+                heartbeat=convert.duration(self._settings.heartbeat_s),
+                liveness=convert.duration(self._settings.liveness_s),
+                version=this_version(),
+            )
+            self._send(session, device_pb2.ConnectResponse(welcome=welcome))
+
+    def _offer(self, now: float, effect: effects.OfferLease) -> None:
+        session = self._sessions.get(effect.session)
+        frame = self._offers.frame(effect, self._host.now()) if session else None
+        if session and frame:
+            session.expect_answers()
+            self._send(session, frame)
+
+    def _revoke(self, now: float, effect: effects.RevokeLease) -> None:
+        if session := self._sessions.get(effect.session):
+            self._send(session, convert.revoke_frame(effect))
+
+    def redirect(self, session: SessionSeq, lease: int, address: str) -> None:
+        """The driver of a live lease has moved."""
+        if found := self._sessions.get(session):
+            frame = device_pb2.Redirect(lease=lease, driver_address=address)
+            self._send(found, device_pb2.ConnectResponse(redirect=frame))
+
+    def _send_away(self, now: float, effect: effects.SendAway) -> None:
+        """The device says goodbye then; the engine closes the session of one that does not."""
+        if session := self._sessions.get(effect.session):
+            self._send(session, convert.come_back_frame(effect))
+
+    def _close(self, now: float, effect: effects.CloseSession) -> None:
+        if session := self._sessions.get(effect.session):
+            session.open = False
+            session.end(_ending(effect.reason, effect.retry_after_s))
+
+    def _send(self, session: Session, frame: device_pb2.ConnectResponse) -> None:
+        if not session.send(frame) and session.ending is None:
+            self._ended(session, SessionEnd.SLOW_READER, "its outbox is full")
+            session.end(_ending(SessionEnd.SLOW_READER))
+
+    # -- ends
+
+    def _ended(self, session: Session, reason: SessionEnd, why: str) -> None:
+        """Tell the engine, if it does not know."""
+        if session.open:
+            session.open = False
+            if why:
+                log(logger, logging.WARNING, f"session ended: {reason}", device=session.device, why=why)
+            self._host.handle(events.SessionEnded(session.seq, reason))
+
+    def drop(self, device: str) -> bool:
+        """A fault on purpose: cut a device's stream, as if its connection had ended."""
+        for session in self._sessions.values():
+            if session.device == device and session.ending is None:
+                self._ended(session, SessionEnd.CONNECTION_ENDED, "a fault was injected")
+                session.end(Ending(grpc.StatusCode.UNAVAILABLE, "FAULT", "this stream was cut on purpose"))
+                return True
+        return False
+
+    async def drain(self, timeout_s: float) -> None:
+        """Tell all devices that the coordinator goes down, and wait for their goodbyes, at most so many seconds."""
+        self.draining = True
+        drain = device_pb2.ConnectResponse(drain=device_pb2.Drain())
+        for session in list(self._sessions.values()):
+            self._send(session, drain)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._host.ask(events.DevicesDrained(None))
+                await self.empty.wait()
+        except TimeoutError:
+            log(logger, logging.WARNING, "devices are still connected", devices=self._streams)
+
+
+def _ending(reason: SessionEnd, retry_after_s: float = 0.0) -> Ending:
+    code, message = STATUS[reason]
+    return Ending(code, reason.name, message, retry_after_s)

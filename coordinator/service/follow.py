@@ -1,0 +1,166 @@
+"""FollowJob: what happens to a job, in numbered frames; and the proof that its driver is where it says it is.
+
+While the stream is up and the address is verified, the job may be offered devices.
+"""
+
+import asyncio
+import hmac
+import logging
+import secrets
+from typing import Any
+
+import grpc
+from venn.v1 import job_pb2, task_pb2
+from venn.wire.channel import open_channel
+from venn.wire.logs import log
+from venn.wire.status import abort, peer_error
+from venn.wire.stubs import task_stub
+from venn.wire.tickets import CHALLENGE_BYTES, identify_mac
+
+from coordinator.engine import effects, events
+from coordinator.service.convert import jobs as convert
+from coordinator.service.device_service import DeviceService
+from coordinator.service.host import Host
+from coordinator.service.jobs import Job, Jobs
+from coordinator.service.ledger import Ledger
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+FRAMES_PER_LOOK = 256
+IDENTIFY_S = 5.0
+FIRST_RETRY_S = 0.25
+LONGEST_RETRY_S = 5.0
+logger = logging.getLogger(__name__)
+
+
+class Followers:
+    """The follow streams of all jobs: at most one each, the newest."""
+
+    def __init__(self, host: Host, jobs: Jobs, devices: DeviceService, ledger: Ledger, heartbeat_s: float) -> None:
+        self._host, self._jobs, self._devices, self._ledger = host, jobs, devices, ledger
+        self._heartbeat_s = heartbeat_s
+        host.listen(effects.OfferLease, self._granted)
+        host.listen(effects.EndLease, self._lease_ended)
+        host.listen(effects.FillAttempt, self._filled)
+        host.listen(effects.EndAttempt, self._attempt_ended)
+        host.listen(effects.PauseJob, self._paused)
+        host.listen(effects.EndJob, self._job_ended)
+
+    # -- effects
+
+    def _granted(self, now: float, effect: effects.OfferLease) -> None:
+        if job := self._jobs.get(effect.job):
+            job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)))
+
+    def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
+        if job := self._jobs.get(effect.job):
+            job.tell(convert.lease_ended_frame(effect))
+
+    def _filled(self, now: float, effect: effects.FillAttempt) -> None:
+        if job := self._jobs.get(effect.job):
+            job.tell(convert.filled_frame(effect))
+
+    def _attempt_ended(self, now: float, effect: effects.EndAttempt) -> None:
+        if job := self._jobs.get(effect.job):
+            job.templates.pop((effect.round, effect.attempt), None)
+            job.tell(convert.attempt_ended_frame(effect))
+
+    def _paused(self, now: float, effect: effects.PauseJob) -> None:
+        if job := self._jobs.get(effect.job):
+            job.tell(convert.paused_frame(effect))
+
+    def _job_ended(self, now: float, effect: effects.EndJob) -> None:
+        if job := self._jobs.get(effect.job):
+            job.ended = True
+            job.templates.clear()
+            job.tell(convert.job_ended_frame(effect))
+
+    # -- the stream
+
+    async def follow(self, job: Job, after_seq: int, context: Context) -> None:
+        """Until the job or the stream ends, or a newer stream of this job's driver takes over."""
+        cursor = after_seq or job.history.first - 1
+        me, older = asyncio.current_task(), job.follower
+        incarnation, job.follower = job.incarnation, me
+        if older is not None:
+            older.cancel()
+        verifier = asyncio.create_task(self._verify(job, incarnation))
+        try:
+            await self._tell(job, cursor, context)
+        except asyncio.CancelledError:
+            if job.follower is me or me is None:
+                raise  # the transport, or the end of the server
+            me.uncancel()
+            await abort(context, grpc.StatusCode.ABORTED, "SUPERSEDED", "a newer stream of this job has taken over")
+        finally:
+            verifier.cancel()
+            if job.follower is me:
+                job.follower = None
+                self._host.handle(events.DriverLost(job.job, incarnation))
+
+    async def _tell(self, job: Job, cursor: int, context: Context) -> None:
+        while True:
+            changed = job.changed  # taken before looking, so that no frame is missed
+            if not job.history.first - 1 <= cursor <= job.history.last:
+                await abort(
+                    context,
+                    grpc.StatusCode.OUT_OF_RANGE,
+                    "HISTORY_GONE",
+                    f"frame {cursor + 1} is not kept; kept are {job.history.first} to {job.history.last}",
+                    fix="submit the job again, and follow it from 0",
+                )
+            frames = job.history.after(cursor, FRAMES_PER_LOOK)
+            for frame in frames:
+                frame.now_ms = self._now_ms()
+                await context.write(frame)
+            if frames:
+                cursor += len(frames)
+                continue
+            if job.ended:
+                return
+            try:
+                async with asyncio.timeout(self._heartbeat_s):
+                    await changed.wait()
+            except TimeoutError:
+                await context.write(self._alive(job))
+
+    def _alive(self, job: Job) -> job_pb2.FollowJobResponse:
+        alive = job_pb2.DriverAlive(address_verified=job.verified == job.address, problem=job.problem)
+        return job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive)
+
+    def _now_ms(self) -> int:
+        return self._host.wall_ms(self._host.now())
+
+    # -- where the driver is
+
+    async def _verify(self, job: Job, incarnation: int) -> None:
+        """Dial the driver until it proves to hold the job's key; then the job may be served."""
+        delay = FIRST_RETRY_S
+        while (problem := await identify(job)) is not None:
+            if problem != job.problem:
+                job.problem = problem
+                log(logger, logging.WARNING, "cannot verify a driver", job=job.job, address=job.address, why=problem)
+                job.wake()
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, LONGEST_RETRY_S)
+        moved, job.verified, job.problem = bool(job.verified) and job.verified != job.address, job.address, ""
+        self._host.handle(events.DriverFollowed(job.job, incarnation))
+        if moved:
+            for offer in list(self._ledger.of_job(job.job)):
+                self._devices.redirect(offer.session, offer.lease, job.address)
+
+
+async def identify(job: Job) -> str | None:
+    """Ask the server at a job's address for its proof. Returns what is wrong, None if it is the job's driver."""
+    challenge = secrets.token_bytes(CHALLENGE_BYTES)
+    request = task_pb2.IdentifyRequest(job=convert.job_key(job.job), challenge=challenge)
+    channel = open_channel(job.address)
+    try:
+        answer = await task_stub(channel).Identify(request, timeout=IDENTIFY_S)
+    except grpc.aio.AioRpcError as error:
+        return str(peer_error(error, where=job.address))
+    finally:
+        await channel.close()
+    if not hmac.compare_digest(answer.mac, identify_mac(job.ticket_key, challenge)):
+        return f"the server at {job.address} does not hold this job's key"
+    return None

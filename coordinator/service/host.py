@@ -1,0 +1,162 @@
+"""The shell around the engine: a clock, one timer, the journal, and the way out for effects.
+
+Events are handled at once; their effects leave at the end of the event loop's turn, after the turn's journal lines are
+with the system. So nobody is told what a crash could make unsaid, and a busy turn costs one write.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import Event, TimePassed
+from coordinator.service.clock import CallLater, Clock, Timer
+from coordinator.service.journal import Journal
+
+E = TypeVar("E", bound=Effect)
+Listener = Callable[[float, E], None]
+Recorded = Callable[[list[Effect]], None]
+
+MOST_INCARNATIONS = 16  # that peers can make us take in one life
+FUTURE_MS = 86_400_000  # a peer that names an incarnation further ahead is not believed
+SHORTEST_TIMER_S = 0.001
+
+
+class Host:
+    """One engine on one event loop.
+
+    ``failure`` is done when the coordinator cannot go on: the journal's disk is full, or the engine met a bug. From
+    then on events are dropped and nothing leaves.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        clock: Clock,
+        wall_ms: int,
+        call_later: CallLater | None = None,
+        journal: Journal | None = None,
+        validate: bool = False,
+    ) -> None:
+        self.engine = engine
+        self.loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[None] = self.loop.create_future()
+        self.incarnations = [wall_ms]  # all that this coordinator went by, ascending
+        self._clock, self._wall_ms, self._journal, self._validate = clock, wall_ms, journal, validate
+        self._call_later = call_later or self.loop.call_later
+        self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)
+        self._turn: list[tuple[float, list[Effect], Recorded | None]] = []  # handled, not yet recorded
+        self._now = 0.0
+        self._timer: Timer | None = None
+        self._timer_at = float("inf")
+
+    # -- time
+
+    def now(self) -> float:
+        """Engine seconds; never decreases."""
+        self._now = max(self._now, self._clock())
+        return self._now
+
+    def wall_ms(self, at: float) -> int:
+        """Coordinator's time, Unix milliseconds, at an engine time."""
+        return self._wall_ms + int(at * 1000)
+
+    @property
+    def incarnation(self) -> int:
+        """Unix milliseconds at the start, and at least one more than any that a peer has named."""
+        return self.incarnations[-1]
+
+    def meet(self, incarnation: int) -> None:
+        """A peer has met this incarnation. If it is not behind ours the wall clock was set back: ours grows."""
+        believable = incarnation < self.wall_ms(self.now()) + FUTURE_MS
+        foreign = incarnation not in self.incarnations
+        if incarnation >= self.incarnation and foreign and believable and len(self.incarnations) < MOST_INCARNATIONS:
+            self.incarnations.append(incarnation + 1)
+
+    # -- events in, effects out
+
+    def listen(self, kind: type[E], listener: Callable[[float, E], None]) -> None:
+        """Call ``listener(engine time, effect)`` for each effect of this kind that leaves, in order."""
+        self._listeners[kind].append(listener)  # type: ignore[arg-type]  # called with this kind only
+
+    def handle(self, event: Event, recorded: Recorded | None = None) -> None:
+        """Let the engine handle an event. ``recorded(effects)`` is called when it is recorded, before they leave."""
+        if self.failure.done():
+            return
+        now = self.now()
+        try:
+            effects = self.engine.handle(event, now)
+            if self._validate:
+                self.engine.validate()
+            if self._journal is not None:
+                self._journal.append(now, event, effects)
+        except Exception as error:  # whatever it is, a peer's handler must not be the one to swallow it
+            self._fail(error)
+            return
+        if not self._turn:
+            self.loop.call_soon(self._end_turn)
+        self._turn.append((now, effects, recorded))
+
+    async def ask(self, event: Event) -> list[Effect]:
+        """Handle an event, and give its effects once they have left; never, if the coordinator cannot go on."""
+        answer: asyncio.Future[list[Effect]] = self.loop.create_future()
+
+        def recorded(effects: list[Effect]) -> None:
+            if not answer.done():
+                answer.set_result(effects)
+
+        self.handle(event, recorded)
+        return await answer
+
+    def close(self) -> None:
+        """Record what was handled, and the clean end of the journal."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._end_turn()
+        if self._journal is not None and not self.failure.done():
+            self._journal.close()
+        if not self.failure.done():
+            self.failure.cancel()
+
+    def _end_turn(self) -> None:
+        """Record the turn, then let its effects leave. Listeners may handle further events: those are the next turn."""
+        turn, self._turn = self._turn, []
+        if not turn or self.failure.done():
+            return
+        try:
+            if self._journal is not None:
+                self._journal.flush()
+            for now, effects, recorded in turn:
+                if recorded is not None:
+                    recorded(effects)
+                for effect in effects:
+                    for listener in self._listeners[type(effect)]:
+                        listener(now, effect)
+            self._set_timer()
+        except Exception as error:
+            self._fail(error)
+
+    def _set_timer(self) -> None:
+        """One timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
+        deadline = self.engine.next_deadline()
+        if deadline is None or deadline >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._call_later(max(SHORTEST_TIMER_S, deadline - self.now()), self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._timer, self._timer_at = None, float("inf")
+        deadline = self.engine.next_deadline()
+        if deadline is not None and deadline <= self.now():
+            self.handle(TimePassed())
+        else:
+            self._set_timer()
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failure.done():
+            self.failure.set_exception(error)

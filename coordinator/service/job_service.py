@@ -1,0 +1,262 @@
+"""JobService: for job drivers, and for others who watch a job. Token: job (an admin sees jobs in AdminService).
+
+Every call is idempotent under its natural key: job = owner/name/run, attempt = job / round / attempt. The same key
+with the same body has the same answer; with another body, ALREADY_EXISTS/KEY_REUSED.
+"""
+
+import asyncio
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from venn.v1 import common_pb2, job_pb2
+from venn.v1.job_pb2_grpc import JobServiceServicer
+from venn.wire.channel import is_literal, is_loopback
+from venn.wire.errors import UsageError
+from venn.wire.status import abort
+from venn.wire.text import printable
+from venn.wire.versions import check_version, this_version
+
+from coordinator.engine import effects, events
+from coordinator.engine.effects import Effect
+from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.model import JobEnd
+from coordinator.service.convert import jobs as convert
+from coordinator.service.convert import limits, names
+from coordinator.service.convert.devices import duration
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.follow import Followers
+from coordinator.service.host import Host
+from coordinator.service.jobs import Job, Jobs
+from coordinator.service.ledger import Ledger
+from coordinator.service.offers import Offers
+from coordinator.service.view import View
+
+Context = grpc.aio.ServicerContext[Any, Any]
+E = TypeVar("E", bound=Effect)
+
+SERVICE = "venn.v1.JobService"
+MOST_JOBS = 4_096
+WATCH_AT_MOST_EVERY_S = 0.1
+WATCH_AT_LEAST_EVERY_S = 5.0
+
+REFUSALS = {  # of the engine
+    "KEY_REUSED": grpc.StatusCode.ALREADY_EXISTS,
+    "SUPERSEDED": grpc.StatusCode.ABORTED,
+    "UNKNOWN_JOB": grpc.StatusCode.NOT_FOUND,
+}
+
+
+class JobService(JobServiceServicer):
+    """Turns calls into events, and the effects into answers.
+
+    The streams are coroutines that write to their context, not generators: a generator that is left at a yield would
+    clean up only when it is collected. The stubs' types know generators only.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        jobs: Jobs,
+        offers: Offers,
+        followers: Followers,
+        ledger: Ledger,
+        view: View,
+        insecure: bool,
+    ) -> None:
+        self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
+        self._ledger, self._view, self._insecure = ledger, view, insecure
+
+    async def SubmitJob(self, request: job_pb2.SubmitJobRequest, context: Context) -> job_pb2.SubmitJobResponse:
+        await check_version(context, request.version)
+        try:
+            name = convert.job_id(request.key)
+            spec = convert.job_spec(name, request.spec)
+            incarnation = limits.at_most(request.driver_incarnation, limits.MOST_COUNT, "driver_incarnation")
+            check_address(request.address, insecure=self._insecure)
+        except (MalformedError, UsageError) as error:
+            await _invalid(context, error)
+        if self._jobs.get(name) is None and len(self._jobs) >= MOST_JOBS:
+            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", f"{MOST_JOBS} jobs are known")
+        self._host.meet(request.known_incarnation)
+        accepted = await self._ask(context, events.JobSubmitted(spec, incarnation), effects.AcceptJob)
+        job = self._jobs.get(name)
+        if job is None:
+            job = Job(name, request.address, incarnation)
+            self._jobs.add(job)
+        if incarnation >= job.incarnation:
+            job.incarnation, job.address = incarnation, request.address
+        return job_pb2.SubmitJobResponse(
+            ticket_key=job.ticket_key,
+            key_id=job.key_id,
+            incarnation=self._host.incarnation,
+            open_attempt=self._view.attempt_state(accepted.open_request),
+            now_ms=self._host.wall_ms(self._host.now()),
+            version=this_version(),
+        )
+
+    async def OpenAttempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:
+        try:
+            name, round_, attempt = convert.attempt_of(request.key)
+            convert.check_task(request.task)
+        except MalformedError as error:
+            await _invalid(context, error)
+        job = await self._driven(name, request.driver_incarnation, context)
+        body = request.task.SerializeToString(deterministic=True) + request.rounds_left.to_bytes(8, "little")
+        new = (round_, attempt) not in job.bodies
+        if not job.same_body(round_, attempt, body):
+            await _refuse(context, "KEY_REUSED", f"attempt {round_}/{attempt} of {name} was opened with another task")
+        if new:
+            self._offers.prepare(job, request.key, request.task)
+        event = events.AttemptOpened(name, job.incarnation, round_, attempt, request.rounds_left or None)
+        try:
+            accepted = await self._ask(context, event, effects.AcceptAttempt)
+        except grpc.aio.AbortError:
+            if new:
+                job.forget(round_, attempt)
+            raise
+        return job_pb2.OpenAttemptResponse(
+            status=names.ATTEMPT_STATUS[accepted.status],
+            request=accepted.request,
+            responses_needed=accepted.responses_needed,
+            places=accepted.places,
+            remaining=duration(accepted.deadline_at - self._host.now()),
+        )
+
+    async def FollowJob(self, request: job_pb2.FollowJobRequest, context: Context) -> None:  # type: ignore[override]
+        try:
+            name = convert.job_id(request.job)
+        except MalformedError as error:
+            await _invalid(context, error)
+        job = await self._driven(name, request.driver_incarnation, context)
+        await self._followers.follow(job, request.after_seq, context)
+
+    async def RecordResponses(
+        self, request: job_pb2.RecordResponsesRequest, context: Context
+    ) -> job_pb2.RecordResponsesResponse:
+        try:
+            name, round_, attempt = convert.attempt_of(request.attempt)
+            responses = convert.recorded(request)
+        except MalformedError as error:
+            await _invalid(context, error)
+        job = await self._driven(name, request.driver_incarnation, context)
+        event = events.ResponsesRecorded(name, job.incarnation, round_, attempt, responses)
+        answer = await self._ask(context, event, effects.AnswerResponses)
+        return job_pb2.RecordResponsesResponse(status=names.ATTEMPT_STATUS[answer.status], responses=answer.responses)
+
+    async def ReportActivity(
+        self, request: job_pb2.ReportActivityRequest, context: Context
+    ) -> job_pb2.ReportActivityResponse:
+        job = await self._reported(request.job, request.driver_incarnation, context)
+        offers = self._ledger.offers
+        live = sorted({lease for lease in request.leases if lease in offers and offers[LeaseSeq(lease)].job == job.job})
+        if live:
+            leases = tuple(LeaseSeq(lease) for lease in live)
+            self._host.handle(events.TransfersAcknowledged(job.job, leases))
+        return job_pb2.ReportActivityResponse()
+
+    async def ReportRound(self, request: job_pb2.ReportRoundRequest, context: Context) -> job_pb2.ReportRoundResponse:
+        try:
+            metrics = convert.metrics(request.metrics)
+        except MalformedError as error:
+            await _invalid(context, error)
+        job = await self._reported(request.job, request.driver_incarnation, context)
+        job.report(request.round, metrics)
+        return job_pb2.ReportRoundResponse()
+
+    async def FinishJob(self, request: job_pb2.FinishJobRequest, context: Context) -> job_pb2.FinishJobResponse:
+        job = await self._reported(request.job, request.driver_incarnation, context)
+        await self._host.ask(events.JobEnded(job.job, JobEnd.FINISHED))
+        return job_pb2.FinishJobResponse()
+
+    async def CancelJob(self, request: job_pb2.CancelJobRequest, context: Context) -> job_pb2.CancelJobResponse:
+        job = await self._known(request.job, context)
+        end = JobEnd.FAILED if request.failed else JobEnd.CANCELLED
+        message = printable(request.reason, limit=limits.MOST_TEXT)
+        await self._host.ask(events.JobEnded(job.job, end, message))
+        return job_pb2.CancelJobResponse(phase=self._view.job(job).phase)
+
+    async def WatchJob(self, request: job_pb2.WatchJobRequest, context: Context) -> None:  # type: ignore[override]
+        job = await self._known(request.job, context)
+        told = job_pb2.JobStatus()
+        while True:
+            changed = job.changed
+            status = self._view.job(job)
+            if not _same(status, told):
+                told = status
+                await context.write(job_pb2.WatchJobResponse(job=status))
+            if job.ended:
+                return
+            try:
+                async with asyncio.timeout(WATCH_AT_LEAST_EVERY_S):
+                    await changed.wait()
+            except TimeoutError:
+                told = job_pb2.JobStatus()  # a sign of life
+            await asyncio.sleep(WATCH_AT_MOST_EVERY_S)
+
+    # -- what the calls share
+
+    async def _ask(self, context: Context, event: events.Event, wanted: type[E]) -> E:
+        """The effect that answers this event; a RefuseJob ends the call."""
+        for effect in await self._host.ask(event):
+            if isinstance(effect, wanted):
+                return effect
+            if isinstance(effect, effects.RefuseJob):
+                await _refuse(context, effect.reason, effect.message)
+        raise AssertionError(f"{event} has no {wanted.__name__}")
+
+    async def _known(self, key: common_pb2.JobKey, context: Context) -> Job:
+        try:
+            name = convert.job_id(key)
+        except MalformedError as error:
+            await _invalid(context, error)
+        job = self._jobs.get(name)
+        if job is None:
+            await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
+        return job
+
+    async def _driven(self, name: JobId, incarnation: int, context: Context) -> Job:
+        """A job, called by its driver's newest incarnation."""
+        job = self._jobs.get(name)
+        if job is None:
+            await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
+        if incarnation < job.incarnation:
+            await _refuse(context, "SUPERSEDED", f"a newer driver has taken up {name}")
+        if incarnation > job.incarnation:
+            await _refuse(context, "OUT_OF_ORDER", f"this driver has not submitted {name} yet")
+        return job
+
+    async def _reported(self, key: common_pb2.JobKey, incarnation: int, context: Context) -> Job:
+        job = await self._known(key, context)
+        return await self._driven(job.job, incarnation, context)
+
+
+def check_address(address: str, *, insecure: bool) -> None:
+    """A driver's address is a literal host:port, on loopback unless the operator said otherwise. Raises UsageError."""
+    if not is_literal(address):
+        raise UsageError("ADDRESS", "a driver's address is literal", where=address, fix="name an IP address and a port")
+    if not insecure and not is_loopback(address):
+        raise UsageError(
+            "NOT_LOOPBACK",
+            "this coordinator offers loopback addresses only",
+            where=address,
+            fix="start it with --insecure if the network is yours",
+        )
+
+
+def _same(status: job_pb2.JobStatus, told: job_pb2.JobStatus) -> bool:
+    """But for the age, which always changes."""
+    aged = job_pb2.JobStatus()
+    aged.CopyFrom(told)
+    aged.age.CopyFrom(status.age)
+    return status == aged
+
+
+async def _invalid(context: Context, error: MalformedError | UsageError) -> NoReturn:
+    await abort(
+        context, grpc.StatusCode.INVALID_ARGUMENT, error.reason, error.message, where=error.where, fix=error.fix
+    )
+
+
+async def _refuse(context: Context, reason: str, message: str) -> NoReturn:
+    await abort(context, REFUSALS.get(reason, grpc.StatusCode.FAILED_PRECONDITION), reason, message)

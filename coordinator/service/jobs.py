@@ -1,0 +1,117 @@
+"""What the shell keeps of each job beside the engine: its key, tasks, driver's address, follower and metrics."""
+
+import asyncio
+import hashlib
+import secrets
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.tickets import KEY_BYTES
+
+from coordinator.engine.ids import JobId
+
+MOST_FRAMES = 16_384  # of a job's history that a follower can have again
+MOST_ATTEMPTS = 4_096  # whose bodies are remembered
+MOST_ROUNDS_SHOWN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What all offers of one attempt share."""
+
+    offer: device_pb2.ConnectResponse
+    attempt: common_pb2.AttemptKey
+
+
+class History:
+    """A job's numbered frames, the latest of them; followers read it at their own pace, and so need no queues."""
+
+    def __init__(self, most: int = MOST_FRAMES) -> None:
+        self._frames: deque[job_pb2.FollowJobResponse] = deque(maxlen=most)
+        self.last = 0  # seq of the newest frame; 0: none yet
+
+    def append(self, frame: job_pb2.FollowJobResponse) -> None:
+        self.last += 1
+        frame.seq = self.last
+        self._frames.append(frame)
+
+    @property
+    def first(self) -> int:
+        """Seq of the oldest frame that is still here."""
+        return self.last - len(self._frames) + 1
+
+    def after(self, seq: int, most: int) -> list[job_pb2.FollowJobResponse]:
+        """At most so many frames, the next ones after ``seq``, which is at least ``first - 1``."""
+        start = seq - self.first + 1
+        return [self._frames[place] for place in range(start, min(start + most, len(self._frames)))]
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One job, from its first SubmitJob on."""
+
+    job: JobId
+    address: str  # literal host:port that its driver says its TaskService has
+    incarnation: int  # of its driver: the highest that was accepted
+    ticket_key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
+    key_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
+    problem: str = ""  # why the address is not verified; empty: it is
+    ended: bool = False
+    history: History = field(default_factory=History)
+    templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): those not ended
+    bodies: "OrderedDict[tuple[int, int], bytes]" = field(default_factory=OrderedDict)  # digests of attempts' bodies
+    metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS_SHOWN))
+    follower: "asyncio.Task[object] | None" = None  # the one stream of its driver
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set and replaced at every change
+
+    def wake(self) -> None:
+        """Tell those who wait that something is new."""
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    def tell(self, frame: job_pb2.FollowJobResponse) -> None:
+        """Append to the history, and wake the followers."""
+        self.history.append(frame)
+        self.wake()
+
+    def report(self, round_: int, metrics: Mapping[str, float]) -> None:
+        """What a closed round reached; told again, it replaces what was told."""
+        kept = [entry for entry in self.metrics if entry[0] != round_]
+        self.metrics.clear()
+        self.metrics.extend(sorted([*kept, (round_, metrics)], key=lambda entry: entry[0]))
+        self.wake()
+
+    def same_body(self, round_: int, attempt: int, body: bytes) -> bool:
+        """Whether an attempt's body is what it was when its key was first used; remembers it if it is new."""
+        digest = hashlib.blake2b(body, digest_size=16).digest()
+        known = self.bodies.setdefault((round_, attempt), digest)
+        if len(self.bodies) > MOST_ATTEMPTS:
+            self.bodies.popitem(last=False)
+        return known == digest
+
+    def forget(self, round_: int, attempt: int) -> None:
+        """An attempt that was refused: its key was not used."""
+        self.bodies.pop((round_, attempt), None)
+        self.templates.pop((round_, attempt), None)
+
+
+class Jobs:
+    """All of them, by id; the services share it."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[JobId, Job] = {}
+
+    def get(self, job: JobId) -> Job | None:
+        return self._jobs.get(job)
+
+    def add(self, job: Job) -> None:
+        self._jobs[job.job] = job
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def __len__(self) -> int:
+        return len(self._jobs)

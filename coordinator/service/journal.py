@@ -1,0 +1,86 @@
+"""events.jsonl: every event with its effects, written before the effects leave.
+
+First line ``{"kind":"start",...}``, then ``{"n":1,"t":0.0123,"event":[...],"effects":[...]}`` per event (t in engine
+seconds; the wall clock then was ``wall_ms / 1000 + t``), and on a clean stop ``{"kind":"end","digest":...}``.
+"""
+
+import dataclasses
+import json
+import os
+from itertools import count
+from pathlib import Path
+
+from venn.wire.files import file_error, write_all, writing
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.events import Event
+from coordinator.engine.model import EngineSettings
+from coordinator.engine.record import Digest, effect_to_json, event_to_json
+
+FORMAT = 1
+
+
+class Journal:
+    """Lines gather in memory and are handed to the system once per turn of the event loop.
+
+    Raises PeerError OUT_OF_SPACE when they cannot be; then the file ends with the last whole turn.
+    """
+
+    def __init__(
+        self, path: Path, *, settings: EngineSettings, incarnation: int, wall_ms: int, name: str, software: str
+    ) -> None:
+        self.path = path
+        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+        self._lines: list[str] = []
+        self._number = 0
+        self._digest = Digest()
+        keep_previous(path)
+        with writing(path):
+            self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
+        self._size = 0
+        start = {
+            "kind": "start",
+            "format": FORMAT,
+            "incarnation": incarnation,
+            "wall_ms": wall_ms,
+            "settings": dataclasses.asdict(settings),
+            "name": name,
+            "software": software,
+        }
+        self._lines.append(self._encode(start))
+        self.flush()
+
+    def append(self, now: float, event: Event, effects: list[Effect]) -> None:
+        """Record one handled event; it is on disk after the next ``flush``."""
+        self._number += 1
+        self._digest.update(now, effects)
+        said = self._encode(event_to_json(event))
+        done = self._encode([effect_to_json(effect) for effect in effects]) if effects else "[]"
+        self._lines.append(f'{{"n":{self._number},"t":{now!r},"event":{said},"effects":{done}}}')
+
+    def flush(self) -> None:
+        if not self._lines:
+            return
+        data = ("\n".join(self._lines) + "\n").encode()
+        self._lines.clear()
+        try:
+            write_all(self._file.write, data)
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), self._size)
+            raise file_error(error, self.path) from error
+        self._size += len(data)
+
+    def close(self) -> None:
+        """The clean end: the digest of all that was recorded."""
+        self._lines.append(self._encode({"kind": "end", "digest": self._digest.hex()}))
+        try:
+            self.flush()
+        finally:
+            self._file.close()
+
+
+def keep_previous(path: Path) -> None:
+    """Keep what a coordinator recorded here before, as ``events-1.jsonl`` and so on."""
+    if path.exists():
+        names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(1))
+        path.rename(next(name for name in names if not name.exists()))

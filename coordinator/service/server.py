@@ -1,0 +1,178 @@
+"""The coordinator, assembled: engine, host, services, on one port; started, drained, stopped."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2
+from grpc_health.v1._async import HealthServicer
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from venn.v1.job_pb2_grpc import add_JobServiceServicer_to_server
+from venn.wire.channel import bind, make_server
+from venn.wire.files import writing
+from venn.wire.lag import LagMonitor
+from venn.wire.logs import log
+from venn.wire.tokens import TokenInterceptor, Tokens
+from venn.wire.versions import SOFTWARE
+
+from coordinator.engine.engine import Engine
+from coordinator.engine.model import EngineSettings
+from coordinator.engine.plan import Policy
+from coordinator.service import admin_service, device_service, job_service
+from coordinator.service.admin_service import AdminService
+from coordinator.service.clock import CallLater, Clock, boot_clock
+from coordinator.service.device_service import DeviceService
+from coordinator.service.follow import Followers
+from coordinator.service.host import Host
+from coordinator.service.job_service import JobService
+from coordinator.service.jobs import Jobs
+from coordinator.service.journal import Journal
+from coordinator.service.ledger import Ledger
+from coordinator.service.machine import Machine
+from coordinator.service.offers import Offers
+from coordinator.service.story import Story
+from coordinator.service.view import View
+
+STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
+SERVICES = (device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """How a coordinator runs. ``folder`` receives events.jsonl and load.jsonl; without it nothing is recorded."""
+
+    engine: EngineSettings
+    tokens: Tokens
+    listen: str = "127.0.0.1:0"
+    name: str = ""
+    folder: Path | None = None
+    insecure: bool = False
+    reflection: bool = False
+    allow_faults: bool = False
+    validate: bool = False
+    clock: Clock = field(default_factory=boot_clock)
+    call_later: CallLater | None = None
+
+
+class Coordinator:
+    """All parts of one coordinator. Made by ``running``."""
+
+    def __init__(self, settings: CoordinatorSettings, policy: Policy) -> None:
+        self.settings = settings
+        self.engine = Engine(settings.engine, policy)
+        wall_ms = int((time.time() - settings.clock()) * 1000)
+        self.journal = self._journal(wall_ms)
+        self.host = Host(
+            self.engine,
+            clock=settings.clock,
+            wall_ms=wall_ms,
+            call_later=settings.call_later,
+            journal=self.journal,
+            validate=settings.validate,
+        )
+        self.jobs = Jobs()
+        offers = Offers(self.host, self.jobs, settings.engine.accept_timeout_s)
+        # The ledger listens first, the story before the services: each may rely on those before it.
+        self.ledger = Ledger(self.host)
+        self.story = Story(self.host, self.ledger)
+        self.devices = DeviceService(self.host, settings.engine, offers)
+        followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine.heartbeat_s)
+        lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
+        self.machine = Machine(lag)
+        self.view = View(
+            self.host,
+            jobs=self.jobs,
+            ledger=self.ledger,
+            story=self.story,
+            machine=self.machine,
+            name=settings.name,
+            policy=settings.engine.policy,
+            seed=settings.engine.seed,
+        )
+        self.job_service = JobService(
+            self.host,
+            jobs=self.jobs,
+            offers=offers,
+            followers=followers,
+            ledger=self.ledger,
+            view=self.view,
+            insecure=settings.insecure,
+        )
+        self.admin = AdminService(self.host, self.view, self.story, self.devices, allow_faults=settings.allow_faults)
+        self.health = HealthServicer()
+        self.address = ""
+
+    def _journal(self, wall_ms: int) -> Journal | None:
+        settings = self.settings
+        if settings.folder is None:
+            return None
+        with writing(settings.folder):
+            settings.folder.mkdir(parents=True, exist_ok=True)
+        return Journal(
+            settings.folder / "events.jsonl",
+            settings=settings.engine,
+            incarnation=wall_ms,
+            wall_ms=wall_ms,
+            name=settings.name,
+            software=SOFTWARE,
+        )
+
+    def make_server(self) -> grpc.aio.Server:
+        """With every service, each behind its token but health; reflection, if wanted, is the admin's."""
+        tokens = self.settings.tokens
+        guarded = dict(zip(SERVICES, (tokens.device, tokens.job, tokens.admin), strict=True))
+        server = make_server(interceptors=[TokenInterceptor({**guarded, reflection.SERVICE_NAME: tokens.admin})])
+        server.add_generic_rpc_handlers((self.devices.handlers(),))
+        add_JobServiceServicer_to_server(self.job_service, server)
+        add_AdminServiceServicer_to_server(self.admin, server)
+        add_HealthServicer_to_server(self.health, server)
+        if self.settings.reflection:
+            reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
+        return server
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse newcomers, send every device away, wait for their goodbyes; at most so many seconds."""
+        for service in ("", *SERVICES):
+            await self.health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
+        await self.devices.drain(timeout_s)
+
+
+@asynccontextmanager
+async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterator[Coordinator]:
+    """A coordinator that serves, until the block is left. ``host.failure`` says if it cannot go on.
+
+    Raises UsageError NOT_LOOPBACK, PORT_IN_USE, and PeerError OUT_OF_SPACE.
+    """
+    coordinator = Coordinator(settings, policy)
+    server = coordinator.make_server()
+    try:
+        coordinator.address = bind(server, settings.listen, insecure=settings.insecure)
+        await server.start()
+        for service in ("", *SERVICES):
+            await coordinator.health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        async with asyncio.TaskGroup() as tasks:
+            watching = tasks.create_task(coordinator.machine.run())
+            log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)
+            if settings.insecure:
+                log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")
+            try:
+                yield coordinator
+            finally:
+                watching.cancel()
+    finally:
+        await server.stop(STOP_GRACE_S)
+        coordinator.host.close()
+
+
+def new_seed() -> int:
+    """A seed for those who name none: 32 random bits, so that people can type it again."""
+    return secrets.randbits(32)

@@ -1,0 +1,157 @@
+"""One device's stream: its way out, bounded, and its end.
+
+A session has one lasting coroutine, which reads. What is to be written waits in the outbox; a task that writes lives
+only while there is something in it.
+"""
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from grpc.aio import EOF
+from venn.v1 import device_pb2
+from venn.wire.status import abort
+
+from coordinator.engine.ids import DeviceId, SessionSeq
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+MOST_OUTBOX_FRAMES = 256
+MOST_OUTBOX_BYTES = 1024 * 1024
+FAREWELL_S = 1.0  # to flush the outbox and the status of a session that ends
+
+# Frames per session: each offer brings some, and time does. Who says more floods the journal, and is cut off.
+FRAMES_AT_ONCE = 200.0
+FRAMES_PER_S = 20.0
+FRAMES_PER_OFFER = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the coordinator ends a stream: with this status, or politely (``code`` None)."""
+
+    code: grpc.StatusCode | None
+    reason: str = ""
+    message: str = ""
+    retry_after_s: float = 0.0
+
+
+POLITE = Ending(None)
+
+
+class Session:
+    """A stream and its outbox. Written by the coordinator's loop only."""
+
+    __slots__ = (
+        "_allowance",
+        "_allowance_at",
+        "_bytes",
+        "_outbox",
+        "_reader",
+        "_writer",
+        "acknowledged",
+        "context",
+        "device",
+        "ending",
+        "heard_at",
+        "open",
+        "received",
+        "seq",
+    )
+
+    def __init__(self, seq: SessionSeq, context: Context) -> None:
+        self.seq = seq
+        self.context = context
+        self.device = DeviceId("")
+        self.open = False  # the engine knows this session and has not ended it
+        self.ending: Ending | None = None  # set once: the coordinator ends the stream
+        self.received = 0  # seq of the last frame that was handled
+        self.acknowledged = 0  # ... that the device was told about
+        self.heard_at = 0.0  # engine time of the last sign of life that the engine knows
+        self._reader = asyncio.current_task()
+        self._outbox: deque[bytes] | None = None  # None: empty; most devices idle
+        self._bytes = 0
+        self._writer: asyncio.Task[None] | None = None
+        self._allowance, self._allowance_at = FRAMES_AT_ONCE, time.monotonic()
+
+    # -- in
+
+    async def read(self) -> bytes | None:
+        """The next frame's bytes; None at the end of the stream, however it came."""
+        raw = await self.context.read()
+        return None if raw is EOF else raw
+
+    def may_speak(self) -> bool:
+        """Count one frame against the session's allowance."""
+        self._allowance -= 1
+        if self._allowance < 0:
+            now = time.monotonic()
+            self._allowance = min(FRAMES_AT_ONCE, self._allowance + (now - self._allowance_at) * FRAMES_PER_S)
+            self._allowance_at = now
+        return self._allowance >= 0
+
+    # -- out
+
+    def send(self, frame: device_pb2.ConnectResponse) -> bool:
+        """Put a frame into the outbox; False if it is full, or the stream ends."""
+        if self.ending is not None:
+            return False
+        raw = frame.SerializeToString()
+        outbox = self._outbox
+        if outbox is None:
+            outbox = self._outbox = deque()
+        if len(outbox) >= MOST_OUTBOX_FRAMES or self._bytes + len(raw) > MOST_OUTBOX_BYTES:
+            return False
+        outbox.append(raw)
+        self._bytes += len(raw)
+        if self._writer is None:
+            self._writer = asyncio.get_running_loop().create_task(self._write())
+        return True
+
+    def expect_answers(self) -> None:
+        """An offer was sent: the device may say that much more."""
+        self._allowance = min(FRAMES_AT_ONCE, self._allowance + FRAMES_PER_OFFER)
+
+    async def _write(self) -> None:
+        """Until the outbox is empty. A stream that has ended takes nothing more; its reader finds that out itself."""
+        outbox = self._outbox
+        assert outbox is not None
+        try:
+            while outbox:
+                await self.context.write(outbox[0])
+                self._bytes -= len(outbox.popleft())
+            self._outbox = None
+        except grpc.aio.BaseError:
+            outbox.clear()
+        finally:
+            self._writer = None
+
+    # -- the end
+
+    def end(self, ending: Ending) -> None:
+        """End the stream from this side: the reader stops, what is in the outbox leaves if the device reads."""
+        if self.ending is None:
+            self.ending = ending
+            if self._reader is not None:
+                self._reader.cancel()
+
+    async def farewell(self) -> None:
+        """In the reader's task, after ``end``: flush, then the status. Bounded in time, whatever the device does."""
+        assert self.ending is not None
+        ending = self.ending
+        try:
+            async with asyncio.timeout(FAREWELL_S):
+                if self._writer is not None:
+                    await self._writer
+                if ending.code is not None:
+                    await abort(self.context, ending.code, ending.reason, ending.message, **_details(ending))
+        except TimeoutError:
+            if self._writer is not None:
+                self._writer.cancel()
+
+
+def _details(ending: Ending) -> dict[str, str]:
+    return {"retry_after_s": f"{ending.retry_after_s:.3f}"} if ending.retry_after_s else {}

@@ -1,0 +1,240 @@
+"""What comes over the wire is checked and bounded before the engine sees it."""
+
+from fractions import Fraction
+
+import pytest
+from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.notation import parse_requirement
+
+from coordinator.engine import events
+from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
+from coordinator.engine.model import (
+    AttemptStatus,
+    FailureReason,
+    HeldPhase,
+    LeaseEnd,
+    Outcome,
+    Phase,
+    SessionEnd,
+    StragglerRule,
+)
+from coordinator.service.convert import devices, jobs, limits, names
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.convert.requirements import requirement_from_wire
+
+SESSION = SessionSeq(5)
+JOB = JobId("ann/digits/1")
+
+
+def check_in(**fields: object) -> device_pb2.CheckIn:
+    return device_pb2.CheckIn(**{"device": "phone-1", "instance": bytes(16), "interval": 3} | fields)
+
+
+def frame(**fields: object) -> device_pb2.ConnectRequest:
+    return device_pb2.ConnectRequest(seq=2, **fields)
+
+
+def spec(**fields: object) -> job_pb2.JobSpec:
+    made = job_pb2.JobSpec(**{"demand": 10, "min_response": "0.8", "over_commit": "0.2"} | fields)
+    if not made.HasField("deadline"):
+        made.deadline.FromSeconds(15)
+    return made
+
+
+def test_every_member_of_the_model_has_its_number_on_the_wire() -> None:
+    assert names.LEASE_END[LeaseEnd.REPLACED] == common_pb2.LEASE_END_REPLACED
+    assert names.ATTEMPT_STATUS[AttemptStatus.CLOSED] == job_pb2.ATTEMPT_STATUS_CLOSED
+    assert names.FAILURE_FROM_WIRE[common_pb2.FAILURE_REASON_BUSY] is FailureReason.BUSY
+
+
+def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
+    message = check_in(tasks_per_session=2)
+    message.held.add(lease=7, incarnation=100).working.SetInParent()
+    message.held.add(lease=8, incarnation=99).fetching.SetInParent()
+    message.capabilities.numbers["memory"] = 4e9
+    message.capabilities.labels["data"].values.extend(["digits", "faces"])
+    event = devices.check_in(message, SESSION, [100])
+    assert event.device == "phone-1"
+    assert event.instance == "00" * 16
+    assert event.tasks_per_session == 2
+    assert [(held.lease, held.phase) for held in event.held] == [(7, HeldPhase.WORKING)]
+    assert event.foreign == (8,)
+    assert event.capabilities.labels["data"] == {"digits", "faces"}
+
+
+def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
+    message = check_in()
+    done = message.held.add(lease=7, incarnation=100).done
+    done.receipt.lease = 7
+    done.receipt.outcome = common_pb2.OUTCOME_DUPLICATE
+    done.receipt.first_outcome = common_pb2.OUTCOME_STRAGGLER
+    (held,) = devices.check_in(message, SESSION, [100]).held
+    assert held.outcome is Outcome.STRAGGLER
+
+
+@pytest.mark.parametrize(
+    ("fields", "where"),
+    [
+        ({"device": ""}, "check_in.device"),
+        ({"device": "x" * 65}, "check_in.device"),
+        ({"device": "<script>"}, "check_in.device"),
+        ({"device": "a\n"}, "check_in.device"),
+        ({"instance": b"short"}, "check_in.instance"),
+        ({"interval": 2**64 - 1}, "check_in.interval"),
+        ({"held": [device_pb2.HeldLease(lease=1, incarnation=100)]}, "check_in.held.phase"),
+        ({"held": [device_pb2.HeldLease(lease=n, incarnation=1) for n in range(17)]}, "check_in.held"),
+    ],
+)
+def test_a_check_in_that_breaks_the_protocol_is_refused(fields: dict[str, object], where: str) -> None:
+    with pytest.raises(MalformedError) as caught:
+        devices.check_in(check_in(**fields), SESSION, [100])
+    assert caught.value.where == where
+
+
+def test_capabilities_are_bounded() -> None:
+    for made in (
+        common_pb2.Capabilities(numbers={f"n{n}": 1.0 for n in range(65)}),
+        common_pb2.Capabilities(numbers={"cpu": float("nan")}),
+        common_pb2.Capabilities(numbers={"x" * 129: 1.0}),
+        common_pb2.Capabilities(labels={"site": common_pb2.LabelValues(values=["v" * 129])}),
+        common_pb2.Capabilities(labels={"site": common_pb2.LabelValues(values=[str(n) for n in range(65)])}),
+    ):
+        with pytest.raises(MalformedError):
+            devices.capabilities(made)
+
+
+def test_frames_become_events() -> None:
+    lease = LeaseSeq(9)
+    receipt = common_pb2.Receipt(lease=9, outcome=common_pb2.OUTCOME_COUNTED)
+    measure = device_pb2.TaskMeasure()
+    measure.compute.FromMilliseconds(1500)
+    failed = device_pb2.Failed(
+        lease=9,
+        phase=common_pb2.PHASE_ON_DEVICE,
+        reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
+        message="ValueError:\x1b[31m no\n rows",
+    )
+    said = {
+        frame(heartbeat=device_pb2.Heartbeat()).SerializeToString(): events.DeviceHeard(SESSION),
+        frame(accepted=device_pb2.Accepted(lease=9)).SerializeToString(): events.LeaseAccepted(SESSION, lease),
+        frame(progress=device_pb2.Progress(lease=9, fraction=7)).SerializeToString(): events.TaskProgressed(
+            SESSION, lease, 1.0
+        ),
+        frame(
+            finished=device_pb2.Finished(lease=9, receipt=receipt, measure=measure)
+        ).SerializeToString(): events.TaskFinished(SESSION, lease, Outcome.COUNTED, 1.5, 0.0),
+        frame(failed=failed).SerializeToString(): events.TaskFailed(
+            SESSION, lease, Phase.ON_DEVICE, FailureReason.TASK_CRASHED, "ValueError:[31m no  rows"
+        ),
+        frame(released=device_pb2.Released(lease=9)).SerializeToString(): events.LeaseReleased(SESSION, lease),
+        frame(goodbye=device_pb2.Goodbye(reason=1)).SerializeToString(): events.SessionEnded(
+            SESSION, SessionEnd.GOODBYE_SESSION_OVER
+        ),
+    }
+    for raw, event in said.items():
+        assert devices.device_event(SESSION, devices.parse_frame(raw)) == event
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        frame(),
+        frame(check_in=check_in()),
+        frame(finished=device_pb2.Finished(lease=9, receipt=common_pb2.Receipt(lease=8, outcome=1))),
+        frame(finished=device_pb2.Finished(lease=9, receipt=common_pb2.Receipt(lease=9))),
+        frame(failed=device_pb2.Failed(lease=9)),
+        frame(failed=device_pb2.Failed(lease=9, phase=1, reason=77)),
+        frame(progress=device_pb2.Progress(lease=9, fraction=float("inf"))),
+        frame(declined=device_pb2.Declined(lease=9, reason=8, retry_after={"seconds": -1})),
+    ],
+)
+def test_frames_that_break_the_protocol_are_refused(said: device_pb2.ConnectRequest) -> None:
+    with pytest.raises(MalformedError):
+        devices.device_event(SESSION, said)
+
+
+@pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\x0a\xff", bytes(limits.MOST_FRAME_BYTES + 1)])
+def test_garbage_is_no_frame(raw: bytes) -> None:
+    with pytest.raises(MalformedError):
+        devices.parse_frame(raw)
+
+
+def test_a_spec_keeps_its_fractions_exact() -> None:
+    made = jobs.job_spec(JOB, spec(demand=100, min_response="0.55", over_commit="0.1", stragglers=2, rounds=18))
+    assert made.min_response == Fraction(55, 100)
+    assert (made.responses_needed, made.places, made.rounds) == (55, 110, 18)
+    assert made.lease_s == made.deadline_s == 15
+    assert made.stragglers is StragglerRule.REVOKE
+
+
+def test_what_a_spec_leaves_out_has_its_default() -> None:
+    made = jobs.job_spec(JOB, spec(min_response="", over_commit=""))
+    assert (made.min_response, made.over_commit, made.rounds) == (Fraction(4, 5), Fraction(0), None)
+    assert made.requirement_name == "all"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"demand": 0},
+        {"demand": 2_000_000},
+        {"min_response": "0"},
+        {"min_response": "1.5"},
+        {"min_response": "1e400000000"},
+        {"min_response": "4/5"},
+        {"over_commit": "-1"},
+        {"over_commit": "nan"},
+        {"deadline": {"seconds": 0}},
+        {"deadline": {"seconds": -5}},
+        {"lease": {"seconds": 0}},
+        {"stragglers": 9},
+        {"workload": {"compute": {"seconds": -1}}},
+        {"workload": {"upload_bytes": 2**64 - 1}},
+    ],
+)
+def test_a_spec_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(MalformedError):
+        jobs.job_spec(JOB, spec(**fields))
+
+
+@pytest.mark.parametrize("part", ["", "a/b", "..%2f", "x" * 65, "a b"])
+def test_a_job_key_is_made_of_plain_names(part: str) -> None:
+    with pytest.raises(MalformedError):
+        jobs.job_id(common_pb2.JobKey(owner="ann", name=part, run="1"))
+
+
+def test_requirements_come_over_whole() -> None:
+    text = "memory >= 4 GB and (site = lab or not cpu < 7) and id in (a; b)"
+    assert str(requirement_from_wire(parse_requirement(text))) == (
+        "memory >= 4000000000 and (site = lab or not cpu < 7) and id in (a; b)"
+    )
+    assert str(requirement_from_wire(common_pb2.Requirement())) == "all"
+
+
+def test_requirements_are_bounded() -> None:
+    deep = common_pb2.Requirement()
+    inner = deep
+    for _ in range(limits.MOST_REQUIREMENT_DEPTH):
+        inner = inner.negated
+    inner.all.SetInParent()
+    wide = common_pb2.Requirement()
+    for _ in range(limits.MOST_REQUIREMENT_NODES):
+        wide.every.items.add().all.SetInParent()
+    empty = common_pb2.Requirement()
+    empty.every.SetInParent()
+    compared = common_pb2.Requirement(comparison=common_pb2.Comparison(name="cpu", operator=5, text="lab"))
+    nothing = common_pb2.Requirement(comparison=common_pb2.Comparison(name="cpu", operator=5))
+    for made in (deep, wide, empty, compared, nothing):
+        with pytest.raises(MalformedError):
+            requirement_from_wire(made)
+
+
+def test_a_task_is_bounded() -> None:
+    whole = common_pb2.Artifact(sha256=bytes(32), size=1)
+    jobs.check_task(common_pb2.Task(code=whole, model=whole))
+    for made in (
+        common_pb2.Task(code=whole, model=common_pb2.Artifact(sha256=b"short")),
+        common_pb2.Task(code=whole, model=whole, code_name="x" * limits.MOST_TASK_BYTES),
+    ):
+        with pytest.raises(MalformedError):
+            jobs.check_task(made)
