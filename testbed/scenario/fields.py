@@ -54,6 +54,13 @@ def _fraction(least: int, most: Fraction | None, *, open_below: bool) -> PlainVa
     return PlainValidator(lambda value: as_fraction(value, Fraction(least), most, open_below=open_below))
 
 
+def _duration(*, positive: bool) -> PlainValidator:
+    def read(value: object, info: ValidationInfo) -> float:
+        return as_duration(value, info, positive=positive)
+
+    return PlainValidator(read)
+
+
 def _drawn(unit: Unit, *, positive: bool) -> PlainValidator:
     def read(value: object, info: ValidationInfo) -> Distribution:
         return as_distribution(value, info, unit, positive=positive)
@@ -61,9 +68,13 @@ def _drawn(unit: Unit, *, positive: bool) -> PlainValidator:
     return PlainValidator(read)
 
 
-def _distribution_out(value: Distribution) -> str | float:
+def _number_out(value: float) -> int | float:
+    return int(value) if value.is_integer() else value
+
+
+def _distribution_out(value: Distribution) -> str | int | float:
     bare = isinstance(value, Constant) and value.unit == "number"
-    return value.mean if bare else str(value)
+    return _number_out(value.mean) if bare else str(value)
 
 
 _DURATION_OUT = PlainSerializer(format_duration, return_type=str)
@@ -77,17 +88,22 @@ Truth = Annotated[bool, PlainValidator(as_truth), _schema("true or false", "bool
 Seed = Annotated[int, _whole(0, LARGEST_SEED), _schema("whole number", "integer", 7, minimum=0)]
 Count = Annotated[int, _whole(1), _schema("whole number", "integer", 20, minimum=1)]
 Limit = Annotated[int, _whole(0), _schema("whole number", "integer", 1, minimum=0)]
-Factor = Annotated[float, PlainValidator(as_positive_number), _schema("number", "number", 0.1, exclusiveMinimum=0)]
+Factor = Annotated[
+    float,
+    PlainValidator(as_positive_number),
+    PlainSerializer(_number_out),
+    _schema("number", "number", 0.1, exclusiveMinimum=0),
+]
 
 Duration = Annotated[
     float,
-    PlainValidator(lambda value: as_duration(value, positive=False)),
+    _duration(positive=False),
     _DURATION_OUT,
     _schema("duration", "string", "5s"),
 ]
 LongDuration = Annotated[
     float,
-    PlainValidator(lambda value: as_duration(value, positive=True)),
+    _duration(positive=True),
     _DURATION_OUT,
     _schema("duration above 0", "string", "15s"),
 ]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.scenario.checks import Finding, check
@@ -17,7 +17,7 @@ from testbed.scenario.places import KeyPath, Places
 from testbed.scenario.wording import known, shown
 
 # The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
-KINDS: dict[tuple[str | None, ...], tuple[str, type]] = {
+KINDS: dict[tuple[str | None, ...], tuple[str, type[BaseModel]]] = {
     (): ("scenario", Scenario),
     ("jobs", None): ("job", Job),
     ("jobs", None, "workload"): ("workload", Workload),
@@ -111,14 +111,14 @@ def _finding(error: ErrorDetails, root: Value) -> Finding:
     return Finding(path, error["msg"])
 
 
-def _kind(path: KeyPath) -> tuple[str, type] | None:
+def _kind(path: KeyPath) -> tuple[str, type[BaseModel]] | None:
     for pattern, kind in KINDS.items():
         if len(pattern) == len(path) and all(want in (None, step) for want, step in zip(pattern, path, strict=True)):
             return kind
     return None
 
 
-def keys_of(kind: str, model: type) -> list[str]:
+def keys_of(kind: str, model: type[BaseModel]) -> list[str]:
     """The keys that a mapping of this kind may have."""
     own = list(model.model_fields)
     return own + [source for source, _ in INHERITANCE] if kind == "scenario" else own

@@ -122,7 +122,7 @@ class Job(_Part):
     """When the job comes, after the start of the run."""
 
     workload: Workload = Workload()
-    """What a task costs where its time is modelled."""
+    """What a task costs a device; see below."""
 
     deterministic: Truth = False
     """Whether responses are aggregated in the order of their leases, not of their arrival, so that the same responses

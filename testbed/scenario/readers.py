@@ -70,10 +70,11 @@ def as_whole(value: object, least: int, most: int) -> int:
     return value
 
 
-def as_duration(value: object, *, positive: bool) -> float:
-    seconds = _read(parse_duration, value)
-    if positive and seconds <= 0:
-        raise wrong(f"{shown(value)} is no time at all", "write e.g. 15s")
+def as_duration(value: object, info: ValidationInfo, *, positive: bool) -> float:
+    """Seconds. In a file a duration has a unit; a Python program, which has no context, passes seconds."""
+    seconds = value if info.context is None and isinstance(value, float) else _read(parse_duration, value)
+    if seconds < 0 or (positive and seconds == 0):
+        raise wrong(f"{shown(value)} is no time", "write e.g. 15s")
     if not math.isfinite(seconds):
         raise wrong(f"{shown(value)} is too long", "write e.g. 1h")
     return seconds

@@ -1,0 +1,54 @@
+"""``venn new``: a scenario and a job file to start from, which run as they are."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from venn.wire.command import Context, command, execute
+from venn.wire.errors import ExitCode, UsageError
+from venn.wire.exits import write_line
+
+import testbed.scenario
+
+app = typer.Typer(add_completion=False)
+
+STARTER = Path(testbed.scenario.__file__).parent / "starter"
+FILES = ("scenario.yaml", "job.py")
+
+
+@app.command()
+@command
+def new(
+    context: Context,
+    *,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")] = Path(),
+) -> int:
+    """Write scenario.yaml and job.py to start from, e.g.: venn new my-jobs"""
+    paths = write_starter(folder)
+    if context.json:
+        write_line(sys.stdout, json.dumps({"files": [str(path) for path in paths]}))
+    elif not context.quiet:
+        write_line(sys.stdout, f"wrote {paths[0]} and {paths[1]}\nnext  venn run {paths[0]}        (half a minute)")
+    return ExitCode.OK
+
+
+def write_starter(folder: Path) -> list[Path]:
+    """Raises UsageError rather than overwrite either file; then nothing is written."""
+    paths = [folder / name for name in FILES]
+    for path in paths:
+        if path.exists() or path.is_symlink():
+            raise UsageError("EXISTS", "exists already", where=str(path), fix="name another folder: venn new DIR")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            with path.open("xb") as file:
+                file.write((STARTER / path.name).read_bytes())
+    except OSError as error:
+        raise UsageError("NO_FOLDER", f"cannot be written to: {error.strerror}", where=str(folder)) from None
+    return paths
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn new")

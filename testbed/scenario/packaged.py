@@ -1,0 +1,39 @@
+"""The scenarios that come with the testbed: in ``examples/`` of a checkout, in ``testbed/packaged`` of a wheel."""
+
+from pathlib import Path
+
+import testbed
+from testbed.scenario.errors import Problem, ScenarioError
+from testbed.scenario.wording import known
+
+_TESTBED = Path(testbed.__file__).parent
+_FOLDERS = (_TESTBED / "packaged", _TESTBED.parent / "examples")
+
+
+def packaged_folder() -> Path:
+    """Where they are."""
+    for folder in _FOLDERS:
+        if any(folder.glob("*.yaml")):
+            return folder
+    raise ScenarioError([Problem("packaged scenarios", "are not installed", "install venn-testbed again")])
+
+
+def packaged_scenarios() -> dict[str, Path]:
+    """Their files, by name."""
+    return {path.stem: path for path in sorted(packaged_folder().glob("*.yaml"))}
+
+
+def packaged(name: str) -> Path:
+    """The file of one. Raises ScenarioError."""
+    scenarios = packaged_scenarios()
+    if name not in scenarios:
+        raise ScenarioError([Problem(name, "no such scenario comes with the testbed", known(name, scenarios))])
+    return scenarios[name]
+
+
+def named(text: str) -> Path:
+    """What a user means by ``text``: a file, or the bare name of a scenario that comes with the testbed."""
+    path = Path(text)
+    if not path.exists() and path.name == text and not path.suffix and text in packaged_scenarios():
+        return packaged(text)
+    return path
