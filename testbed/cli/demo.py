@@ -1,10 +1,10 @@
 """``venn demo``: three jobs on about a hundred devices, the packaged scenario."""
 
 import typer
-from venn.wire.command import Context, command, execute
 
 from testbed.cli.run import Out, Policy, Seed, run_file
 from testbed.scenario.packaged import packaged
+from venn.wire.command import Context, command, execute
 
 SCENARIO = "three-jobs"
 

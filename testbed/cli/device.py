@@ -11,6 +11,7 @@ from google.protobuf.json_format import MessageToDict
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from venn.v1 import admin_pb2 as admin
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, command, execute, run_async

@@ -9,12 +9,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from venn.wire.command import Context, command, execute, run_async
 
 from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
+from venn.wire.command import Context, command, execute, run_async
 
 app = typer.Typer(add_completion=False)
 

@@ -6,11 +6,10 @@ A scenario's ``time_scale`` is applied here and in the population, and nowhere e
 from collections.abc import Sequence
 from pathlib import Path
 
-from venn.wire.notation import format_fraction, format_number
-
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost
 from testbed.scenario.model import Scenario
+from venn.wire.notation import format_fraction, format_number
 
 OWNER = "testbed"
 

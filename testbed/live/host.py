@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
 from venn.wire.files import JsonLines
 
 SAMPLE_S = 1.0

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from venn.wire.errors import UsageError
-
 from testbed.live.folder import RunFolder
 from testbed.population.data import HELD_OUT, split
 from testbed.population.device import DeviceSpec, FleetSpec, write_population
 from testbed.population.expand import expand
 from testbed.scenario.model import Fleet, Scenario
+from venn.wire.errors import UsageError
 
 SWARM = "swarm"  # the host of the devices that have no process of their own
 

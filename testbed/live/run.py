@@ -11,19 +11,19 @@ from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
-from venn.wire.errors import ExitCode, UsageError
-from venn.wire.files import write_atomic
-from venn.wire.tokens import load_token
 
 from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor
 from testbed.live.machine import commit, machine, versions
 from testbed.live.prepare import Prepared, prepare
 from testbed.live.world import Ending, World
-from testbed.report.build import write_report
+from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
-from testbed.report.screen import watch
+from testbed.report.view import watch
 from testbed.scenario.model import Scenario
+from venn.wire.errors import ExitCode, UsageError
+from venn.wire.files import write_atomic
+from venn.wire.tokens import load_token
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class LiveRun:
         finally:
             await world.stop()
             self._write_manifest(interrupted=world.ending.interrupted or not begun)
-        summary, page = write_report(self.folder.root)
-        return Result(self.folder, summary, page, world.ending)
+        summary = build_report(self.folder.root)
+        return Result(self.folder, summary, self.folder.root / PAGE, world.ending)
 
     def _prepare(self) -> Prepared:
         try:

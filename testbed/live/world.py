@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from venn.wire.errors import ExitCode, VennError
-
 from testbed.live import commands
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program
 from testbed.scenario.model import Scenario
+from venn.wire.errors import ExitCode, VennError
 
 READY_WITHIN_S = 60.0
 MOST_RESUMES = 3  # of one driver
