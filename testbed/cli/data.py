@@ -7,12 +7,12 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from venn.wire.command import Context, command, execute
-from venn.wire.exits import write_line
-from venn.wire.notation import parse_fraction
 
 from testbed.population.data import HELD_OUT
 from testbed.population.data import split as split_data
+from venn.wire.command import Context, command, execute
+from venn.wire.exits import write_line
+from venn.wire.notation import parse_fraction
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

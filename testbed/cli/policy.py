@@ -4,11 +4,11 @@ import json
 import sys
 
 import typer
+
+from coordinator.policies.registry import PolicyError, policy_names, summary
 from venn.wire.command import Context, command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
-
-from coordinator.policies.registry import PolicyError, policy_names, summary
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from testbed.population.sources import Samples, load
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error
 from venn.wire.notation import parse_number
-
-from testbed.population.sources import Samples, load
 
 HELD_OUT = "held_out.npz"
 Rows = NDArray[np.int64]

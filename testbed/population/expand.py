@@ -8,10 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-from venn.wire.errors import UsageError
-from venn.wire.notation import Distribution
 
 from testbed.population.device import DeviceSpec, FleetSpec
+from venn.wire.errors import UsageError
+from venn.wire.notation import Distribution
 
 OURS = ("fleet", "data")  # labels that every device gets from us
 

@@ -6,6 +6,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from venn.wire.errors import PeerError, UsageError
 
 from testbed.population.data import HELD_OUT, parse_split, split
 from testbed.population.sources import load
+from venn.wire.errors import PeerError, UsageError
 
 FIFTH = Fraction(1, 5)
 

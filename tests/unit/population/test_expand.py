@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
+from testbed.population import DeviceSpec, FleetSpec, expand, read_population, write_population
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution, NotationError, parse_distribution
 from venn.wire.notation.distributions import Unit
-
-from testbed.population import DeviceSpec, FleetSpec, expand, read_population, write_population
 
 
 def drawn(text: str, unit: Unit = "duration") -> Distribution:
