@@ -1,5 +1,6 @@
 """``venn``: finds the command and imports only that one, so that a device needs only what a device uses."""
 
+import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
@@ -49,6 +50,7 @@ COMMANDS = {command.name: command for group in GROUPS.values() for command in gr
 
 def main(argv: list[str]) -> int:
     """The exit code of ``venn ARGV``."""
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # else its core greets each closed connection on stderr
     return guard(lambda: _dispatch(argv), argv, "venn")
 
 

@@ -124,18 +124,28 @@ def is_literal(address: str) -> bool:
 
 
 def _try_port(address: str, host: str, port: int) -> None:
-    """gRPC says only that it failed; ask the system why."""
+    """gRPC says only that it failed; ask the system why. One of a name's addresses is enough."""
     try:
-        family, kind, protocol, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(target)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise _port_in_use(address) from error
-        raise UsageError(
-            "ADDRESS", f"cannot listen here: {error.strerror}", where=address, fix="use an address of this machine"
-        ) from error
+        raise _no_address(address, error) from error
+    problem = OSError("no address")
+    for family, kind, protocol, _, target in found:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(target)
+            return
+        except OSError as error:
+            problem = error
+            if error.errno == errno.EADDRINUSE:
+                raise _port_in_use(address) from error
+    raise _no_address(address, problem) from problem
+
+
+def _no_address(address: str, error: OSError) -> UsageError:
+    problem = f"cannot listen here: {error.strerror or error}"
+    return UsageError("ADDRESS", problem, where=address, fix="use an address of this machine")
 
 
 def _port_in_use(address: str) -> UsageError:

@@ -11,7 +11,7 @@ from venn.wire.text import printable
 
 DOMAIN = "venn"
 DETAILS_KEY = "grpc-status-details-bin"
-MAX_MESSAGE, MAX_VALUE = 1000, 300  # characters; all metadata of a call must fit into 8 KiB
+MAX_MESSAGE, MAX_VALUE = 1000, 300  # bytes of UTF-8; encoded for the way, all metadata of a call must fit into 8 KiB
 
 REASONS = {  # of statuses that carry no ErrorInfo
     grpc.StatusCode.UNAVAILABLE: (
@@ -38,11 +38,11 @@ async def abort(
     context: grpc.aio.ServicerContext[Any, Any], code: grpc.StatusCode, reason: str, message: str, **metadata: str
 ) -> NoReturn:
     """End a call with a status and its ErrorInfo (domain ``venn``)."""
-    message = printable(message, MAX_MESSAGE)
+    message = _fit(message, MAX_MESSAGE)
     info = ErrorInfo(
         reason=reason,
         domain=DOMAIN,
-        metadata={key: printable(value, MAX_VALUE) for key, value in metadata.items()},
+        metadata={key: _fit(value, MAX_VALUE) for key, value in metadata.items()},
     )
     status = Status(code=code.value[0], message=message)
     status.details.add().Pack(info)
@@ -66,12 +66,15 @@ def peer_error(error: grpc.RpcError, *, where: str) -> PeerError:
     """The error for people; ``where`` names the other side and its address."""
     code, text = _code_of(error), printable(_text_of(error), MAX_MESSAGE)
     if info := _info_of(error):
-        details = dict(info.metadata)
+        details = {"code": code.name, **info.metadata}
         fix = details.pop("fix", "") or FIXES.get(info.reason, "")
-        details.setdefault("code", code.name)
         return PeerError(info.reason, text, where=where, fix=fix, details=details)
-    reason, message, fix = REASONS.get(code, (code.name, "it refused", ""))
-    return PeerError(reason, f"{message} ({code.name}: {text})", where=where, fix=fix, details={"code": code.name})
+    reason, message, fix = REASONS.get(code, (code.name, f"it answered {code.name}: {text}", ""))
+    return PeerError(reason, message, where=where, fix=fix, details={"code": code.name, "text": text})
+
+
+def _fit(text: str, limit: int) -> str:
+    return printable(text, limit).encode()[:limit].decode(errors="ignore")
 
 
 def _code_of(error: grpc.RpcError) -> grpc.StatusCode:

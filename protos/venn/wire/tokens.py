@@ -11,6 +11,7 @@ import re
 import secrets
 import stat
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,7 +19,7 @@ from typing import Any, Literal, get_args
 import grpc
 
 from venn.wire.errors import UsageError
-from venn.wire.files import file_error
+from venn.wire.files import file_error, write_atomic
 from venn.wire.status import abort
 
 Role = Literal["device", "job", "admin"]
@@ -108,14 +109,16 @@ async def _refuse(requests: object, context: grpc.aio.ServicerContext[Any, Any])
 
 
 def _read_or_make(path: Path) -> str:
-    token = secrets.token_hex(32)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read(path)
-    with open(descriptor, "w") as file:
-        file.write(token + "\n")
-    return token
+    """Of several programs that start at once, the first one's token stands, and none reads half of it."""
+    if not path.exists():
+        mine = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        write_atomic(mine, secrets.token_hex(32) + "\n", mode=0o600)
+        try:
+            with suppress(FileExistsError):
+                os.link(mine, path)
+        finally:
+            mine.unlink()
+    return _read(path)
 
 
 def _read(path: Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+
 from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_pb2, job_pb2_grpc
 from venn.v1.common_pb2 import Version
 from venn.wire import channel as channels
@@ -168,6 +169,14 @@ async def test_a_status_carries_its_reason_and_details_within_bounds() -> None:
         assert metadata_of(refused.value)["job"].endswith("...")
 
 
+async def test_a_long_message_in_any_script_arrives() -> None:
+    async with serving() as world:
+        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel(ADMIN))
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await admins.Explain(admin_pb2.ExplainRequest(subject="\u5b66" * 1000))
+        assert reason_of(refused.value) == "UNKNOWN_JOB"
+
+
 async def test_statuses_without_a_reason_are_readable() -> None:
     async with serving() as world:
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
@@ -234,6 +243,7 @@ async def test_only_loopback_without_insecure(address: str) -> None:
 
 async def test_insecure_opens_other_addresses_that_exist() -> None:
     server = make_server()
+    assert bind(server, "localhost:0").startswith("localhost:")
     host, port = parse_address(bind(server, "0.0.0.0:0", insecure=True))
     assert host == "0.0.0.0"
     assert port > 0

@@ -3,6 +3,7 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from venn.v1.task_pb2 import Chunk
 from venn.wire.chunks import CHUNK_BYTES, MAX_CHUNK_BYTES, ChunkError, check, split
 

@@ -2,11 +2,14 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
+
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.errors import PeerError
 
@@ -184,6 +187,29 @@ def test_a_stop_that_ends_normally_still_says_so() -> None:
         return 1
 
     assert run_async(main()) == 143
+
+
+def test_a_second_signal_ends_what_does_not_stop() -> None:
+    program = """
+import asyncio
+from venn.wire.command import run_async
+
+async def main():
+    while True:
+        print("waiting", flush=True)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+
+run_async(main())
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            assert process.stdout.readline() == "waiting\n"
+            process.send_signal(number)
+        assert process.wait(20) == 130
 
 
 def test_results_and_errors_pass() -> None:

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import grpc
 import pytest
+
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 from venn.wire.exits import guard
 

@@ -3,6 +3,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from venn.wire.errors import PeerError
 from venn.wire.files import JsonLines, read_json_lines, write_atomic
 

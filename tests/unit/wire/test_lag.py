@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from venn.wire import lag
 from venn.wire.files import JsonLines, read_json_lines
 from venn.wire.lag import LagMonitor

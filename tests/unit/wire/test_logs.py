@@ -3,6 +3,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
 from venn.wire import logs
 
 

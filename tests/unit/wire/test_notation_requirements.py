@@ -3,6 +3,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from venn.v1.common_pb2 import (
     AllDevices,
     Comparison,
@@ -91,6 +92,12 @@ def test_refused_with_what_is_wrong(text: str, problem: str) -> None:
         parse_requirement(text)
     assert problem in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_what_no_notation_gives_is_still_shown() -> None:
+    assert format_requirement(number("memory", Operator.OPERATOR_LESS, float("inf"))) == "memory < inf"
+    assert format_requirement(number("cpu", Operator.OPERATOR_UNSPECIFIED, float("nan"))) == "cpu ? nan"
+    assert format_requirement(label("site", "a\x1b[2J")) == 'site = "a[2J"'
 
 
 def test_written_for_people() -> None:

@@ -4,6 +4,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from venn.wire.notation import (
     NotationError,
     exact_decimal,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FileDescriptor
+
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2, task_pb2
 
 FILES: list[FileDescriptor] = [m.DESCRIPTOR for m in (admin_pb2, common_pb2, device_pb2, job_pb2, task_pb2)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from venn.wire.tensors import (
     ALIGNMENT,
     DTYPES,

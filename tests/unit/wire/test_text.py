@@ -1,5 +1,6 @@
 from hypothesis import given
 from hypothesis import strategies as st
+
 from venn.wire.text import did_you_mean, printable
 
 

@@ -1,4 +1,5 @@
 import pytest
+
 from venn.v1.common_pb2 import AttemptKey, JobKey, Ticket, TicketPayload
 from venn.wire import tickets
 from venn.wire.tickets import TicketError, identify_mac, sign, verify

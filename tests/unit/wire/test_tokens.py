@@ -1,7 +1,9 @@
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
 from venn.wire.errors import UsageError
 from venn.wire.tokens import ROLES, default_dir, ensure_tokens, load_token
 
@@ -23,6 +25,12 @@ def test_tokens_are_made_once_and_only_their_owner_reads_them(tmp_path: Path) ->
         assert load_token(role, dir=folder) == getattr(tokens, role)
         assert len(load_token(role, dir=folder)) == 64
         assert stat.S_IMODE((folder / role).stat().st_mode) == 0o600
+
+
+def test_programs_that_start_at_once_agree(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(ensure_tokens, [tmp_path / "tokens"] * 32))) == 1
+    assert sorted(path.name for path in (tmp_path / "tokens").iterdir()) == ["admin", "device", "job"]
 
 
 def test_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

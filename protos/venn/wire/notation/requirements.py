@@ -53,11 +53,11 @@ def format_requirement(requirement: Requirement) -> str:
 def _format_comparison(comparison: Comparison) -> str:
     sign = SIGNS.get(comparison.operator, "?")
     if comparison.WhichOneof("value") == "text":
-        text = comparison.text
+        text = printable(comparison.text, 128)
         plain = NAME.fullmatch(text) and text not in KEYWORDS
         return f"{comparison.name} {sign} {text if plain else chr(34) + text + chr(34)}"
     number = comparison.number
-    memory = comparison.name == "memory" and number >= 0 and number == int(number)
+    memory = comparison.name == "memory" and number >= 0 and number.is_integer()
     return f"{comparison.name} {sign} {format_bytes(int(number)) if memory else format_number(number)}"
 
 

@@ -111,7 +111,7 @@ def format_fraction(fraction: Fraction | float) -> str:
 
 def format_number(number: float) -> str:
     """The shortest text of a number, without a needless ``.0``."""
-    return str(int(number)) if number == int(number) and abs(number) < 1e15 else repr(float(number))
+    return str(int(number)) if float(number).is_integer() and abs(number) < 1e15 else repr(float(number))
 
 
 def exact_decimal(fraction: Fraction) -> str:

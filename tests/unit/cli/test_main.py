@@ -1,0 +1,76 @@
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from testbed.cli import main as dispatcher
+from testbed.cli.main import COMMANDS, GROUPS, main
+
+
+def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    for argv in ([], ["--help"], ["-h"], ["help"]):
+        assert main(argv) == 0
+        out = capsys.readouterr().out
+        assert all(f"  venn {name} " in out for name in COMMANDS)
+        assert [line for line in out.splitlines() if line in GROUPS] == list(GROUPS)
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("venn ")
+
+
+def test_an_unknown_command_gets_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agnet"]) == 2
+    assert capsys.readouterr().err == "venn: 'agnet' is no command; did you mean agent?\n"
+    assert main(["--json", "xyz"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["fix"] == "see: venn --help"
+
+
+def test_only_the_command_that_runs_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    calls: list[list[str]] = []
+
+    def fake_import(name: str) -> SimpleNamespace:
+        asked.append(name)
+        return SimpleNamespace(main=lambda argv: calls.append(argv) or 1)
+
+    monkeypatch.setattr(dispatcher, "import_module", fake_import)
+    assert main(["agent", "--name", "x"]) == 1
+    assert main(["help", "agent"]) == 1
+    assert asked == ["device_agent.cli"] * 2
+    assert calls == [["--name", "x"], ["--help"]]
+
+
+def test_a_missing_extra_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'rich'", name="rich.table")
+
+    monkeypatch.setattr(dispatcher, "import_module", missing)
+    assert main(["run", "x.yaml"]) == 2
+    err = capsys.readouterr().err
+    assert err == (
+        "venn: venn run needs the Python package rich, which is not installed; pip install 'venn-testbed[testbed]'\n"
+    )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there_and_helps_quickly(name: str) -> None:
+    program = (
+        "import sys\n"
+        "from testbed.cli.main import main\n"
+        f"code = main([{name!r}, '--help'])\n"
+        "print('LOADED', *sys.modules)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out, _, loaded = done.stdout.rpartition("LOADED")
+    assert "--help" in out
+    if name in ("agent", "swarm", "job", "coordinator"):
+        heavy = {"pydantic", "grpc", "numpy", "scipy", "matplotlib"} & {m.partition(".")[0] for m in loaded.split()}
+        assert not heavy
