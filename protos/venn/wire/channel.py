@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import grpc
 
-from venn.wire.errors import PeerError, UsageError
+from venn.wire.errors import UsageError
 from venn.wire.tokens import bearer
 
 KEEPALIVE_MS = 30_000
@@ -195,19 +195,3 @@ class _TokenChannel(grpc.aio.Channel):
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
-
-
-async def wait_until_reachable(channel: grpc.aio.Channel, address: str, timeout_s: float) -> None:
-    """Raises PeerError UNREACHABLE when no connection stands within the timeout."""
-    import asyncio
-
-    try:
-        async with asyncio.timeout(timeout_s):
-            await channel.channel_ready()
-    except TimeoutError:
-        raise PeerError(
-            "UNREACHABLE",
-            f"nothing answers within {timeout_s:g} s",
-            where=address,
-            fix="see that it runs and that the address is right",
-        ) from None

@@ -1,6 +1,5 @@
 """Channels, tokens, versions and statuses between a real server and a real client on loopback."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,9 +20,8 @@ from venn.wire.channel import (
     open_channel,
     parse_address,
     server_options,
-    wait_until_reachable,
 )
-from venn.wire.errors import PeerError, UsageError
+from venn.wire.errors import UsageError
 from venn.wire.status import abort, metadata_of, peer_error, reason_of
 from venn.wire.tokens import TokenInterceptor
 from venn.wire.versions import SOFTWARE, check_version, this_version
@@ -212,19 +210,6 @@ async def test_each_channel_has_its_own_connection() -> None:
             for _ in range(2):
                 await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))
         assert len(world.jobs.peers) == 3
-
-
-async def test_who_is_not_there_is_named() -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = "{}:{}".format(*unused.getsockname())
-        channel = open_channel(address)
-        with pytest.raises(PeerError, match=address) as error:
-            await wait_until_reachable(channel, address, 0.05)
-        assert error.value.reason == "UNREACHABLE"
-        await channel.close()
-    async with serving() as world:
-        await wait_until_reachable(world.channel(None), world.address, 20)
 
 
 async def test_a_port_in_use_is_one_clear_line() -> None:
