@@ -22,7 +22,7 @@ def configure(*, component: str, verbose: int = 0, quiet: bool = False, json: bo
             logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def log(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
+def log(logger: logging.Logger, level: int, message: str, /, **fields: object) -> None:
     """Log a message with named fields: ``log(logger, logging.INFO, "lost", device=d, lease=n)``."""
     logger.log(level, message, extra={FIELDS: fields})
 
@@ -49,11 +49,11 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         whole: dict[str, Any] = {
+            **_fields(record),
             "at": _time(record),
             "level": record.levelname,
             "component": self.component,
             "message": record.getMessage(),
-            **_fields(record),
         }
         if trace := _trace(self, record):
             whole["traceback"] = trace.strip()
