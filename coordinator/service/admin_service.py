@@ -4,11 +4,6 @@ import asyncio
 from typing import Any, NoReturn
 
 import grpc
-from venn.v1 import admin_pb2
-from venn.v1.admin_pb2_grpc import AdminServiceServicer
-from venn.wire.errors import VennError
-from venn.wire.status import abort
-from venn.wire.text import did_you_mean, printable
 
 from coordinator.engine import events
 from coordinator.engine.ids import DeviceId
@@ -19,6 +14,11 @@ from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
 from coordinator.service.story import Story
 from coordinator.service.view import View
+from venn.v1 import admin_pb2
+from venn.v1.admin_pb2_grpc import AdminServiceServicer
+from venn.wire.errors import VennError
+from venn.wire.status import abort
+from venn.wire.text import did_you_mean, printable
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from venn.wire import logs
-from venn.wire.command import Context, command, execute, run_async
-from venn.wire.errors import UsageError
-from venn.wire.notation import parse_duration
-from venn.wire.tokens import ensure_tokens
 
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
+from venn.wire import logs
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import UsageError
+from venn.wire.notation import parse_duration
+from venn.wire.tokens import ensure_tokens
 
 SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
 SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0

@@ -10,10 +10,6 @@ import logging
 from collections.abc import AsyncIterator
 
 import grpc
-from venn.v1 import device_pb2
-from venn.wire.logs import log
-from venn.wire.status import abort
-from venn.wire.versions import check_version, this_version
 
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
@@ -24,6 +20,10 @@ from coordinator.service.convert.limits import MalformedError
 from coordinator.service.host import Host
 from coordinator.service.offers import Offers
 from coordinator.service.sessions import POLITE, Context, Ending, Session
+from venn.v1 import device_pb2
+from venn.wire.logs import log
+from venn.wire.status import abort
+from venn.wire.versions import check_version, this_version
 
 SERVICE = "venn.v1.DeviceService"
 FIRST_FRAME_S = 10.0  # a stream says CheckIn within it

@@ -10,12 +10,6 @@ import secrets
 from typing import Any
 
 import grpc
-from venn.v1 import job_pb2, task_pb2
-from venn.wire.channel import open_channel
-from venn.wire.logs import log
-from venn.wire.status import abort, peer_error
-from venn.wire.stubs import task_stub
-from venn.wire.tickets import CHALLENGE_BYTES, identify_mac
 
 from coordinator.engine import effects, events
 from coordinator.service.convert import jobs as convert
@@ -23,6 +17,12 @@ from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
+from venn.v1 import job_pb2, task_pb2
+from venn.wire.channel import open_channel
+from venn.wire.logs import log
+from venn.wire.status import abort, peer_error
+from venn.wire.stubs import task_stub
+from venn.wire.tickets import CHALLENGE_BYTES, identify_mac
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -94,7 +94,7 @@ class Host:
             if self._journal is not None:
                 self._journal.append(now, event, effects)
         except Exception as error:  # whatever it is, a peer's handler must not be the one to swallow it
-            self._fail(error)
+            self.fail(error)
             return
         if not self._turn:
             self.loop.call_soon(self._end_turn)
@@ -137,7 +137,7 @@ class Host:
                         listener(now, effect)
             self._set_timer()
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def _set_timer(self) -> None:
         """One timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
@@ -157,6 +157,7 @@ class Host:
         else:
             self._set_timer()
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
+        """The coordinator cannot go on. The first reason stands."""
         if not self.failure.done():
             self.failure.set_exception(error)

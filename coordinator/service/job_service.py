@@ -8,13 +8,6 @@ import asyncio
 from typing import Any, NoReturn, TypeVar
 
 import grpc
-from venn.v1 import common_pb2, job_pb2
-from venn.v1.job_pb2_grpc import JobServiceServicer
-from venn.wire.channel import is_literal, is_loopback
-from venn.wire.errors import UsageError
-from venn.wire.status import abort
-from venn.wire.text import printable
-from venn.wire.versions import check_version, this_version
 
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
@@ -30,6 +23,13 @@ from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
 from coordinator.service.offers import Offers
 from coordinator.service.view import View
+from venn.v1 import common_pb2, job_pb2
+from venn.v1.job_pb2_grpc import JobServiceServicer
+from venn.wire.channel import is_literal, is_loopback
+from venn.wire.errors import UsageError
+from venn.wire.status import abort
+from venn.wire.text import printable
+from venn.wire.versions import check_version, this_version
 
 Context = grpc.aio.ServicerContext[Any, Any]
 E = TypeVar("E", bound=Effect)

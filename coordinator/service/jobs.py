@@ -7,10 +7,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.engine.ids import JobId
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.tickets import KEY_BYTES
-
-from coordinator.engine.ids import JobId
 
 MOST_FRAMES = 16_384  # of a job's history that a follower can have again
 MOST_ATTEMPTS = 4_096  # whose bodies are remembered

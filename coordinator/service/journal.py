@@ -10,12 +10,11 @@ import os
 from itertools import count
 from pathlib import Path
 
-from venn.wire.files import file_error, write_all, writing
-
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, effect_to_json, event_to_json
+from venn.wire.files import file_error, write_all, writing
 
 FORMAT = 1
 

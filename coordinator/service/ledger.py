@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-from venn.v1 import admin_pb2
-
 from coordinator.engine.effects import EndLease, OfferLease
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import LeaseEnd
 from coordinator.service.host import Host
+from venn.v1 import admin_pb2
 
 COLUMNS = {  # of the live view's sum
     LeaseEnd.COUNTED: "responses",

@@ -3,10 +3,10 @@
 import asyncio
 
 import psutil
-from venn.v1 import admin_pb2
-from venn.wire.lag import LagMonitor
 
 from coordinator.service.convert.devices import duration
+from venn.v1 import admin_pb2
+from venn.wire.lag import LagMonitor
 
 SAMPLE_S = 1.0
 
@@ -21,11 +21,9 @@ class Machine:
     async def run(self) -> None:
         """Until cancelled."""
         psutil.cpu_percent(interval=None)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._lag.run())
-            while True:
-                await asyncio.sleep(SAMPLE_S)
-                self._cpu_fraction = psutil.cpu_percent(interval=None) / 100
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self._cpu_fraction = psutil.cpu_percent(interval=None) / 100
 
     def status(self) -> admin_pb2.HostStatus:
         memory = psutil.virtual_memory()

@@ -1,12 +1,11 @@
 """Offers: what all leases of an attempt share is built once; a lease adds its ticket and its remaining time."""
 
-from venn.v1 import common_pb2, device_pb2
-from venn.wire.tickets import sign
-
 from coordinator.engine.effects import OfferLease
 from coordinator.service.convert.devices import offer_frame, offer_template
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs, Template
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.tickets import sign
 
 TICKET_GRACE_MS = 60_000  # a ticket outlives its lease by this
 

@@ -14,14 +14,6 @@ from grpc_health.v1 import health_pb2
 from grpc_health.v1._async import HealthServicer
 from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
-from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
-from venn.v1.job_pb2_grpc import add_JobServiceServicer_to_server
-from venn.wire.channel import bind, make_server
-from venn.wire.files import writing
-from venn.wire.lag import LagMonitor
-from venn.wire.logs import log
-from venn.wire.tokens import TokenInterceptor, Tokens
-from venn.wire.versions import SOFTWARE
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.model import EngineSettings
@@ -40,6 +32,14 @@ from coordinator.service.machine import Machine
 from coordinator.service.offers import Offers
 from coordinator.service.story import Story
 from coordinator.service.view import View
+from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from venn.v1.job_pb2_grpc import add_JobServiceServicer_to_server
+from venn.wire.channel import bind, make_server
+from venn.wire.files import writing
+from venn.wire.lag import LagMonitor
+from venn.wire.logs import log
+from venn.wire.tokens import TokenInterceptor, Tokens
+from venn.wire.versions import SOFTWARE
 
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
 SERVICES = (device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
@@ -86,8 +86,8 @@ class Coordinator:
         self.story = Story(self.host, self.ledger)
         self.devices = DeviceService(self.host, settings.engine, offers)
         followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine.heartbeat_s)
-        lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
-        self.machine = Machine(lag)
+        self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
+        self.machine = Machine(self.lag)
         self.view = View(
             self.host,
             jobs=self.jobs,
@@ -139,6 +139,24 @@ class Coordinator:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
         return server
 
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Watches the machine meanwhile. If that fails, as on a full disk, the coordinator cannot go on."""
+        watchers = [asyncio.create_task(watcher.run()) for watcher in (self.lag, self.machine)]
+        for watcher in watchers:
+            watcher.add_done_callback(self._watcher_ended)
+        try:
+            yield
+        finally:
+            for watcher in watchers:
+                watcher.cancel()
+            await asyncio.wait(watchers)
+
+    def _watcher_ended(self, watcher: "asyncio.Task[None]") -> None:
+        error = None if watcher.cancelled() else watcher.exception()
+        if error is not None:
+            self.host.fail(error)
+
     async def drain(self, timeout_s: float) -> None:
         """Refuse newcomers, send every device away, wait for their goodbyes; at most so many seconds."""
         for service in ("", *SERVICES):
@@ -159,15 +177,11 @@ async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterato
         await server.start()
         for service in ("", *SERVICES):
             await coordinator.health.set(service, health_pb2.HealthCheckResponse.SERVING)
-        async with asyncio.TaskGroup() as tasks:
-            watching = tasks.create_task(coordinator.machine.run())
-            log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)
-            if settings.insecure:
-                log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")
-            try:
-                yield coordinator
-            finally:
-                watching.cancel()
+        log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)
+        if settings.insecure:
+            log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")
+        async with coordinator.watching():
+            yield coordinator
     finally:
         await server.stop(STOP_GRACE_S)
         coordinator.host.close()

@@ -12,10 +12,10 @@ from typing import Any
 
 import grpc
 from grpc.aio import EOF
-from venn.v1 import device_pb2
-from venn.wire.status import abort
 
 from coordinator.engine.ids import DeviceId, SessionSeq
+from venn.v1 import device_pb2
+from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

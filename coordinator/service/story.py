@@ -4,15 +4,14 @@ import logging
 from collections import defaultdict, deque
 from dataclasses import dataclass
 
-from venn.v1 import admin_pb2
-from venn.wire.logs import log
-
 from coordinator.engine import effects
 from coordinator.engine.ids import JobId, LeaseSeq, RequestId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, SessionEnd
 from coordinator.service.convert.devices import duration
 from coordinator.service.host import Host
 from coordinator.service.ledger import Ledger
+from venn.v1 import admin_pb2
+from venn.wire.logs import log
 
 MOST_ENTRIES = 50
 MOST_PLACES = 64  # lost places per request whose next holder is still to be named
@@ -68,7 +67,7 @@ class Story:
     def __init__(self, host: Host, ledger: Ledger) -> None:
         self._ledger = ledger
         self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
-        self._gone: dict[str, SessionEnd] = {}  # device -> why its last session ended, if in a task
+        self._gone = ("", SessionEnd.CONNECTION_ENDED)  # the device that left last, and why: its lease's loss follows
         self._missed: set[LeaseSeq] = set()  # ABSENT leases, which were told of already
         self._places: defaultdict[RequestId, deque[Entry]] = defaultdict(lambda: deque(maxlen=MOST_PLACES))
         self._opened: dict[RequestId, Opened] = {}
@@ -106,9 +105,8 @@ class Story:
     # -- devices
 
     def _session_ended(self, now: float, effect: effects.EndSession) -> None:
-        if effect.in_task:
-            self._gone[effect.device] = effect.reason
-        elif effect.reason in (SessionEnd.BAD_FRAME, SessionEnd.SLOW_READER):
+        self._gone = (effect.device, effect.reason)
+        if not effect.in_task and effect.reason in (SessionEnd.BAD_FRAME, SessionEnd.SLOW_READER):
             self.add(now, "CUT OFF", f"{effect.device}: {GONE[effect.reason]}", device=effect.device)
 
     def _session_closed(self, now: float, effect: effects.CloseSession) -> None:
@@ -129,8 +127,8 @@ class Story:
             self._lost(now, offer)
 
     def _lost(self, now: float, lease: effects.OfferLease | effects.EndLease) -> None:
-        reason = self._gone.pop(lease.device, None)
-        why = GONE[reason] if reason else "its session ended"
+        device, reason = self._gone
+        why = GONE[reason] if device == lease.device else "it did not come back"
         entry = self.add(now, "LOST", f"{_place(lease)}, {why}", device=lease.device, job=lease.job, lease=lease.lease)
         self._places[lease.request].append(entry)
 

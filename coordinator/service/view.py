@@ -3,8 +3,6 @@
 from collections import Counter
 
 from google.protobuf.duration_pb2 import Duration
-from venn.v1 import admin_pb2, common_pb2, job_pb2
-from venn.wire.versions import this_version
 
 from coordinator.engine import state
 from coordinator.engine.ids import DeviceId, JobId, RegionId, RequestId
@@ -19,6 +17,8 @@ from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
 from coordinator.service.machine import Machine
 from coordinator.service.story import Story, short_name
+from venn.v1 import admin_pb2, common_pb2, job_pb2
+from venn.wire.versions import this_version
 
 PHASES = {
     JobState.ARRIVING: job_pb2.JOB_PHASE_ARRIVING,

@@ -4,8 +4,6 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
-from venn.v1 import common_pb2, device_pb2
-from venn.wire.text import printable
 
 from coordinator.engine import events
 from coordinator.engine.effects import OfferLease, RevokeLease, SendAway
@@ -14,6 +12,8 @@ from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, Outcom
 from coordinator.engine.requirements import Capabilities
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.limits import MalformedError
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.text import printable
 
 HELD_PHASES = {
     "fetching": HeldPhase.FETCHING,

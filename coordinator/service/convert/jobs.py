@@ -5,9 +5,6 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from venn.v1 import common_pb2, job_pb2
-from venn.wire.text import printable
-
 from coordinator.engine import effects
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import JobSpec, Outcome, Workload
@@ -15,6 +12,8 @@ from coordinator.service.convert import limits, names
 from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
+from venn.v1 import common_pb2, job_pb2
+from venn.wire.text import printable
 
 DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 MIN_RESPONSE = Fraction(4, 5)  # when a job does not say
@@ -107,7 +106,9 @@ def check_task(task: common_pb2.Task) -> None:
     limits.at_most(task.ByteSize(), limits.MOST_TASK_BYTES, "task (bytes)")
     for artifact, where in ((task.code, "task.code.sha256"), (task.model, "task.model.sha256")):
         if artifact.sha256 and len(artifact.sha256) != 32:
-            raise MalformedError(where, f"{len(artifact.sha256)} bytes; a SHA-256 has 32, or none: there is no such artifact")
+            raise MalformedError(
+                where, f"{len(artifact.sha256)} bytes; a SHA-256 has 32, or none: there is no such artifact"
+            )
 
 
 def recorded(message: job_pb2.RecordResponsesRequest) -> tuple[tuple[LeaseSeq, Outcome], ...]:

@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from venn.v1 import common_pb2, device_pb2, job_pb2
-
 from coordinator.engine import model
+from venn.v1 import common_pb2, device_pb2, job_pb2
 
 if TYPE_CHECKING:  # the name exists in the type stubs only
     from google.protobuf.internal.enum_type_wrapper import _EnumTypeWrapper as EnumTypeWrapper

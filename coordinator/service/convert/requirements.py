@@ -1,11 +1,10 @@
 """Requirements, from the wire's tree to the engine's, bounded in depth and size; and back."""
 
-from venn.v1 import common_pb2
-
 from coordinator.engine import requirements as model
 from coordinator.engine.ids import DeviceId
 from coordinator.service.convert import limits
 from coordinator.service.convert.limits import MalformedError
+from venn.v1 import common_pb2
 
 WHERE = "spec.requirement"
 

@@ -11,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.model import EngineSettings
+from coordinator.policies.registry import load_policy
+from coordinator.service.server import Coordinator, CoordinatorSettings, running
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire.channel import bind, make_server, open_channel
@@ -18,11 +23,6 @@ from venn.wire.stubs import admin_stub, device_stub, job_stub
 from venn.wire.tickets import identify_mac
 from venn.wire.tokens import Tokens
 from venn.wire.versions import this_version
-
-from coordinator.engine.effects import Effect
-from coordinator.engine.model import EngineSettings
-from coordinator.policies.registry import load_policy
-from coordinator.service.server import Coordinator, CoordinatorSettings, running
 
 E = typing.TypeVar("E", bound=Effect)
 TOKENS = Tokens(device="d" * 64, job="a" * 64, admin="b" * 64)

@@ -3,8 +3,6 @@
 from fractions import Fraction
 
 import pytest
-from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.notation import parse_requirement
 
 from coordinator.engine import events
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
@@ -21,6 +19,8 @@ from coordinator.engine.model import (
 from coordinator.service.convert import devices, jobs, limits, names
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
+from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.notation import parse_requirement
 
 SESSION = SessionSeq(5)
 JOB = JobId("ann/digits/1")

@@ -1,10 +1,9 @@
 """What the shell keeps of a job is bounded, and a follower finds its place in it."""
 
-from venn.v1 import job_pb2
-
 from coordinator.engine.ids import JobId
 from coordinator.service import jobs
 from coordinator.service.jobs import History, Job
+from venn.v1 import job_pb2
 
 
 def history(frames: int, most: int = 10) -> History:

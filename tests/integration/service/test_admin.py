@@ -1,0 +1,196 @@
+"""AdminService, health and reflection over real gRPC."""
+
+import asyncio
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+
+from coordinator.engine import effects
+from coordinator.engine.model import SessionEnd
+from tests.integration.service.peers import TOKENS, World, world
+from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
+from venn.wire.channel import open_channel
+from venn.wire.status import reason_of
+
+
+async def snapshot(made: World) -> admin_pb2.Snapshot:
+    answer = await made.admin.GetSnapshot(admin_pb2.GetSnapshotRequest())
+    return answer.snapshot
+
+
+async def refusal(call: object) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value.code(), reason_of(caught.value)
+
+
+async def test_the_snapshot_adds_up() -> None:
+    async with world(name="three-jobs") as made:
+        driver = made.driver()
+        await driver.start(demand=3, over_commit="0", requirement_name="any", rounds=4)
+        await driver.open()
+        phones = [made.device(f"phone-{n}") for n in range(4)]
+        for phone in phones:
+            await phone.check_in()
+        offers = [await phone.accept() for phone in phones[:3]]
+        await driver.record(offers[0].lease)
+        await phones[0].finish(offers[0])
+        await phones[0].next("ack")
+        await phones[1].vanish()
+        await made.until(effects.EndSession)
+        seen = await snapshot(made)
+        assert (seen.name, seen.policy, seen.seed) == ("three-jobs", "fifo", 7)
+        (job,) = seen.jobs
+        assert (job.round, job.rounds, job.places, job.responses_needed) == (1, 4, 3, 3)
+        assert (job.leased, job.responses, job.phase) == (3, 1, job_pb2.JOB_PHASE_COLLECTING)
+        counted = seen.devices
+        assert counted.known == 4 == counted.waiting + counted.busy + counted.served + counted.gone
+        assert (counted.busy, counted.gone) == (2, 1)
+        leases = seen.leases
+        assert leases.granted == 4
+        assert leases.granted == sum(
+            getattr(leases, name)
+            for name in ("responses", "stragglers", "lost", "failed", "expired", "revoked", "live")
+        )
+        (region,) = seen.regions
+        assert (list(region.groups), region.devices, region.waiting) == (["any"], 4, 1)
+        assert seen.host.memory_total_bytes > 0
+        assert {entry.kind for entry in seen.log} == {"JOB", "LOST"}
+
+
+async def test_the_snapshot_is_watched() -> None:
+    async with world() as made:
+        call = made.admin.Watch(admin_pb2.WatchRequest(interval={"nanos": 100_000_000}))
+        assert [(await call.read()).snapshot.policy for _ in range(2)] == ["fifo", "fifo"]
+        call.cancel()
+        code, _ = await refusal(made.admin.Watch(admin_pb2.WatchRequest(interval={"seconds": 3600})).read())
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_devices_are_listed_in_pages() -> None:
+    async with world() as made:
+        await made.driver().start()
+        for name in ("c", "a", "b"):
+            await made.device(name).check_in(
+                capabilities=common_pb2.Capabilities(
+                    numbers={"cpu": 4.0}, labels={"site": common_pb2.LabelValues(values=["lab"])}
+                )
+            )
+        first = await made.admin.ListDevices(admin_pb2.ListDevicesRequest(page_size=2))
+        assert [(device.device, device.state) for device in first.devices] == [("a", "waiting"), ("b", "waiting")]
+        assert first.devices[0].capabilities.labels["site"].values == ["lab"]
+        assert first.devices[0].waits
+        rest = await made.admin.ListDevices(admin_pb2.ListDevicesRequest(page_size=2, page_token=first.next_page_token))
+        assert [device.device for device in rest.devices] == ["c"]
+        assert not rest.next_page_token
+
+
+async def test_a_job_and_a_device_are_explained() -> None:
+    async with world() as made:
+        driver = made.driver("label-count")
+        await driver.start()
+        await driver.open()
+        device = made.device()
+        await device.check_in()
+        await device.accept()
+        await made.until(effects.RunLease)
+        job = await made.admin.Explain(admin_pb2.ExplainRequest(subject="label-count"))
+        assert (job.subject, job.state) == ("ann/label-count/1", "collecting")
+        assert [entry.kind for entry in job.story][-1] == "FILLED"
+        by_key = await made.admin.Explain(admin_pb2.ExplainRequest(subject="ann/label-count/1"))
+        assert by_key.subject == job.subject
+        phone = await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-1"))
+        assert phone.state == "busy"
+        with pytest.raises(grpc.aio.AioRpcError, match="did you mean phone-1") as caught:
+            await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-2"))
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_the_policy_changes_live() -> None:
+    async with world() as made:
+        await made.driver().start()
+        answer = await made.admin.SetPolicy(admin_pb2.SetPolicyRequest(policy="srsf"))
+        assert answer.before == "fifo"
+        seen = await snapshot(made)
+        assert seen.policy == "srsf"
+        assert seen.log[0].kind == "POLICY"
+
+
+@pytest.mark.parametrize("name", ["nonsense", "", "/tmp/evil.py:Policy"])
+async def test_only_installed_policies_come_over_the_wire(name: str) -> None:
+    async with world() as made:
+        code, _ = await refusal(made.admin.SetPolicy(admin_pb2.SetPolicyRequest(policy=name)))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_drained_devices_leave() -> None:
+    async with world() as made:
+        await made.driver().start()
+        named, other = made.device("named"), made.device("other")
+        await named.check_in()
+        await other.check_in()
+        answer = await made.admin.DrainDevices(admin_pb2.DrainDevicesRequest(devices=["named", "unknown"]))
+        assert answer.drained == 1
+        ended = await made.until(effects.EndSession)
+        assert (ended.device, ended.reason) == ("named", SessionEnd.DRAINED)
+        assert reason_of((await named.end())[1] or grpc.RpcError()) == "DRAINED"
+
+
+async def test_faults_are_off_unless_allowed() -> None:
+    fault = admin_pb2.InjectFaultRequest(drop_session=admin_pb2.DropSession(device="phone-1"))
+    async with world() as made:
+        assert await refusal(made.admin.InjectFault(fault)) == (grpc.StatusCode.PERMISSION_DENIED, "FAULTS_OFF")
+    async with world(allow_faults=True) as made:
+        await made.driver().start()
+        device = made.device()
+        await device.check_in()
+        await made.admin.InjectFault(fault)
+        assert (await made.until(effects.EndSession)).reason is SessionEnd.CONNECTION_ENDED
+        assert (await device.end())[0] is grpc.StatusCode.UNAVAILABLE
+        assert await refusal(made.admin.InjectFault(fault)) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT")
+
+
+async def test_going_down_tells_devices_first_and_waits_for_their_goodbyes() -> None:
+    async with world() as made:
+        await made.driver().start()
+        device = made.device()
+        await device.check_in()
+        draining = asyncio.create_task(made.coordinator.drain(10.0))
+        await device.next("drain")
+        await device.call.write(
+            device_pb2.ConnectRequest(seq=9, goodbye=device_pb2.Goodbye(reason=device_pb2.GOODBYE_REASON_TOLD_TO))
+        )
+        await draining
+        late = made.device("late")
+        await late.call.write(device_pb2.ConnectRequest(seq=1, check_in=device_pb2.CheckIn(device="late")))
+        assert (await late.end())[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+async def test_health_needs_no_token_and_admin_calls_do() -> None:
+    async with world() as made, open_channel(made.address) as bare:
+        stub = HealthStub(bare)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(service="venn.v1.DeviceService"))
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        await made.coordinator.drain(1.0)
+        answer = await stub.Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        code, reason = await refusal(bare.unary_unary("/venn.v1.AdminService/GetSnapshot")(b""))
+        assert (code, reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN")
+
+
+@pytest.mark.parametrize("on", [True, False])
+async def test_reflection_is_by_flag_and_for_admins(on: bool) -> None:
+    method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    listing = bytes([0x3A, 0])  # ServerReflectionRequest(list_services="")
+    async with world(reflection=on) as made, open_channel(made.address, token=TOKENS.admin) as channel:
+        call = channel.stream_stream(method)()
+        await call.write(listing)
+        if not on:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call.read()
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        else:
+            assert b"venn.v1.DeviceService" in await call.read()
+            call.cancel()

@@ -1,0 +1,313 @@
+"""JobService over real gRPC: idempotence under natural keys, the follow stream, and who a driver is."""
+
+import grpc
+import pytest
+
+from coordinator.engine import effects
+from coordinator.engine.model import AttemptEndReason, EngineSettings
+from tests.integration.service.peers import TOKENS, Device, Driver, FakeTime, World, world
+from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.status import metadata_of, reason_of
+from venn.wire.tickets import verify
+
+CLOSED, ABORTED = job_pb2.ATTEMPT_STATUS_CLOSED, job_pb2.ATTEMPT_STATUS_ABORTED
+
+
+async def refusal(call: object) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call  # type: ignore[misc]
+    return caught.value.code(), reason_of(caught.value)
+
+
+async def one_device(made: World, name: str = "phone-1") -> Device:
+    device = made.device(name)
+    await device.check_in()
+    return device
+
+
+async def test_a_round_from_offer_to_close() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start(demand=2, min_response="1", rounds=1)
+        assert (await driver.open(data="digits")).places == 2
+        phones = [await one_device(made, f"phone-{n}") for n in (1, 2)]
+        offers = [await phone.accept() for phone in phones]
+        assert offers[0].driver_address == driver.address
+        assert offers[0].task.data == "digits"
+        assert 0 < offers[0].remaining.ToSeconds() <= 60
+        admitted = verify(offers[0].ticket, driver.ticket_key, offers[0].ticket.key_id, now_ms=0)
+        assert (admitted.device, admitted.lease, admitted.attempt) == ("phone-1", offers[0].lease, driver.attempt())
+        assert (await driver.record(offers[0].lease)).status == job_pb2.ATTEMPT_STATUS_OPEN
+        answer = await driver.record(offers[1].lease, offers[0].lease)
+        assert (answer.status, answer.responses) == (CLOSED, 2)
+        ended = (await follower.next("attempt_ended")).attempt_ended
+        assert (ended.status, ended.reason) == (CLOSED, job_pb2.ATTEMPT_END_REASON_ENOUGH)
+        assert [frame.granted.device for frame in follower.seen if frame.HasField("granted")] == ["phone-1", "phone-2"]
+        assert [frame.seq for frame in follower.seen if frame.seq] == list(range(1, 7))
+        for phone, offer in zip(phones, offers, strict=True):
+            await phone.finish(offer)
+            await phone.next("ack")
+        await driver.open(round_=2)
+        assert (await phones[0].accept()).attempt.round == 2
+
+
+async def test_the_same_submission_has_the_same_answer() -> None:
+    async with world() as made:
+        driver = made.driver()
+        first, again = await driver.submit(), await driver.submit()
+        assert (first.ticket_key, first.key_id) == (again.ticket_key, again.key_id)
+        assert await refusal(driver.submit(demand=5)) == (grpc.StatusCode.ALREADY_EXISTS, "KEY_REUSED")
+
+
+async def test_the_same_attempt_has_the_same_answer() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.start()
+        first, again = await driver.open(), await driver.open()
+        assert first.request == again.request
+        assert await refusal(driver.open(data="faces")) == (grpc.StatusCode.ALREADY_EXISTS, "KEY_REUSED")
+        device = await one_device(made)
+        await driver.record((await device.accept()).lease)
+        assert (await driver.open()).status == CLOSED
+
+
+async def test_attempts_come_in_order() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.start()
+        await driver.open()
+        code, reason = await refusal(driver.open(round_=1, attempt=2))
+        assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OUT_OF_ORDER")
+
+
+@pytest.mark.parametrize(
+    ("spec", "where"),
+    [
+        ({"demand": 0}, "spec.demand"),
+        ({"min_response": "2"}, "spec.min_response"),
+        ({"requirement": common_pb2.Requirement(comparison={"name": "cpu"})}, "spec.requirement"),
+    ],
+)
+async def test_a_malformed_submission_says_where(spec: dict[str, object], where: str) -> None:
+    async with world() as made:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await made.driver().submit(**({"demand": 1} | spec))
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert metadata_of(caught.value)["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [("example.org:80", "ADDRESS"), ("10.0.0.1:80", "NOT_LOOPBACK"), ("nonsense", "ADDRESS"), ("", "ADDRESS")],
+)
+async def test_a_drivers_address_is_literal_and_loopback(address: str, reason: str) -> None:
+    async with world() as made:
+        driver = made.driver()
+        request = driver.submission()
+        request.address = address
+        assert await refusal(driver.stub.SubmitJob(request)) == (grpc.StatusCode.INVALID_ARGUMENT, reason)
+
+
+async def test_another_version_is_refused() -> None:
+    async with world() as made:
+        driver = made.driver()
+        request = driver.submission()
+        request.version.protocol = 99
+        assert await refusal(driver.stub.SubmitJob(request)) == (grpc.StatusCode.FAILED_PRECONDITION, "VERSION")
+
+
+async def test_an_unknown_job_is_named() -> None:
+    async with world() as made:
+        driver = made.driver()
+        assert await refusal(driver.open()) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_JOB")
+        assert await refusal(driver.record(1)) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_JOB")
+
+
+async def test_an_address_is_offered_only_after_its_proof() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.serve()
+        await driver.submit()
+        right, driver.ticket_key = driver.ticket_key, bytes(32)  # an impostor's
+        follower = driver.follow()
+        await driver.open()
+        device = await one_device(made)
+        alive = (await follower.next("alive")).alive
+        assert not alive.address_verified
+        assert "does not hold this job's key" in alive.problem
+        assert not made.of(effects.OfferLease)
+        driver.ticket_key = right
+        assert (await device.accept()).driver_address == driver.address
+        assert (await follower.next("alive")).alive.address_verified
+
+
+async def test_a_follower_reads_again_from_any_frame() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start()
+        await driver.open()
+        device = await one_device(made)
+        await driver.record((await device.accept()).lease)
+        await follower.next("attempt_ended")
+        numbered = [frame for frame in follower.seen if frame.seq]
+        again = driver.follow(after_seq=numbered[0].seq)
+        await again.next("attempt_ended")
+        assert [frame.seq for frame in again.seen] == [frame.seq for frame in numbered[1:]]
+        code, error = await self_ended(follower.call)
+        assert (code, error) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
+        assert await refusal(driver.follow(after_seq=999).next("granted")) == (
+            grpc.StatusCode.OUT_OF_RANGE,
+            "HISTORY_GONE",
+        )
+
+
+async def self_ended(call: grpc.aio.UnaryStreamCall[object, object]) -> tuple[grpc.StatusCode, str]:
+    try:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    except grpc.aio.AioRpcError as error:
+        return error.code(), reason_of(error)
+    return await call.code(), ""
+
+
+async def test_nothing_is_leased_while_the_driver_is_away() -> None:
+    time = FakeTime()
+    settings = EngineSettings(seed=1, policy="fifo", liveness_s=1000.0, recovery_grace_s=0.0)
+    async with world(time=time, engine=settings) as made:
+        driver = made.driver()
+        follower = await driver.start()
+        await driver.open()
+        await made.until(effects.AcceptAttempt)
+        follower.call.cancel()
+        await made.until(effects.PauseJob)
+        await one_device(made)
+        assert not made.of(effects.OfferLease)
+        await time.pass_(settings.driver_grace_s + 1)
+        ended = await made.until(effects.EndAttempt)
+        assert ended.reason is AttemptEndReason.DRIVER_AWAY
+
+
+async def test_a_restarted_driver_gets_its_attempt_and_devices_its_address() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start(demand=2)
+        await driver.open()
+        phones = [await one_device(made, f"phone-{n}") for n in (1, 2)]
+        offers = [await phone.accept() for phone in phones]
+        await driver.record(offers[0].lease)
+        await driver.stop()
+        await made.until(effects.PauseJob)
+        again = made.driver(incarnation=2)
+        await again.serve()
+        answer = await again.submit(demand=2)
+        assert answer.open_attempt.key == driver.attempt()
+        assert list(answer.open_attempt.leases) == [offers[1].lease]
+        assert list(answer.open_attempt.counted) == [offers[0].lease]
+        follower = again.follow()
+        redirect = (await phones[1].next("redirect")).redirect
+        assert (redirect.lease, redirect.driver_address) == (offers[1].lease, again.address)
+        assert (await again.record(offers[1].lease)).status == CLOSED
+        await follower.next("attempt_ended")
+        old = made.driver(incarnation=1)
+        assert await refusal(old.record(1)) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
+
+
+async def test_a_job_is_finished_and_watched_to_its_end() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start(rounds=1, requirement_name="any")
+        watching = driver.stub.WatchJob(job_pb2.WatchJobRequest(job=driver.key))
+        first = (await watching.read()).job
+        assert (first.phase, first.requirement) == (job_pb2.JOB_PHASE_ARRIVING, "any")
+        await driver.open()
+        device = await one_device(made)
+        await driver.record((await device.accept()).lease)
+        await driver.stub.ReportRound(
+            job_pb2.ReportRoundRequest(job=driver.key, driver_incarnation=1, round=1, metrics={"accuracy": 0.9})
+        )
+        await driver.stub.FinishJob(job_pb2.FinishJobRequest(job=driver.key, driver_incarnation=1))
+        assert (await follower.next("job_ended")).job_ended.phase == job_pb2.JOB_PHASE_FINISHED
+        last = first
+        async for frame in watching:
+            last = frame.job
+        assert last.phase == job_pb2.JOB_PHASE_FINISHED
+        assert (last.round, last.responses, last.responses_needed) == (1, 1, 1)
+        assert last.history[0].metrics["accuracy"] == 0.9
+        await driver.stub.FinishJob(job_pb2.FinishJobRequest(job=driver.key, driver_incarnation=1))
+
+
+async def test_a_cancelled_job_revokes_its_leases() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start()
+        await driver.open()
+        device = await one_device(made)
+        offer = await device.accept()
+        await made.until(effects.RunLease)
+        answer = await driver.stub.CancelJob(job_pb2.CancelJobRequest(job=driver.key, reason="enough"))
+        assert answer.phase == job_pb2.JOB_PHASE_CANCELLED
+        revoke = (await device.next("revoke")).revoke
+        assert (revoke.lease, revoke.reason) == (offer.lease, common_pb2.LEASE_END_REVOKED)
+        assert (await follower.next("job_ended")).job_ended.message == "enough"
+
+
+async def test_transfers_are_a_sign_of_life() -> None:
+    time = FakeTime()
+    async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
+        driver = made.driver()
+        await driver.start()
+        await driver.open()
+        device = await one_device(made)
+        offer = await device.accept()
+        await made.until(effects.RunLease)
+        for _ in range(3):
+            await time.pass_(6.0)
+            await driver.stub.ReportActivity(
+                job_pb2.ReportActivityRequest(job=driver.key, driver_incarnation=1, leases=[offer.lease, 999])
+            )
+        assert not made.of(effects.EndSession)
+
+
+async def test_crashes_are_told_and_pause_the_job() -> None:
+    async with world(engine=EngineSettings(seed=1, policy="fifo", crashes_to_pause=2)) as made:
+        driver = made.driver()
+        follower = await driver.start(demand=1)
+        await driver.open()
+        for name in ("phone-1", "phone-2"):
+            device = await one_device(made, name)
+            offer = await device.accept()
+            crash = device_pb2.Failed(
+                lease=offer.lease,
+                phase=common_pb2.PHASE_ON_DEVICE,
+                reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
+                message="ValueError: x has 0 rows",
+            )
+            await device.say(failed=crash)
+            ended = (await follower.next("ended")).ended
+            assert (ended.phase, ended.message) == (common_pb2.PHASE_ON_DEVICE, "ValueError: x has 0 rows")
+        paused = (await follower.next("paused")).paused
+        assert paused.reason == "JOB_CRASHES"
+        assert "x has 0 rows" in paused.message
+        texts = [entry.text for entry in made.coordinator.story.latest() if entry.kind == "FAILED"]
+        assert any("phone-1 in digits round 1, on_device" in text and "x has 0 rows" in text for text in texts)
+
+
+async def test_device_tokens_open_no_job_calls() -> None:
+    async with world() as made:
+        device = made.device()
+        call = device.channel.unary_unary("/venn.v1.JobService/SubmitJob")
+        assert TOKENS.device != TOKENS.job
+        assert await refusal(call(b"")) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN")
+
+
+async def test_a_deadline_aborts_and_the_log_says_so() -> None:
+    time = FakeTime()
+    async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
+        driver: Driver = made.driver()
+        follower = await driver.start(demand=3, deadline={"seconds": 5})
+        await driver.open()
+        await time.pass_(6.0)
+        assert (await follower.next("attempt_ended")).attempt_ended.status == ABORTED
+        await driver.open(attempt=2)
+        (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]
+        assert entry.text == "digits round 1: 0 of 3 responses at its deadline of 5 s; opened again"

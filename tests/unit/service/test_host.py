@@ -1,0 +1,232 @@
+"""The shell around the engine: what is recorded before what leaves, and one timer."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from coordinator.engine.engine import Engine
+
+from coordinator.engine.effects import Effect, ResumeJob, RunLease
+from coordinator.engine.events import DeviceHeard, DriverFollowed, Event, TimePassed
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.service.host import Host
+from coordinator.service.journal import Journal
+from venn.wire.errors import PeerError
+
+
+class ScriptedEngine:
+    """Answers every event with one effect, and wants to be called at ``deadline``."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[float, Event]] = []
+        self.deadline: float | None = None
+        self.broken = False
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        if self.broken:
+            raise RuntimeError("a bug of ours")
+        self.events.append((now, event))
+        if isinstance(event, TimePassed):
+            self.deadline = None
+        return [RunLease(LeaseSeq(len(self.events)), DeviceId("phone-1"))]
+
+    def next_deadline(self) -> float | None:
+        return self.deadline
+
+
+class Recorder:
+    """A journal that says when it was flushed, and may have no space."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.said, self.full = said, False
+
+    def append(self, now: float, event: Event, effects: list[Effect]) -> None:
+        self.said.append("append")
+
+    def flush(self) -> None:
+        if self.full:
+            raise PeerError("OUT_OF_SPACE", "no space is left on the disk")
+        self.said.append("flush")
+
+    def close(self) -> None:
+        self.said.append("close")
+
+
+class Timers:
+    def __init__(self) -> None:
+        self.set: list[tuple[float, Callable[[], None]]] = []
+        self.cancelled = 0
+
+    def call_later(self, delay: float, call: Callable[[], None]) -> "Timers":
+        self.set.append((delay, call))
+        return self
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.time = 0.0
+        self.engine, self.journal, self.timers = ScriptedEngine(), Recorder(self.said), Timers()
+        self.host = Host(
+            cast(Engine, self.engine),
+            clock=lambda: self.time,
+            wall_ms=1_000_000,
+            call_later=self.timers.call_later,
+            journal=cast(Journal, self.journal),
+        )
+        self.host.listen(RunLease, lambda now, effect: self.said.append(f"lease {effect.lease}"))
+
+
+async def turn() -> None:
+    await asyncio.sleep(0)
+
+
+HEARD = DeviceHeard(SessionSeq(1))
+
+
+async def test_a_turn_is_recorded_once_and_before_its_effects_leave() -> None:
+    bench = Bench()
+    bench.host.handle(HEARD, lambda effects: bench.said.append("recorded"))
+    bench.host.handle(HEARD)
+    assert bench.said == ["append", "append"]
+    await turn()
+    assert bench.said == ["append", "append", "flush", "recorded", "lease 1", "lease 2"]
+
+
+async def test_an_answer_comes_after_the_record() -> None:
+    bench = Bench()
+    effects = await bench.host.ask(HEARD)
+    assert effects == [RunLease(LeaseSeq(1), DeviceId("phone-1"))]
+    assert "flush" in bench.said
+
+
+async def test_events_of_listeners_are_the_next_turn() -> None:
+    bench = Bench()
+    bench.host.listen(RunLease, lambda now, effect: bench.host.handle(HEARD) if effect.lease == LeaseSeq(1) else None)
+    bench.host.handle(HEARD)
+    await turn()
+    assert bench.said == ["append", "flush", "lease 1", "append"]
+    await turn()
+    assert bench.said[4:] == ["flush", "lease 2"]
+
+
+async def test_time_never_goes_back() -> None:
+    bench = Bench()
+    bench.time = 5.0
+    bench.host.handle(HEARD)
+    bench.time = 4.0
+    bench.host.handle(HEARD)
+    assert [now for now, _ in bench.engine.events] == [5.0, 5.0]
+
+
+async def test_one_timer_wakes_the_engine_at_its_deadline() -> None:
+    bench = Bench()
+    bench.engine.deadline = 3.0
+    await bench.host.ask(HEARD)
+    ((delay, fire),) = bench.timers.set
+    assert delay == 3.0
+    bench.engine.deadline = 8.0  # has moved on: no new timer
+    await bench.host.ask(HEARD)
+    assert len(bench.timers.set) == 1
+    bench.time = 3.0
+    fire()  # too early: set again
+    assert [delay for delay, _ in bench.timers.set] == [3.0, 5.0]
+    bench.time = 8.0
+    bench.timers.set[1][1]()
+    assert bench.engine.events[-1] == (8.0, TimePassed())
+
+
+async def test_an_earlier_deadline_replaces_the_timer() -> None:
+    bench = Bench()
+    bench.engine.deadline = 9.0
+    await bench.host.ask(HEARD)
+    bench.engine.deadline = 2.0
+    await bench.host.ask(HEARD)
+    assert [delay for delay, _ in bench.timers.set] == [9.0, 2.0]
+    assert bench.timers.cancelled == 1
+
+
+async def test_nothing_leaves_when_the_disk_is_full() -> None:
+    bench = Bench()
+    bench.journal.full = True
+    bench.host.handle(HEARD)
+    await turn()
+    with pytest.raises(PeerError, match="no space"):
+        bench.host.failure.result()
+    bench.host.handle(DriverFollowed(JobId("ann/digits/1"), 1))
+    await turn()
+    assert bench.said == ["append"]
+    bench.host.close()
+
+
+async def test_a_bug_of_the_engine_stops_the_coordinator_and_not_a_peer() -> None:
+    bench = Bench()
+    bench.engine.broken = True
+    bench.host.handle(HEARD)
+    with pytest.raises(RuntimeError):
+        bench.host.failure.result()
+
+
+async def test_closing_records_the_last_turn() -> None:
+    bench = Bench()
+    bench.host.handle(HEARD)
+    bench.host.close()
+    assert bench.said == ["append", "flush", "lease 1", "close"]
+    assert bench.host.failure.cancelled()
+
+
+async def test_listeners_hear_their_kind_only() -> None:
+    bench = Bench()
+    heard: list[Effect] = []
+    bench.host.listen(ResumeJob, lambda now, effect: heard.append(effect))
+    await bench.host.ask(HEARD)
+    assert not heard
+
+
+class FullFile:
+    def __init__(self, file: Any, room: int) -> None:
+        self._file, self._room = file, room
+
+    def write(self, data: Any) -> int:
+        if self._room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._file.write(data[: self._room])
+        self._room -= written
+        return int(written)
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+
+def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
+    from coordinator.engine.model import EngineSettings
+
+    path = tmp_path / "events.jsonl"
+    settings = EngineSettings(seed=1, policy="fifo")
+    journal = Journal(path, settings=settings, incarnation=1, wall_ms=1, name="", software="1")
+    journal.append(0.5, HEARD, [])
+    journal.flush()
+    whole = path.read_bytes()
+    journal._file = FullFile(journal._file, 10)  # type: ignore[assignment]
+    journal.append(0.75, HEARD, [])
+    with pytest.raises(PeerError) as caught:
+        journal.flush()
+    assert caught.value.reason == "OUT_OF_SPACE"
+    assert path.read_bytes() == whole
+
+
+def test_a_journal_of_before_is_kept(tmp_path: Path) -> None:
+    from coordinator.engine.model import EngineSettings
+
+    path = tmp_path / "events.jsonl"
+    for incarnation in (1, 2, 3):
+        settings = EngineSettings(seed=1, policy="fifo")
+        Journal(path, settings=settings, incarnation=incarnation, wall_ms=1, name="", software="1").close()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["events-1.jsonl", "events-2.jsonl", "events.jsonl"]
+    assert '"incarnation":1' in (tmp_path / "events-1.jsonl").read_text()
