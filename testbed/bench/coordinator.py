@@ -6,7 +6,6 @@ streams, in the same run and in turn with the coordinator.
 """
 
 import asyncio
-import secrets
 import statistics
 import tempfile
 import time
@@ -15,6 +14,11 @@ from pathlib import Path
 
 import grpc
 import psutil
+
+from testbed.bench.echo import ECHO, bare_server
+from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.streams import check_in
+from testbed.live.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
@@ -25,10 +29,6 @@ from venn.wire.stubs import device_stub, job_stub
 from venn.wire.tickets import identify_mac
 from venn.wire.tokens import Tokens, ensure_tokens
 from venn.wire.versions import this_version
-
-from testbed.bench.echo import ECHO, bare_server
-from testbed.bench.figures import Benchmark, Measured
-from testbed.live.programs import Program
 
 DEVICES = 100
 CYCLES = 10_000  # per repetition
@@ -130,13 +130,6 @@ class Counter:
         if self.cycles == self._goal:
             self.working.clear()
             self._reached.set()
-
-
-def check_in(name: str) -> device.ConnectRequest:
-    frame = device.CheckIn(device=name, instance=secrets.token_bytes(16), version=this_version(), interval=1)
-    frame.capabilities.numbers["cpu"] = 4.0
-    frame.capabilities.numbers["memory"] = 4e9
-    return device.ConnectRequest(seq=1, check_in=frame)
 
 
 async def device_cycles(channel: grpc.aio.Channel, name: str, driver: Driver, counter: Counter) -> None:

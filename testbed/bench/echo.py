@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import grpc
+
 from venn.wire.channel import bind, server_options
 
 ECHO = "/bench.Bare/Echo"

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
-from venn.wire.channel import channel_options
-from venn.wire.command import run_async
-from venn.wire.errors import PeerError
 
 from testbed.bench.echo import DOWN, UP, bare_server
 from testbed.bench.figures import Benchmark, Measured
 from testbed.live.programs import Program
+from venn.wire.channel import channel_options
+from venn.wire.command import run_async
+from venn.wire.errors import PeerError
 
 DEVICES = 4
 MODEL_BYTES = 10_000

@@ -38,6 +38,7 @@ class Program:
                 stdout=asyncio.subprocess.PIPE if self._announces else log,
                 stderr=log,
                 start_new_session=True,
+                env=_environment(),
             )
 
     @property
@@ -113,6 +114,11 @@ class Program:
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+
+
+def _environment() -> dict[str, str]:
+    """Ours without our own settings: a flag that a user set for ``venn run`` is not one of its parts'."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
 
 
 def _object(line: bytes) -> dict[str, object] | None:

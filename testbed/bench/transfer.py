@@ -1,0 +1,202 @@
+"""A 20 MB model down to 20 devices at once and an update of that size up from each, spool on.
+
+The coordinator and the driver are the real programs; the devices are bare sessions in this process that fetch and submit
+with the agent's own code. The baseline moves the same bytes over bare grpc.aio streams between as many processes.
+"""
+
+import asyncio
+import hashlib
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import grpc
+import psutil
+
+from device_agent.artifacts import ArtifactStore
+from device_agent.transfer import Drivers, Response, Transfer
+from testbed.bench.echo import CHUNK_BYTES, DOWN, UP, bare_server
+from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.streams import check_in
+from testbed.live.programs import Program
+from venn.v1 import common_pb2 as common
+from venn.v1 import device_pb2 as device
+from venn.wire.channel import channel_options, open_channel
+from venn.wire.command import run_async
+from venn.wire.stubs import device_stub
+from venn.wire.tokens import load_token
+
+DEVICES = 20
+FLOATS = 5_000_000  # of 4 bytes: 20 MB
+MODEL_BYTES = 4 * FLOATS
+ROUNDS = 4  # the first is not counted
+JOB = f"""
+import numpy as np
+
+from job_driver import Arrays, Job, Result, Task
+
+
+def initial(rng: np.random.Generator) -> Arrays:
+    return {{"w": rng.random({FLOATS}, dtype=np.float32)}}
+
+
+def echo(model: Arrays, task: Task) -> Result:
+    return Result(model)
+
+
+job = Job(initial=initial, on_device=echo)
+"""
+
+
+class Fleet:
+    """Devices that begin their transfers together, when the last of them has its offer."""
+
+    def __init__(self, address: str, token: str) -> None:
+        self.seconds: list[float] = []  # per round
+        self._address, self._token = address, token
+        self._all_offered = asyncio.Barrier(DEVICES)
+        self._all_done = asyncio.Barrier(DEVICES)
+        self._began = 0.0
+
+    async def serve(self, number: int) -> None:
+        """One device, round after round."""
+        drivers, seq = Drivers(), 1
+        async with open_channel(self._address, token=self._token) as channel:
+            call = device_stub(channel).Connect()
+            await call.write(check_in(f"bench-{number}"))
+            async for answer in call:
+                if answer.WhichOneof("frame") != "offer":
+                    continue
+                await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=answer.offer.lease)))
+                if await self._all_offered.wait() == 0:
+                    self._began = time.perf_counter()
+                receipt = await self._transfer(drivers, answer.offer)
+                if await self._all_done.wait() == 0:
+                    self.seconds.append(time.perf_counter() - self._began)
+                seq += 2
+                finished = device.Finished(lease=answer.offer.lease, receipt=receipt)
+                await call.write(device.ConnectRequest(seq=seq, finished=finished))
+
+    async def _transfer(self, drivers: Drivers, offer: device.Offer) -> common.Receipt:
+        ends_at = asyncio.get_running_loop().time() + offer.remaining.ToTimedelta().total_seconds()
+        transfer = Transfer(
+            drivers,
+            offer.driver_address,
+            offer.ticket,
+            lease=offer.lease,
+            ends_at=ends_at,
+            rng=random.Random(offer.lease),
+        )
+        body = await transfer.fetch(offer.task.model, ArtifactStore())
+        response = Response(body, hashlib.sha256(body).digest(), 1.0, {})
+        return await transfer.submit(response, lambda _: None)
+
+
+async def _ours(folder: Path, say: Callable[[str], None]) -> tuple[list[float], float]:
+    """Seconds per counted round, and by how many models the driver's peak memory grew."""
+    file = folder / "echo.py"
+    file.write_text(JOB)
+    tokens = ["--tokens", str(folder / "tokens")]
+    listen = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--json"]
+    coordinator = Program(
+        "coordinator", ["coordinator", *listen, *tokens], log=folder / "coordinator.log", announces=True
+    )
+    await coordinator.start()
+    programs = [coordinator]
+    try:
+        address = str((await coordinator.announced(30))["listening"])
+        flags = [
+            "--coordinator",
+            address,
+            *tokens,
+            "--name",
+            "transfer",
+            "--demand",
+            str(DEVICES),
+            "--rounds",
+            str(ROUNDS),
+        ]
+        flags += ["--min-response", "100%", "--deadline", "300s", "--dir", str(folder / "job")]
+        driver = Program("driver", ["job", "run", str(file), *flags], log=folder / "driver.log")
+        programs.append(driver)
+        await driver.start()
+        fleet = Fleet(address, load_token("device", dir=folder / "tokens"))
+        say(f"{ROUNDS} rounds of {DEVICES} x {MODEL_BYTES / 1e6:.0f} MB down and up")
+        async with asyncio.TaskGroup() as group:
+            memory = group.create_task(_growth(driver))
+            devices = [group.create_task(fleet.serve(number)) for number in range(DEVICES)]
+            if await driver.wait() != 0:
+                raise driver.failure("did not finish")
+            for task in devices:
+                task.cancel()
+            grown = await memory
+    finally:
+        for program in reversed(programs):
+            await program.stop()
+    return fleet.seconds[1:], grown / MODEL_BYTES
+
+
+async def _growth(driver: Program) -> float:
+    """Bytes by which the driver's resident memory grew at most, from when it is ready for its first device."""
+    process = psutil.Process(driver.pid)
+    least = most = 0
+    with suppress(psutil.Error):
+        while driver.running:
+            resident = process.memory_info().rss
+            least, most = least or resident, max(most, resident)
+            await asyncio.sleep(0.02)
+    return most - least
+
+
+async def _bare() -> list[float]:
+    """Seconds per round for the same bytes over bare streams."""
+    seconds = []
+    async with bare_server() as address:
+        channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(DEVICES)]
+        for _ in range(ROUNDS):
+            began = time.perf_counter()
+            await asyncio.gather(*(_there_and_back(channel) for channel in channels))
+            seconds.append(time.perf_counter() - began)
+        for channel in channels:
+            await channel.close()
+    return seconds[1:]
+
+
+async def _there_and_back(channel: grpc.aio.Channel) -> None:
+    down: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(DOWN)
+    async for _ in down(str(MODEL_BYTES).encode()):
+        pass
+    up: grpc.aio.StreamUnaryMultiCallable[bytes, bytes] = channel.stream_unary(UP)
+    call, chunk = up(), bytes(CHUNK_BYTES)
+    for start in range(0, MODEL_BYTES, CHUNK_BYTES):
+        await call.write(chunk if start + CHUNK_BYTES <= MODEL_BYTES else chunk[: MODEL_BYTES - start])
+    await call.done_writing()
+    await call
+
+
+def run(say: Callable[[str], None]) -> Measured:
+    """Measure; about a minute."""
+    found: list[tuple[list[float], float, list[float]]] = []
+
+    async def main(folder: Path) -> int:
+        ours, grown = await _ours(folder, say)
+        found.append((ours, grown, await _bare()))
+        return 0
+
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        run_async(main(Path(folder)))
+    ours, grown, bare = found[0]
+    megabytes = 2 * DEVICES * MODEL_BYTES / 1e6
+    return Measured(
+        name="transfer",
+        figures={"transfer_mb_per_s": megabytes / statistics.median(ours), "driver_growth_models": grown},
+        baseline={"transfer_mb_per_s": megabytes / statistics.median(bare)},
+        ratio=statistics.median(bare) / statistics.median(ours),
+    )
+
+
+BENCHMARK = Benchmark("transfer", "models down and updates up, against a bare byte stream", run)
