@@ -17,8 +17,8 @@ import psutil
 
 from testbed.bench.echo import ECHO, bare_server
 from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.parts import parts
 from testbed.bench.streams import check_in
-from testbed.live.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
@@ -242,27 +242,11 @@ async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
 
 
 async def _run(say: Callable[[str], None], folder: Path) -> Measured:
-    tokens = ensure_tokens(folder / "tokens")
-    arguments = [
-        "coordinator",
-        "--listen",
-        "127.0.0.1:0",
-        "--dir",
-        str(folder),
-        "--tokens",
-        str(folder / "tokens"),
-        "--json",
-    ]
-    coordinator = Program("coordinator", arguments, log=folder / "coordinator.log", announces=True)
-    await coordinator.start()
-    try:
-        said = await coordinator.announced(30)
-        address = str(said["listening"])
+    async with parts(folder) as running:
+        tokens = ensure_tokens(running.tokens)
         say(f"connecting {IDLE_DEVICES:,} idle devices")
-        idle_kib = await measure_memory(address, coordinator.pid, tokens)
-        ours, bare = await measure_cycles(address, tokens, say)
-    finally:
-        await coordinator.stop()
+        idle_kib = await measure_memory(running.address, running.coordinator.pid, tokens)
+        ours, bare = await measure_cycles(running.address, tokens, say)
     return Measured(
         name="coordinator",
         figures={"cycles_per_s": CYCLES / statistics.median(ours), "idle_device_kib": idle_kib},

@@ -16,7 +16,7 @@ import grpc
 
 from testbed.bench.echo import DOWN, UP, bare_server
 from testbed.bench.figures import Benchmark, Measured
-from testbed.live.programs import Program
+from testbed.bench.parts import parts
 from venn.wire.channel import channel_options
 from venn.wire.command import run_async
 from venn.wire.errors import PeerError
@@ -47,32 +47,18 @@ async def _ours(folder: Path, say: Callable[[str], None]) -> list[float]:
     """Milliseconds of each warm round."""
     file = folder / "noop.py"
     file.write_text(JOB.format(floats=MODEL_BYTES // 4))
-    tokens = ["--tokens", str(folder / "tokens")]
-    listen = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--json"]
-    coordinator = Program(
-        "coordinator", ["coordinator", *listen, *tokens], log=folder / "coordinator.log", announces=True
-    )
-    await coordinator.start()
-    programs = [coordinator]
-    try:
-        to = ["--coordinator", str((await coordinator.announced(30))["listening"]), *tokens]
+    async with parts(folder) as running:
         for number in range(DEVICES):
             name = f"bench-{number}"
             flags = ["--name", name, "--allow-code", str(file), "--dir", str(folder / name)]
-            programs.append(Program(name, ["agent", *to, *flags], log=folder / f"{name}.log"))
+            await running.start(name, ["agent"], flags)
         flags = ["--name", "noop", "--demand", str(DEVICES), "--min-response", "100%", "--deadline", "60s"]
         flags += ["--rounds", str(ROUNDS), "--dir", str(folder / "job")]
-        driver = Program("driver", ["job", "run", str(file), *to, *flags], log=folder / "driver.log")
-        programs.append(driver)
-        for program in programs[1:]:
-            await program.start()
+        driver = await running.start("driver", ["job", "run", str(file)], flags)
         say(f"{ROUNDS} rounds on {DEVICES} agents")
         async with asyncio.timeout(120):
             if await driver.wait() != 0:
                 raise driver.failure("did not finish")
-    finally:
-        for program in reversed(programs):
-            await program.stop()
     lines = [json.loads(line) for line in (folder / "job" / "rounds.jsonl").read_text().splitlines()]
     closed = [line for line in lines if line["status"] == "closed"]
     if len(closed) != ROUNDS:

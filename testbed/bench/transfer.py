@@ -1,7 +1,7 @@
 """A 20 MB model down to 20 devices at once and an update of that size up from each, spool on.
 
-The coordinator and the driver are the real programs; the devices are bare sessions in this process that fetch and submit
-with the agent's own code. The baseline moves the same bytes over bare grpc.aio streams between as many processes.
+The coordinator and the driver are the real programs; the devices are bare sessions in this process that fetch and
+submit with the agent's own code. The baseline moves the same bytes over bare grpc.aio streams between two processes.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ from device_agent.artifacts import ArtifactStore
 from device_agent.transfer import Drivers, Response, Transfer
 from testbed.bench.echo import CHUNK_BYTES, DOWN, UP, bare_server
 from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.parts import parts
 from testbed.bench.streams import check_in
 from testbed.live.programs import Program
 from venn.v1 import common_pb2 as common
@@ -100,31 +101,11 @@ async def _ours(folder: Path, say: Callable[[str], None]) -> tuple[list[float], 
     """Seconds per counted round, and by how many models the driver's peak memory grew."""
     file = folder / "echo.py"
     file.write_text(JOB)
-    tokens = ["--tokens", str(folder / "tokens")]
-    listen = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--json"]
-    coordinator = Program(
-        "coordinator", ["coordinator", *listen, *tokens], log=folder / "coordinator.log", announces=True
-    )
-    await coordinator.start()
-    programs = [coordinator]
-    try:
-        address = str((await coordinator.announced(30))["listening"])
-        flags = [
-            "--coordinator",
-            address,
-            *tokens,
-            "--name",
-            "transfer",
-            "--demand",
-            str(DEVICES),
-            "--rounds",
-            str(ROUNDS),
-        ]
-        flags += ["--min-response", "100%", "--deadline", "300s", "--dir", str(folder / "job")]
-        driver = Program("driver", ["job", "run", str(file), *flags], log=folder / "driver.log")
-        programs.append(driver)
-        await driver.start()
-        fleet = Fleet(address, load_token("device", dir=folder / "tokens"))
+    async with parts(folder) as running:
+        fleet = Fleet(running.address, load_token("device", dir=running.tokens))
+        flags = ["--name", "transfer", "--demand", str(DEVICES), "--rounds", str(ROUNDS), "--min-response", "100%"]
+        flags += ["--deadline", "300s", "--dir", str(folder / "job")]
+        driver = await running.start("driver", ["job", "run", str(file)], flags)
         say(f"{ROUNDS} rounds of {DEVICES} x {MODEL_BYTES / 1e6:.0f} MB down and up")
         async with asyncio.TaskGroup() as group:
             memory = group.create_task(_growth(driver))
@@ -134,9 +115,6 @@ async def _ours(folder: Path, say: Callable[[str], None]) -> tuple[list[float], 
             for task in devices:
                 task.cancel()
             grown = await memory
-    finally:
-        for program in reversed(programs):
-            await program.stop()
     return fleet.seconds[1:], grown / MODEL_BYTES
 
 
