@@ -6,11 +6,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from venn.wire import tensors
-from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
-
 from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
+from venn.wire import tensors
+from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
 
 
 @dataclass(frozen=True, slots=True)

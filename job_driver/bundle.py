@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from venn.wire.errors import ExitCode, UsageError, VennError
-
 from job_driver.job import Job
+from venn.wire.errors import ExitCode, UsageError, VennError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can say: the same file gives the same bytes
 

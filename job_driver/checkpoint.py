@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from job_driver.artifacts import Artifact
+from job_driver.job import Arrays, Round
 from venn.wire import tensors
 from venn.wire.errors import UsageError
 from venn.wire.files import sync_folder, write_atomic, writing
-
-from job_driver.artifacts import Artifact
-from job_driver.job import Arrays, Round
 
 FORMAT = 1
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
@@ -39,12 +38,22 @@ class Checkpoints:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._fsync = folder, fsync
 
+    @property
+    def next_model(self) -> Path:
+        """Where the model that was written last lies until it is committed."""
+        return self._folder / NEXT_MODEL
+
+    @property
+    def model(self) -> Path:
+        """The model of the newest checkpoint."""
+        return self._folder / MODEL
+
     def exists(self) -> bool:
         return (self._folder / STATE).exists()
 
     def write_model(self, model: Arrays) -> Artifact:
         """Write the next model beside the checkpoint; ``commit`` makes it the checkpoint's."""
-        path = self._folder / NEXT_MODEL
+        path = self.next_model
         with writing(path):
             path.unlink(missing_ok=True)  # the former one may still be open and served
             with open(path, "wb") as file:
@@ -59,7 +68,7 @@ class Checkpoints:
         """From here on a restart goes on after this round. The state names its model, so a crash between is mended."""
         text = json.dumps(asdict(checkpoint), indent=1)
         write_atomic(self._folder / STATE, text, fsync=self._fsync)
-        (self._folder / NEXT_MODEL).rename(self._folder / MODEL)
+        self.next_model.rename(self.model)
         if self._fsync:
             sync_folder(self._folder)
 
@@ -81,10 +90,10 @@ class Checkpoints:
         for name in (MODEL, NEXT_MODEL):
             artifact = self._model(name, bytes.fromhex(checkpoint.model_sha256))
             if artifact is not None:
-                (self._folder / name).replace(self._folder / MODEL)
+                (self._folder / name).replace(self.model)
                 return checkpoint, artifact
         raise UsageError(
-            "DAMAGED_CHECKPOINT", "the checkpoint's model is missing or damaged", where=str(self._folder / MODEL),
+            "DAMAGED_CHECKPOINT", "the checkpoint's model is missing or damaged", where=str(self.model),
             fix="start again in another --dir",
         )  # fmt: skip
 
@@ -96,6 +105,14 @@ class Checkpoints:
             if hashlib.file_digest(file, "sha256").digest() != sha256:
                 return None
         return Artifact.of_file(path, sha256)
+
+
+def run_in(folder: Path) -> str:
+    """The run whose checkpoint is in a folder; "" if there is none."""
+    try:
+        return str(json.loads((folder / STATE).read_bytes())["job"]).rpartition("/")[2]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 class _Hashing:

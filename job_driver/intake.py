@@ -13,13 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from venn.wire.chunks import CHUNK_BYTES
-from venn.wire.errors import PeerError
-from venn.wire.files import write_all, writing
-
 from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds
 from job_driver.spool import Response, Spool
+from venn.wire.chunks import CHUNK_BYTES
+from venn.wire.errors import PeerError
+from venn.wire.files import write_all, writing
 
 CREDIT_BUDGET = 16 * 2**20  # bytes that all devices together may have under way
 MOST_CREDIT = 4 * 2**20  # bytes, of one device
@@ -98,17 +97,19 @@ class Intake:
         spool: Spool,
         thread: ThreadPoolExecutor,
         *,
+        incarnation: Callable[[], int],
         decided: Callable[[Response], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """``decided`` is told each decision once, after it is on disk; ``failed`` what ends the job (a full disk)."""
+        """``incarnation``: of the coordinator now. ``decided`` is told each decision once, after it is on disk;
+        ``failed`` what ends the job (a full disk).
+        """
         self.rounds, self._spool, self._thread = rounds, spool, thread
-        self._decided, self._failed = decided, failed
+        self._incarnation, self._decided, self._failed = incarnation, decided, failed
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
         self._form: ResponseForm | None = None
         self._aggregation: Aggregation | None = None
-        self.incarnation = 0  # of the coordinator that grants the leases now
         self.active: set[int] = set()  # leases with bytes since it was last emptied
 
     def collect(self, form: ResponseForm, aggregation: Aggregation) -> None:
@@ -201,7 +202,7 @@ class Intake:
         response = Response(
             no,
             decision,
-            self.incarnation,
+            self._incarnation(),
             announcement.device,
             announcement.weight,
             announcement.size,

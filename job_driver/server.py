@@ -6,6 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, NoReturn
 
 import grpc
+
+from job_driver.admission import Admission
+from job_driver.artifacts import Artifacts
+from job_driver.intake import Announcement, Intake, Refused, Upload
+from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.v1.task_pb2_grpc import TaskServiceServicer
@@ -15,11 +20,6 @@ from venn.wire.status import abort
 from venn.wire.text import printable
 from venn.wire.tickets import TicketError
 from venn.wire.versions import check_version
-
-from job_driver.admission import Admission
-from job_driver.artifacts import Artifacts
-from job_driver.intake import Announcement, Intake, Refused, Upload
-from job_driver.rounds import AttemptNo, Decision, Outcome
 
 HEADER_WITHIN_S = 30.0  # from the opening of a stream
 MOST_METRICS = 64
@@ -76,7 +76,9 @@ class TaskService(TaskServiceServicer):
             offset += len(chunk.data)
             self._intake.active.add(lease)
 
-    async def Submit(self, request_iterator: object, context: Context) -> None:
+    async def Submit(  # type: ignore[override]  # a coroutine that reads and writes by the context, which stubs lack
+        self, request_iterator: object, context: Context
+    ) -> None:
         announcement, left_s = await self._header(context)
         self._intake.active.add(announcement.lease)
         try:
@@ -116,17 +118,16 @@ class TaskService(TaskServiceServicer):
         try:
             async with limit:
                 upload.writer = limit
-                await self._take(upload, context)
+                await self._take(upload, limit, context)
         except TimeoutError:
-            if upload.writer is not limit:
-                raise Refused("SUPERSEDED", "a newer stream submits this response") from None
+            _still_writes(upload, limit)
             if not self._intake.foreseen(announcement):
                 raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
         finally:
             if upload.writer is limit:
                 upload.writer = None
 
-    async def _take(self, upload: Upload, context: Context) -> None:
+    async def _take(self, upload: Upload, limit: asyncio.Timeout, context: Context) -> None:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
@@ -135,6 +136,7 @@ class TaskService(TaskServiceServicer):
                 granted = upload.offset + credit
                 await context.write(_proceed(upload.offset, granted))
             frame = await _next(context)
+            _still_writes(upload, limit)
             if frame is None:
                 raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
             if frame.WhichOneof("frame") != "chunk":
@@ -188,6 +190,11 @@ def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
         if not math.isfinite(value):
             raise Refused("HEADER", f"metric {printable(name, 64)} is no finite number")
     return {printable(name, 64): metrics[name] for name in sorted(metrics)}
+
+
+def _still_writes(upload: Upload, limit: asyncio.Timeout) -> None:
+    if upload.writer is not limit:
+        raise Refused("SUPERSEDED", "a newer stream submits this response")
 
 
 async def _next(context: Context) -> task.SubmitRequest | None:

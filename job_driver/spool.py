@@ -4,16 +4,16 @@ Before a receipt leaves, the response lies in a file named by its lease and the 
 a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
 """
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from venn.wire.errors import PeerError
-from venn.wire.files import JsonLines, read_json_lines, sync_folder, writing
-
 from job_driver.rounds import AttemptNo, Decision, Outcome, Status
+from venn.wire.errors import PeerError, UsageError
+from venn.wire.files import JsonLines, read_json_lines, sync_folder, writing
 
 MANIFEST = "manifest.jsonl"
 
@@ -122,6 +122,18 @@ class Spool:
         line = {"kind": "attempt", "round": no.round, "attempt": no.attempt, "status": status.value}
         self._manifest.write(line | {"leases": counted, "incarnation": incarnation, "at": at})
 
+    def verify(self, responses: Sequence[Response]) -> None:
+        """Raises UsageError DAMAGED_SPOOL where the bytes of a counted response are not what was acknowledged."""
+        for response in responses:
+            if response.decision.outcome is not Outcome.COUNTED:
+                continue
+            path = self.path(response.no, response.decision.lease)
+            if not path.exists() or _digest(path) != response.decision.sha256:
+                raise UsageError(
+                    "DAMAGED_SPOOL", "an acknowledged response is missing or damaged", where=str(path),
+                    fix="start again in another --dir; to survive power cuts, run with --fsync",
+                )  # fmt: skip
+
     def discard(self, no: AttemptNo) -> None:
         """Delete the responses of an attempt: they are in a model that is on disk, or in none."""
         for path in self._folder.glob(f"{no.round}-{no.attempt}-*"):
@@ -143,6 +155,11 @@ class Spool:
 
     def close(self) -> None:
         self._manifest.close()
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _sync_file(path: Path) -> None:

@@ -1,0 +1,197 @@
+"""``venn job``: run a job, try it out, look at jobs, end them."""
+
+import getpass
+import json
+import logging
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from job_driver.bundle import JobFile, load
+from job_driver.checkpoint import run_in
+from job_driver.course import finite
+from job_driver.driver import JobResult, run_job
+from job_driver.job import Round
+from job_driver.jobs_cli import cancel, list_jobs, wait
+from job_driver.settings import ParamValue, Settings
+from venn.wire import logs
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import ExitCode, UsageError
+from venn.wire.exits import write_line
+from venn.wire.notation import parse_duration, parse_fraction, parse_requirement
+from venn.wire.tokens import load_token
+
+logger = logging.getLogger(__name__)
+app = typer.Typer(add_completion=False, rich_markup_mode=None, help="One job and its driver.")
+app.command("list", epilog="Example: venn job list")(list_jobs)
+app.command("wait", epilog="Example: venn job wait digits --json")(wait)
+app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file: it ends with job = Job(...).")]
+Params = Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter of the task; may be repeated.")]
+HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="What evaluate reads.")]
+Seed = Annotated[int, typer.Option(min=0, help="Of the job's chance.")]
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn job")
+
+
+@app.command(epilog="Example: venn job run digits.py --demand 20 --rounds 18 --data digits --param epochs=40")
+@command
+def run(
+    context: Context,
+    file: File,
+    name: Annotated[str, typer.Option(help="Of the job; default: the file's.")] = "",
+    owner: Annotated[str, typer.Option(help="Default: the user.")] = "",
+    run: Annotated[str, typer.Option("--run", help="Tells two runs of one job apart; default: new.")] = "",
+    requirement: Annotated[str, typer.Option(help="Which devices may serve, e.g. 'memory >= 4 GB'.")] = "all",
+    requirement_name: Annotated[str, typer.Option(help="Of the requirement, for people.")] = "",
+    demand: Annotated[int, typer.Option(min=1, help="Devices per round.")] = 10,
+    over_commit: Annotated[str, typer.Option(metavar="FRACTION", help="Lease so many more.")] = "0%",
+    min_response: Annotated[str, typer.Option(metavar="FRACTION", help="Of the demand closes a round.")] = "80%",
+    deadline: Annotated[str, typer.Option(metavar="T", help="Of an attempt, from its opening.")] = "60s",
+    lease: Annotated[str | None, typer.Option(metavar="T", help="Of one device; default: the deadline.")] = None,
+    stragglers: Annotated[Literal["finish", "revoke"], typer.Option(help="When a round closes.")] = "finish",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Exactly so many; or:")] = None,
+    max_rounds: Annotated[int | None, typer.Option(min=1, help="At most; the job's stop may end it.")] = None,
+    compute: Annotated[str, typer.Option(metavar="T", help="Of a task on a device of cpu 1, if modelled.")] = "0s",
+    param: Params = None,
+    data: Annotated[str, typer.Option(metavar="NAME", help="The devices' local data that a task reads.")] = "",
+    held_out: HeldOut = None,
+    seed: Seed = 0,
+    dir: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Checkpoints, spool and logs; to resume from.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --dir.")] = False,
+    bind: Annotated[str, typer.Option(metavar="ADDR", help="Where devices are served; port 0: any.")] = "127.0.0.1:0",
+    advertise: Annotated[str, typer.Option(metavar="ADDR", help="What devices dial, if it is another.")] = "",
+    fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts, at some cost.")] = False,
+    start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Be ready, and submit then.")] = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum in lease order.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Serve beyond loopback, unencrypted.")] = False,
+    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")] = None,
+) -> int:
+    """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    source = load(file)
+    if source.job.evaluate is not None and held_out is None:
+        raise UsageError("HELD_OUT", "evaluate needs data that no device has", where=file.name, fix="--held-out FILE")
+    if held_out is not None and not held_out.exists():
+        raise UsageError("HELD_OUT", "there is no such file", where=str(held_out), fix="venn data split makes one")
+    settings = Settings(
+        name=name or file.stem,
+        owner=owner or getpass.getuser(),
+        run=run or (run_in(dir) if resume and dir else "") or time.strftime("%Y%m%d-%H%M%S"),
+        coordinator=context.coordinator,
+        token=load_token("job", dir=tokens),
+        requirement=parse_requirement(requirement),
+        requirement_name=requirement_name,
+        demand=demand,
+        over_commit=parse_fraction(over_commit),
+        min_response=parse_fraction(min_response),
+        deadline_s=parse_duration(deadline),
+        lease_s=None if lease is None else parse_duration(lease),
+        stragglers=stragglers,
+        rounds=rounds,
+        max_rounds=max_rounds,
+        compute_s=parse_duration(compute),
+        params=params_of(param or []),
+        data=data,
+        held_out=held_out,
+        seed=seed,
+        folder=dir,
+        resume=resume,
+        bind=bind,
+        advertise=advertise,
+        insecure=insecure,
+        fsync=fsync,
+        deterministic=deterministic,
+        start_at=start_at,
+    )
+    return run_async(_run(source, settings, context))
+
+
+async def _run(source: JobFile, settings: Settings, context: Context) -> int:
+    began = time.monotonic()
+
+    def tell(closed: Round) -> None:
+        reached = "".join(f" {key}={value:.4g}" for key, value in closed.metrics.items())
+        counts = f"{closed.responses} responses, {closed.stragglers} stragglers, {closed.seconds:.1f} s"
+        logger.info(f"round {closed.number} of {settings.limit} closed: {counts}{reached}")
+
+    result = await run_job(source, settings, on_round=tell)
+    if context.json:
+        write_line(sys.stdout, json.dumps(summary(result, time.monotonic() - began)))
+    elif result.finished:
+        write_line(sys.stdout, f"{result.job} finished after {len(result.rounds)} rounds")
+    else:
+        write_line(sys.stderr, f"venn job: {result.job} {result.phase}: {result.message}")
+    return ExitCode.OK if result.finished else ExitCode.FAILED
+
+
+def summary(result: JobResult, seconds: float) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    last = result.rounds[-1] if result.rounds else None
+    return {
+        "job": result.job,
+        "finished": result.finished,
+        "phase": result.phase,
+        "message": result.message,
+        "rounds": len(result.rounds),
+        "metrics": finite(last.metrics) if last else {},
+        "seconds": round(seconds, 3),
+    }
+
+
+@app.command(epilog="Example: venn job check digits.py --param epochs=40")
+@command
+def check(
+    context: Context,
+    file: File,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="A share; twice for two. Or sklearn-digits. Default: made-up digits."),
+    ] = None,
+    held_out: HeldOut = None,
+    param: Params = None,
+    seed: Seed = 0,
+) -> int:
+    """One round on two shares, here and now, without a coordinator."""
+    from job_driver.check import check_job, facts_of, find_data, text_of
+
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    source, params = load(file), params_of(param or [])
+    with tempfile.TemporaryDirectory(prefix="venn-check-") as folder:
+        shares, kept = find_data(data or [], held_out, Path(folder))
+        finding = check_job(source, shares=shares, held_out=kept, params=params, seed=seed)
+    text = json.dumps(facts_of(source, finding)) if context.json else text_of(source, finding)
+    write_line(sys.stdout, text)
+    return ExitCode.OK
+
+
+def params_of(texts: list[str]) -> dict[str, ParamValue]:
+    """``epochs=40`` is a number, ``fast=true`` a boolean, the rest text. Raises UsageError."""
+    params: dict[str, ParamValue] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise UsageError("PARAM", f"{text!r} is no parameter", where="--param", fix="write e.g. --param epochs=40")
+        params[name] = _value(value)
+    return params
+
+
+def _value(text: str) -> ParamValue:
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

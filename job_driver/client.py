@@ -1,0 +1,126 @@
+"""The driver's calls to the coordinator: each is repeated until it is answered, and a restart of the other side is met.
+
+A coordinator that was restarted has another incarnation and knows nothing of the job. The link then submits the job
+again under the same key, and tells its owner (``restarted``), who opens the next attempt.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+
+from job_driver.admission import Admission
+from job_driver.backoff import Backoff
+from venn.v1 import job_pb2 as pb
+from venn.v1.job_pb2_grpc import JobServiceStub
+from venn.wire.errors import PeerError
+from venn.wire.status import peer_error, reason_of
+from venn.wire.versions import this_version
+
+if TYPE_CHECKING:  # the stubs' types know two classes, at run time there is one
+    from venn.v1.job_pb2_grpc import JobServiceAsyncStub
+
+CALL_S = 10.0  # patience with one call
+FIRST_CONTACT_S = 10.0  # until the coordinator must have answered once
+PASSING = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+)
+UNKNOWN_JOB, HISTORY_GONE = "UNKNOWN_JOB", "HISTORY_GONE"
+
+Answer = TypeVar("Answer")
+
+
+class Restarted(Exception):
+    """The coordinator has another incarnation than when this call began: it does not know what the call is about."""
+
+
+class Link:
+    """One job's link to the coordinator."""
+
+    def __init__(
+        self,
+        channel: grpc.aio.Channel,
+        where: str,
+        submission: pb.SubmitJobRequest,
+        admission: Admission,
+        *,
+        patience_s: float,
+        restarted: Callable[[], None],
+    ) -> None:
+        """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up."""
+        self.stub: JobServiceAsyncStub = JobServiceStub(channel)  # type: ignore[assignment]  # see above
+        self.incarnation = submission.known_incarnation  # of the coordinator, the highest met; 0: none
+        self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
+        self._where, self._submission, self._admission = where, submission, admission
+        self._patience_s, self._restarted = patience_s, restarted
+        self._submitting = asyncio.Lock()
+        self._met = False
+
+    async def submit(self) -> pb.SubmitJobResponse:
+        """Bring the job to the coordinator, or back to it. Raises PeerError."""
+        async with self._submitting:
+            request = pb.SubmitJobRequest()
+            request.CopyFrom(self._submission)
+            request.version.CopyFrom(this_version())
+            request.known_incarnation = self.incarnation
+            answer = await self._repeat(self.stub.SubmitJob, request)
+            self._admission.learn_key(answer.key_id, answer.ticket_key)
+            self._admission.learn_time(answer.now_ms)
+            another, self.incarnation = answer.incarnation != self.incarnation, answer.incarnation
+            if self._met and another:
+                self._restarted()
+            self._met = True
+            return answer
+
+    async def call(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
+        """Raises PeerError, or Restarted where the coordinator knew the job no more (it was told it again)."""
+        incarnation = self.incarnation
+        try:
+            return await self._repeat(method, request)
+        except PeerError as error:
+            if error.reason == UNKNOWN_JOB and self.incarnation == incarnation:
+                await self.submit()
+            if self.incarnation != incarnation:
+                raise Restarted from error
+            raise
+
+    async def follow(self, handle: Callable[[pb.FollowJobResponse], None]) -> None:
+        """Hand on each numbered frame once, and each sign of life; for ever. Raises PeerError."""
+        incarnation, after, backoff = self.incarnation, 0, Backoff()
+        while True:
+            request = pb.FollowJobRequest(job=self.job, driver_incarnation=self.driver_incarnation, after_seq=after)
+            try:
+                async for frame in self.stub.FollowJob(request):
+                    backoff.reset()
+                    self._admission.learn_time(frame.now_ms)
+                    if 0 < frame.seq <= after:
+                        continue
+                    after = frame.seq or after
+                    handle(frame)
+            except grpc.aio.AioRpcError as error:
+                if reason_of(error) == HISTORY_GONE:
+                    after = 0
+                elif error.code() not in PASSING and reason_of(error) != UNKNOWN_JOB:
+                    raise peer_error(error, where=self._where) from error
+            await asyncio.sleep(backoff.next_s())
+            await self.submit()
+            if self.incarnation != incarnation:
+                incarnation, after = self.incarnation, 0
+
+    async def _repeat(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
+        """Until it is answered. Raises PeerError once the patience is over, or for an answer that will not change."""
+        incarnation, backoff = self.incarnation, Backoff()
+        give_up_at = time.monotonic() + (self._patience_s if self._met else FIRST_CONTACT_S)
+        while True:
+            try:
+                return await method(request, timeout=CALL_S)
+            except grpc.aio.AioRpcError as error:
+                final = error.code() not in PASSING or time.monotonic() >= give_up_at
+                if final or self.incarnation != incarnation:
+                    raise peer_error(error, where=self._where) from error
+            await asyncio.sleep(backoff.next_s())

@@ -1,0 +1,292 @@
+"""The course of a job: round after round, attempt after attempt, a checkpoint after each."""
+
+import asyncio
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.artifacts import Artifact, Artifacts
+from job_driver.bundle import JobFile, job_code
+from job_driver.checkpoint import Checkpoint, Checkpoints
+from job_driver.client import Link, Restarted
+from job_driver.intake import Intake
+from job_driver.job import Arrays, Round
+from job_driver.recorder import Recorder
+from job_driver.rounds import Attempt, AttemptNo, Outcome, Status
+from job_driver.settings import Settings
+from job_driver.spool import Spool, Story
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.wire import tensors
+from venn.wire.errors import PeerError
+from venn.wire.files import JsonLines
+from venn.wire.logs import log
+
+logger = logging.getLogger(__name__)
+
+STATUS: Mapping[int, Status] = {pb.ATTEMPT_STATUS_CLOSED: Status.CLOSED, pb.ATTEMPT_STATUS_ABORTED: Status.ABORTED}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a course works with."""
+
+    file: JobFile
+    settings: Settings
+    link: Link
+    intake: Intake
+    recorder: Recorder
+    spool: Spool
+    checkpoints: Checkpoints
+    artifacts: Artifacts
+    code: Artifact
+    thread: ThreadPoolExecutor  # runs the job's own code, one piece at a time
+    log: JsonLines  # a line per attempt that ended
+    on_round: Callable[[Round], None]
+
+
+@dataclass
+class _Open:
+    """The attempt that is open now."""
+
+    attempt: Attempt
+    aggregation: Aggregation
+    opened_at: float  # Unix seconds
+    ended: "asyncio.Future[str]"  # the reason, once it has ended
+    ended_at: float = math.nan  # Unix seconds, once it has ended
+
+
+class Course:
+    """Runs the rounds that are left. What ends an attempt is told to it from outside (``attempt_ended``)."""
+
+    def __init__(self, parts: Parts, checkpoint: Checkpoint, model: Artifact, arrays: Arrays) -> None:
+        """``arrays`` is the model, as read from its artifact's file."""
+        self._parts, self._checkpoint = parts, checkpoint
+        self._model, self.arrays = model, arrays
+        self._open: _Open | None = None
+        parts.artifacts.add(model)
+
+    @property
+    def rounds(self) -> Sequence[Round]:
+        """Those that have closed."""
+        return self._checkpoint.rounds
+
+    async def prepare(self, stories: Sequence[Story]) -> None:
+        """Know again what an earlier process decided; done before devices are served, so that none is answered wrongly.
+
+        ``stories``: what the manifest tells of the attempts since the round before the checkpoint.
+        """
+        done = len(self.rounds)
+        last = stories[-1] if stories and stories[-1].no.round == done + 1 else None
+        taken_up = last if last is not None and last.status is not Status.ABORTED else None
+        for story in stories:
+            if story is not taken_up:
+                self._recall(story, done)
+        if taken_up is not None:
+            loop, responses = asyncio.get_running_loop(), taken_up.responses
+            await loop.run_in_executor(self._parts.thread, self._parts.spool.verify, responses)
+            self._begin(taken_up.no)
+            self._take_up(taken_up)
+        elif not self._over():
+            self._begin(AttemptNo(done + 1, last.no.attempt + 1 if last else 1))
+
+    async def run(self) -> None:
+        """To the end of the job.
+
+        Raises JobError where the job's own code fails, PeerError where the coordinator refuses or the disk is full.
+        """
+        while not self._over():
+            await self._round()
+
+    def attempt_ended(self, no: AttemptNo, status: Status, reason: str) -> None:
+        """The coordinator's one word on an attempt; heard again, or about another than the open one, it is ignored."""
+        now = self._open
+        if now is None or now.attempt.no != no or now.ended.done():
+            return
+        try:
+            self._parts.spool.end(no, status, now.attempt.counted, self._parts.link.incarnation, round(time.time(), 6))
+        except PeerError as error:
+            now.ended.set_exception(error)
+        else:
+            self._end(now, status, reason)
+
+    def restarted(self) -> None:
+        """The coordinator is another one: it does not know the open attempt, and nobody will end it."""
+        if self._open is not None:
+            self.attempt_ended(self._open.attempt.no, Status.ABORTED, "unknown")
+
+    # -- rounds
+
+    def _over(self) -> bool:
+        settings, stop = self._parts.settings, self._parts.file.job.stop
+        if len(self.rounds) >= settings.limit:
+            return True
+        if settings.rounds is not None or stop is None or not self.rounds:
+            return False
+        with job_code(self._parts.file, "stop"):
+            return bool(stop(self.rounds))
+
+    async def _round(self) -> None:
+        """The next round: attempts until one is closed, then the next model, its evaluation and its checkpoint."""
+        began = time.monotonic()
+        if self._open is None:
+            self._begin(AttemptNo(len(self.rounds) + 1, 1))
+        while True:
+            assert self._open is not None
+            now, no = self._open, self._open.attempt.no
+            if not now.ended.done():
+                await self._ask(no)
+            reason = await now.ended
+            if now.attempt.status is Status.CLOSED:
+                break
+            now.aggregation.drop()
+            self._parts.spool.discard(no)
+            self._write_line(now, reason, {})
+            have = f"{len(now.attempt.counted)} of {now.attempt.needed}"
+            log(logger, logging.WARNING, "attempt aborted", round=no.round, attempt=no.attempt, why=reason, has=have)
+            self._begin(AttemptNo(no.round, no.attempt + 1))
+        await self._publish(now, began)
+        self._open = None
+
+    def _begin(self, no: AttemptNo) -> None:
+        """From here on responses to this attempt are taken."""
+        parts, job = self._parts, self._parts.file.job
+        aggregation = Aggregation(parts.file, self.arrays, parts.thread, in_lease_order=parts.settings.deterministic)
+        same = bool(getattr(job.aggregate, "same_as_model", False))
+        most = parts.settings.most_response_bytes
+        form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
+        attempt = parts.intake.rounds.open(no, parts.settings.responses_needed)
+        self._open = _Open(attempt, aggregation, time.time(), asyncio.get_running_loop().create_future())
+        parts.intake.collect(form, aggregation)
+
+    def _end(self, now: _Open, status: Status, reason: str) -> None:
+        now.ended_at = time.time()
+        self._parts.intake.rounds.end(now.attempt.no, status, time.monotonic())
+        now.ended.set_result(reason)
+        self._parts.intake.attempt_over(now.attempt.no)
+
+    def _recall(self, story: Story, done: int) -> None:
+        """An attempt that is over: its receipts may still be asked for."""
+        rounds, no = self._parts.intake.rounds, story.no
+        status = story.status
+        if status is Status.OPEN:  # killed before the line of its end
+            status = Status.CLOSED if no.round <= done else Status.ABORTED
+            counted = [r.decision.lease for r in story.responses if r.decision.outcome is Outcome.COUNTED]
+            self._parts.spool.end(no, status, counted, self._parts.link.incarnation, round(time.time(), 6))
+        rounds.open(no, self._parts.settings.responses_needed)
+        rounds.restore(no, [response.decision for response in story.responses])
+        rounds.end(no, status, time.monotonic())
+        self._parts.spool.discard(no)
+
+    def _take_up(self, story: Story) -> None:
+        """Go on where an earlier process stopped: the same decisions, the same sum, all told again."""
+        assert self._open is not None
+        parts, no, now = self._parts, story.no, self._open
+        now.opened_at = min(response.at for response in story.responses)
+        parts.intake.rounds.restore(no, [response.decision for response in story.responses])
+        for response in story.responses:
+            lease = response.decision.lease
+            if response.decision.outcome is Outcome.COUNTED:
+                now.aggregation.add(Part(lease, parts.spool.path(no, lease), response.weight, response.metrics))
+        if story.status is Status.CLOSED:
+            self._end(now, Status.CLOSED, "enough")
+        elif {response.incarnation for response in story.responses} != {parts.link.incarnation}:
+            self.restarted()
+        else:
+            for response in story.responses:
+                parts.recorder.put(no, response.decision, urgent=False)
+
+    async def _ask(self, no: AttemptNo) -> None:
+        """Open it at the coordinator, where it may stand already."""
+        parts, settings = self._parts, self._parts.settings
+        request = pb.OpenAttemptRequest(
+            key=common.AttemptKey(job=settings.key, round=no.round, attempt=no.attempt),
+            driver_incarnation=parts.link.driver_incarnation,
+            task=self._task(),
+            rounds_left=settings.rounds - len(self.rounds) if settings.rounds is not None else 0,
+        )
+        try:
+            answer = await parts.link.call(parts.link.stub.OpenAttempt, request)
+        except Restarted:
+            self.restarted()
+            return
+        if answer.status in STATUS:
+            self.attempt_ended(no, STATUS[answer.status], "unknown")
+
+    def _task(self) -> common.Task:
+        settings, code = self._parts.settings, self._parts.code
+        return common.Task(
+            code=common.Artifact(sha256=code.sha256, size=code.size),
+            model=common.Artifact(sha256=self._model.sha256, size=self._model.size),
+            params=settings.param_values(),
+            data=settings.data,
+            workload=settings.workload,
+            seed=settings.seed,
+            code_name=self._parts.file.path.name,
+        )
+
+    # -- the next model
+
+    async def _publish(self, ended: _Open, began: float) -> None:
+        """The sum becomes the next model: checked, on disk, evaluated, and from here on the one that is served."""
+        parts, attempt = self._parts, ended.attempt
+        loop = asyncio.get_running_loop()
+        next_model = await ended.aggregation.close()
+        artifact = await loop.run_in_executor(parts.thread, parts.checkpoints.write_model, next_model)
+        del next_model  # from here on it is read from its file
+        arrays = tensors.open_file(parts.checkpoints.next_model)
+        metrics = ended.aggregation.metrics() | await loop.run_in_executor(parts.thread, self._evaluate, arrays)
+        closed = Round(attempt.no.round, len(attempt.counted), attempt.stragglers, time.monotonic() - began, metrics)
+        self._checkpoint = Checkpoint(
+            self._checkpoint.job,
+            closed.number,
+            artifact.sha256.hex(),
+            (*self.rounds, closed),
+            parts.link.incarnation,
+            parts.link.driver_incarnation,
+        )
+        await loop.run_in_executor(parts.thread, parts.checkpoints.commit, self._checkpoint)
+        parts.spool.discard(attempt.no)
+        parts.artifacts.add(artifact)
+        parts.artifacts.keep_only({parts.code.sha256, self._model.sha256, artifact.sha256})
+        self._model, self.arrays = artifact, arrays
+        self._write_line(ended, "enough", finite(metrics))
+        parts.on_round(closed)
+        await self._report(closed)
+
+    def _evaluate(self, arrays: Arrays) -> dict[str, float]:
+        evaluate, held_out = self._parts.file.job.evaluate, self._parts.settings.held_out
+        if evaluate is None or held_out is None:
+            return {}
+        with job_code(self._parts.file, "evaluate"):
+            return {str(name): float(value) for name, value in evaluate(arrays, held_out).items()}
+
+    async def _report(self, closed: Round) -> None:
+        link = self._parts.link
+        request = pb.ReportRoundRequest(
+            job=link.job,
+            driver_incarnation=link.driver_incarnation,
+            round=closed.number,
+            metrics=finite(closed.metrics),
+        )
+        with contextlib.suppress(Restarted):  # the metrics are for people; the checkpoint has them
+            await link.call(link.stub.ReportRound, request)
+
+    def _write_line(self, ended: _Open, reason: str, metrics: Mapping[str, float]) -> None:
+        attempt = ended.attempt
+        line: dict[str, Any] = {"round": attempt.no.round, "attempt": attempt.no.attempt}
+        line |= {"status": attempt.status.value, "reason": reason}
+        line |= {"opened_at": round(ended.opened_at, 6), "ended_at": round(ended.ended_at, 6)}
+        line |= {"responses": len(attempt.counted), "needed": attempt.needed, "stragglers": attempt.stragglers}
+        self._parts.log.write(line | {"metrics": dict(metrics)})
+
+
+def finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Those that can be told to others: NaN and infinity are not JSON."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}

@@ -1,0 +1,293 @@
+"""A job from its first round to its last: ``await run_job(load(Path("digits.py")), Settings(...))``."""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+import numpy as np
+from grpc_health.v1 import health, health_pb2_grpc
+
+from job_driver.admission import Admission
+from job_driver.artifacts import Artifact, Artifacts
+from job_driver.bundle import JobFile, job_code
+from job_driver.checkpoint import Checkpoint, Checkpoints
+from job_driver.client import Link, Restarted
+from job_driver.course import STATUS, Course, Parts
+from job_driver.follower import Ended, Follower
+from job_driver.intake import Intake
+from job_driver.job import Arrays, Round
+from job_driver.recorder import Recorder
+from job_driver.rounds import AttemptNo, Rounds, Status
+from job_driver.server import TaskService, key_text
+from job_driver.settings import Settings
+from job_driver.spool import Response, Spool
+from venn.v1 import job_pb2 as pb
+from venn.v1.task_pb2_grpc import add_TaskServiceServicer_to_server
+from venn.wire import tensors
+from venn.wire.channel import bind, is_literal, make_server, open_channel
+from venn.wire.errors import PeerError, UsageError, VennError
+from venn.wire.exits import leaves
+from venn.wire.files import JsonLines, write_atomic
+from venn.wire.lag import LagMonitor
+from venn.wire.tensors import TensorError
+
+GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
+ACTIVITY_EVERY_S = 1.0
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job ended."""
+
+    job: str  # owner/name/run
+    finished: bool
+    phase: str  # finished, cancelled or failed
+    message: str  # why it did not finish
+    rounds: Sequence[Round]
+    model: Arrays  # after the last closed round; read-only
+
+
+async def run_job(file: JobFile, settings: Settings, *, on_round: Callable[[Round], None] | None = None) -> JobResult:
+    """Run a job to its end. ``on_round`` is told each round that closes.
+
+    Raises UsageError before anything is started, JobError where the job's own code fails, PeerError where the
+    coordinator is not there, speaks another version or refuses, or the disk is full. Cancelled, it leaves a job that
+    has a folder to its next driver (``resume``), and cancels one that has none.
+    """
+    with _folder(settings) as folder:
+        driver = Driver(file, settings, folder, on_round or (lambda _: None))
+        try:
+            return await driver.run()
+        finally:
+            driver.close()
+
+
+class Driver:
+    """One process's part in a job: the data plane, the link to the coordinator, and the course between them."""
+
+    def __init__(self, file: JobFile, settings: Settings, folder: Path, on_round: Callable[[Round], None]) -> None:
+        self._file, self._settings, self._folder, self._on_round = file, settings, folder, on_round
+        self._thread = ThreadPoolExecutor(1, "job")
+        self._admission, self._artifacts = Admission(), Artifacts()
+        self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
+        self._spool = Spool(folder, fsync=settings.fsync)
+        self._log = JsonLines(folder / "rounds.jsonl")
+        self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._intake = Intake(
+            Rounds(keep_s=settings.keep_receipts_s),
+            self._spool,
+            self._thread,
+            incarnation=lambda: self._link.incarnation,
+            decided=self._decided,
+            failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
+        )
+        self._link: Link
+        self._recorder: Recorder
+        self._course: Course
+
+    async def run(self) -> JobResult:
+        resumes = self._settings.resume and self._checkpoints.exists()
+        checkpoint, model = await self._in_thread(self._load if resumes else self._start)
+        server = make_server()
+        address = self._bind(server)
+        if self._settings.start_at is not None:
+            await asyncio.sleep(self._settings.start_at - time.time())
+        async with open_channel(self._settings.coordinator, token=self._settings.token) as channel:
+            self._assemble(channel, address, checkpoint, model)
+            try:
+                await self._link.submit()
+                await self._course.prepare(self._spool.stories(after_round=checkpoint.round - 1))
+                await server.start()
+                await self._work()
+                return self._result("finished", "")
+            except (Ended, VennError, asyncio.CancelledError) as error:
+                await self._give_up(error)
+                if isinstance(error, Ended):
+                    return self._result(error.phase, error.message)
+                raise
+            finally:
+                await server.stop(GOODBYE_S)
+
+    def close(self) -> None:
+        self._intake.close()
+        self._thread.shutdown(cancel_futures=True)
+        self._spool.close()
+        self._log.close()
+
+    # -- the beginning
+
+    def _start(self) -> tuple[Checkpoint, Artifact]:
+        """The model before round 1, as a checkpoint."""
+        if self._checkpoints.exists():
+            raise UsageError(
+                "DIR_IN_USE", "this folder holds a job's checkpoint", where=str(self._folder),
+                fix="go on from it with --resume, or give another --dir",
+            )  # fmt: skip
+        with job_code(self._file, "initial", UsageError):
+            model = self._file.job.initial(np.random.default_rng([self._settings.seed, 0]))
+            arrays = {str(name): np.asarray(array) for name, array in model.items()}
+        try:
+            artifact = self._checkpoints.write_model(arrays)
+        except TensorError as error:
+            raise UsageError(
+                "JOB_FILE", f"initial: {error.message}", where=self._file.path.name, fix=error.fix
+            ) from error
+        checkpoint = Checkpoint(key_text(self._settings.key), 0, artifact.sha256.hex())
+        self._checkpoints.commit(checkpoint)
+        return checkpoint, artifact
+
+    def _load(self) -> tuple[Checkpoint, Artifact]:
+        return self._checkpoints.load(key_text(self._settings.key))
+
+    def _bind(self, server: grpc.aio.Server) -> str:
+        """Take a port, and say what devices dial."""
+        settings = self._settings
+        bound = bind(server, settings.bind, insecure=settings.insecure)
+        address = settings.advertise or bound
+        if not is_literal(address) or address.startswith(("0.0.0.0:", "[::]:")):
+            raise UsageError(
+                "ADDRESS",
+                "devices cannot dial this address",
+                where=address,
+                fix="name this machine's IP: --advertise IP:PORT",
+            )
+        add_TaskServiceServicer_to_server(
+            TaskService(settings.key, self._admission, self._artifacts, self._intake), server
+        )
+        healthy = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        return address
+
+    def _assemble(self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact) -> None:
+        settings = self._settings
+        submission = pb.SubmitJobRequest(
+            key=settings.key,
+            spec=settings.spec(self._file.job),
+            driver_incarnation=max(int(time.time() * 1000), checkpoint.driver_incarnation + 1),
+            address=address,
+            known_incarnation=checkpoint.coordinator_incarnation,
+        )
+        where = f"coordinator at {settings.coordinator}"
+        self._link = Link(
+            channel, where, submission, self._admission, patience_s=settings.patience_s, restarted=self._restarted
+        )
+        self._recorder = Recorder(self._link, answered=self._answered)
+        code = self._folder / "code.zip"
+        write_atomic(code, self._file.code)
+        bundle = Artifact.of_file(code, self._file.sha256)
+        self._artifacts.add(bundle)
+        arrays = tensors.open_file(self._checkpoints.model)
+        parts = Parts(
+            self._file, settings, self._link, self._intake, self._recorder, self._spool, self._checkpoints,
+            self._artifacts, bundle, self._thread, self._log, self._on_round,
+        )  # fmt: skip
+        self._course = Course(parts, checkpoint, model, arrays)
+
+    # -- the work
+
+    async def _work(self) -> None:
+        """All rounds. Raises what ends the job early."""
+        follower = Follower(self._course, self._intake)
+        lag = LagMonitor(self._folder / "load.jsonl")
+        beside = (
+            self._link.follow(follower.handle), self._recorder.run(), self._report_activity(), self._fail(), lag.run()
+        )  # fmt: skip
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(each) for each in beside]
+                await self._course.run()
+                await self._recorder.flushed()
+                await self._finish()
+                for task in running:
+                    task.cancel()
+        except ExceptionGroup as group:
+            raise next(leaves(group)) from group
+
+    async def _finish(self) -> None:
+        link = self._link
+        request = pb.FinishJobRequest(job=link.job, driver_incarnation=link.driver_incarnation)
+        finished = False
+        while not finished:
+            with contextlib.suppress(Restarted):
+                await link.call(link.stub.FinishJob, request)
+                finished = True
+
+    async def _report_activity(self) -> None:
+        """Devices whose bytes move are alive, however long it takes."""
+        link = self._link
+        while True:
+            await asyncio.sleep(ACTIVITY_EVERY_S)
+            if self._intake.active:
+                leases = sorted(self._intake.active)
+                self._intake.active.clear()
+                request = pb.ReportActivityRequest(
+                    job=link.job, driver_incarnation=link.driver_incarnation, leases=leases
+                )
+                with contextlib.suppress(Restarted):
+                    await link.call(link.stub.ReportActivity, request)
+
+    async def _fail(self) -> None:
+        raise await self._failure
+
+    def _decided(self, response: Response) -> None:
+        attempt = self._intake.rounds.find(response.no)
+        full = attempt is not None and not attempt.wants
+        self._recorder.put(response.no, response.decision, urgent=full)
+
+    def _answered(self, no: AttemptNo, status: int) -> None:
+        if status in STATUS:
+            self._course.attempt_ended(no, STATUS[status], "enough" if STATUS[status] is Status.CLOSED else "unknown")
+
+    def _restarted(self) -> None:
+        self._recorder.drop()
+        self._course.restarted()
+
+    # -- the end
+
+    def _result(self, phase: str, message: str) -> JobResult:
+        course = self._course
+        return JobResult(
+            key_text(self._settings.key), phase == "finished", phase, message, course.rounds, course.arrays
+        )
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Tell the coordinator that the job will not be finished, unless another driver may go on with it."""
+        match error:
+            case Ended():
+                over = not error.told
+            case PeerError():
+                over = error.reason in ("OUT_OF_SPACE", "FILE_FAILED")
+            case VennError():
+                over = True
+            case _:
+                over = self._settings.folder is None
+        if over:
+            failed = not isinstance(error, asyncio.CancelledError)
+            request = pb.CancelJobRequest(
+                job=self._link.job, reason=str(error) or "its driver was stopped", failed=failed
+            )
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await self._link.stub.CancelJob(request, timeout=GOODBYE_S)
+
+    async def _in_thread(self, function: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+
+@contextlib.contextmanager
+def _folder(settings: Settings) -> Iterator[Path]:
+    """The driver's folder; a temporary one goes at the end."""
+    if settings.folder is not None:
+        settings.folder.mkdir(parents=True, exist_ok=True)
+        yield settings.folder
+    else:
+        with tempfile.TemporaryDirectory(prefix="venn-job-") as temporary:
+            yield Path(temporary)

@@ -1,0 +1,86 @@
+"""What the coordinator tells a job's driver, frame by frame."""
+
+import logging
+from collections.abc import Callable
+
+from job_driver.course import STATUS, Course
+from job_driver.intake import Intake
+from job_driver.rounds import AttemptNo
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.wire.logs import log
+from venn.wire.text import printable
+
+logger = logging.getLogger(__name__)
+
+DECIDED = (common.LEASE_END_COUNTED, common.LEASE_END_STRAGGLER, common.LEASE_END_REJECTED)  # by us, before
+CRASHES = "JOB_CRASHES"
+
+
+class Ended(Exception):
+    """The job is over, and its driver did not finish it."""
+
+    def __init__(self, phase: str, message: str, *, told: bool) -> None:
+        """``told``: the coordinator said so; otherwise it has yet to be told."""
+        super().__init__(message)
+        self.phase, self.message, self.told = phase, message, told
+
+
+class Follower:
+    """Hands each frame to whom it concerns."""
+
+    def __init__(self, course: Course, intake: Intake) -> None:
+        self._course, self._intake = course, intake
+        self._problem = ""
+        self._on: dict[str, Callable[[pb.FollowJobResponse], None]] = {
+            "ended": self._lease_ended,
+            "attempt_ended": self._attempt_ended,
+            "paused": self._paused,
+            "job_ended": self._job_ended,
+            "alive": self._alive,
+        }
+
+    def handle(self, frame: pb.FollowJobResponse) -> None:
+        """Raises Ended."""
+        handler = self._on.get(frame.WhichOneof("frame") or "")
+        if handler is not None:
+            handler(frame)
+
+    def _lease_ended(self, frame: pb.FollowJobResponse) -> None:
+        ended = frame.ended
+        if ended.reason not in DECIDED:
+            why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
+            self._intake.lease_over(number(ended.attempt), ended.lease, why)
+        if ended.reason == common.LEASE_END_FAILED:
+            phase = common.Phase.Name(ended.phase).removeprefix("PHASE_").lower()
+            log(logger, logging.WARNING, f"a device failed in {phase}: {printable(ended.message, 500)}",
+                device=ended.device, round=ended.attempt.round, attempt=ended.attempt.attempt)  # fmt: skip
+
+    def _attempt_ended(self, frame: pb.FollowJobResponse) -> None:
+        ended = frame.attempt_ended
+        if ended.status in STATUS:
+            reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
+            self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
+
+    def _paused(self, frame: pb.FollowJobResponse) -> None:
+        message = printable(frame.paused.message, 2000)
+        if frame.paused.reason == CRASHES:
+            raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
+        log(logger, logging.WARNING, "the job is paused", reason=frame.paused.reason, why=message)
+
+    def _job_ended(self, frame: pb.FollowJobResponse) -> None:
+        ended = frame.job_ended
+        if ended.phase != pb.JOB_PHASE_FINISHED:  # that is our own word
+            phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
+            raise Ended(phase, printable(ended.message, 2000), told=True)
+
+    def _alive(self, frame: pb.FollowJobResponse) -> None:
+        problem = printable(frame.alive.problem, 500)
+        if problem != self._problem:
+            self._problem = problem
+            if problem:
+                log(logger, logging.WARNING, "the coordinator cannot verify this driver", why=problem)
+
+
+def number(attempt: common.AttemptKey) -> AttemptNo:
+    return AttemptNo(attempt.round, attempt.attempt)

@@ -1,0 +1,77 @@
+"""Telling the coordinator what was decided: in batches of at most 10 ms, repeated until answered."""
+
+import asyncio
+from collections.abc import Callable
+
+from job_driver.client import Link, Restarted
+from job_driver.rounds import AttemptNo, Decision, Outcome
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+
+BATCH_S = 0.010
+MOST_IN_A_CALL = 5000
+
+OUTCOMES = {
+    Outcome.COUNTED: common.OUTCOME_COUNTED,
+    Outcome.STRAGGLER: common.OUTCOME_STRAGGLER,
+    Outcome.REJECTED: common.OUTCOME_REJECTED,
+}
+
+
+class Recorder:
+    """A queue of decisions, as long as the responses that were decided since the last answer."""
+
+    def __init__(self, link: Link, *, answered: Callable[[AttemptNo, int], None]) -> None:
+        """``answered`` is told how an attempt stands (an ``AttemptStatus``), after each batch of it."""
+        self._link, self._answered = link, answered
+        self._pending: list[tuple[AttemptNo, Decision]] = []
+        self._filled, self._urgent, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._idle.set()
+
+    def put(self, no: AttemptNo, decision: Decision, *, urgent: bool) -> None:
+        """``urgent``: the attempt has all it needs, so nothing is gained by waiting."""
+        self._pending.append((no, decision))
+        self._filled.set()
+        self._idle.clear()
+        if urgent:
+            self._urgent.set()
+
+    def drop(self) -> None:
+        """What is pending is about attempts that the coordinator does not know any more."""
+        self._pending.clear()
+
+    async def flushed(self) -> None:
+        """Until all that was put has been answered."""
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._filled.wait()
+            try:
+                async with asyncio.timeout(BATCH_S):
+                    await self._urgent.wait()
+            except TimeoutError:
+                pass
+            while self._pending:
+                await self._send()
+            self._filled.clear()
+            self._urgent.clear()
+            self._idle.set()
+
+    async def _send(self) -> None:
+        """One call about the attempt that is first in the queue."""
+        no = self._pending[0][0]
+        batch = [decision for of, decision in self._pending if of == no][:MOST_IN_A_CALL]
+        taken = {decision.lease for decision in batch}
+        self._pending = [(of, decision) for of, decision in self._pending if of != no or decision.lease not in taken]
+        request = pb.RecordResponsesRequest(
+            attempt=common.AttemptKey(job=self._link.job, round=no.round, attempt=no.attempt),
+            driver_incarnation=self._link.driver_incarnation,
+            responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], sha256=d.sha256) for d in batch],
+        )
+        try:
+            answer = await self._link.call(self._link.stub.RecordResponses, request)
+        except Restarted:
+            return
+        self._answered(no, answer.status)

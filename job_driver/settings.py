@@ -1,0 +1,146 @@
+"""How a job runs: how many devices, which, when, and where its driver keeps and serves things."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import Literal
+
+from google.protobuf.duration_pb2 import Duration
+
+from job_driver.job import Job
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.wire.errors import UsageError
+from venn.wire.notation import exact_decimal
+
+ParamValue = bool | int | float | str
+
+STRAGGLERS = {"finish": pb.STRAGGLER_RULE_FINISH, "revoke": pb.STRAGGLER_RULE_REVOKE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """One run of one job. Durations are seconds. Raises UsageError where two settings do not go together."""
+
+    name: str
+    run: str
+    owner: str = "me"
+    coordinator: str = "127.0.0.1:9700"
+    token: str | None = None  # of the role job
+    requirement: common.Requirement = field(default_factory=common.Requirement)  # an empty one: all devices
+    requirement_name: str = ""  # for people
+    demand: int = 1  # D, devices per round
+    over_commit: Fraction = Fraction(0)
+    min_response: Fraction = Fraction(4, 5)
+    deadline_s: float = 60.0
+    lease_s: float | None = None  # None: the deadline
+    stragglers: Literal["finish", "revoke"] = "finish"
+    rounds: int | None = None  # exact; or:
+    max_rounds: int | None = None  # the job's ``stop`` may end it earlier
+    compute_s: float = 0.0  # of a task on a device whose cpu score is 1, where time is modelled
+    params: Mapping[str, ParamValue] = field(default_factory=dict)
+    data: str = ""  # the name of the devices' local data; empty: none
+    held_out: Path | None = None
+    seed: int = 0
+    folder: Path | None = None  # None: a temporary one, and nothing to resume
+    resume: bool = False
+    bind: str = "127.0.0.1:0"
+    advertise: str = ""  # host:port that devices dial; empty: what was bound
+    insecure: bool = False
+    fsync: bool = False  # on: what was acknowledged survives a power cut; off: a SIGKILL
+    deterministic: bool = False  # responses are summed in the order of their leases
+    start_at: float | None = None  # Unix seconds: ready before, submitted then
+    patience_s: float = 120.0  # the coordinator may be away so long
+    most_response_bytes: int = 2**30  # where the aggregator takes any arrays
+
+    def __post_init__(self) -> None:
+        if (self.rounds is None) == (self.max_rounds is None):
+            raise _wrong("give exactly one of --rounds and --max-rounds", "--rounds 10")
+        positive = {"--demand": self.demand, "--rounds": self.limit, "--deadline": self.deadline_s}
+        for flag, value in positive.items():
+            if value <= 0:
+                raise _wrong(f"{flag} must be above 0, not {value}", f"{flag} 10")
+        if not 0 < self.min_response <= 1:
+            raise _wrong("--min-response must be above 0 and at most 100%", "--min-response 80%")
+        if self.over_commit < 0 or self.compute_s < 0 or (self.lease_s is not None and self.lease_s <= 0):
+            raise _wrong("--over-commit and --compute must not be negative, --lease must be above 0", "--lease 15s")
+        if self.resume and self.folder is None:
+            raise _wrong("--resume needs the --dir to resume from", "--dir runs/digits --resume")
+
+    @property
+    def limit(self) -> int:
+        """No round after this one."""
+        return self.rounds if self.rounds is not None else self.max_rounds or 0
+
+    @property
+    def responses_needed(self) -> int:
+        """K = ceil(min_response x D): a round closes at so many."""
+        wanted = self.min_response * self.demand
+        return -(-wanted.numerator // wanted.denominator)
+
+    @property
+    def key(self) -> common.JobKey:
+        return common.JobKey(owner=self.owner, name=self.name, run=self.run)
+
+    @property
+    def keep_receipts_s(self) -> float:
+        """So long after an attempt's end a ticket of it may be shown: a lease, the driver's grace, and 60 s."""
+        return (self.lease_s or self.deadline_s) + 30.0 + 60.0
+
+    def spec(self, job: Job) -> pb.JobSpec:
+        """What the scheduler knows of it. Only devices that have the job's data and packages are eligible."""
+        return pb.JobSpec(
+            requirement=with_labels(self.requirement, self.data, job.packages),
+            requirement_name=self.requirement_name,
+            rounds=self.rounds or 0,
+            demand=self.demand,
+            min_response=exact_decimal(self.min_response),
+            over_commit=exact_decimal(self.over_commit),
+            deadline=duration(self.deadline_s),
+            lease=None if self.lease_s is None else duration(self.lease_s),
+            stragglers=STRAGGLERS[self.stragglers],
+            workload=self.workload,
+        )
+
+    @property
+    def workload(self) -> common.Workload:
+        return common.Workload(compute=duration(self.compute_s))
+
+    def param_values(self) -> dict[str, common.Value]:
+        return {name: _value(value) for name, value in self.params.items()}
+
+
+def with_labels(wanted: common.Requirement, data: str, packages: Sequence[str]) -> common.Requirement:
+    """The requirement, and that the device has the data and each package."""
+    labels = ([("data", data)] if data else []) + [("package", name) for name in packages]
+    items = [] if wanted.WhichOneof("kind") in (None, "all") else [wanted]
+    equal = common.OPERATOR_EQUAL
+    items += [
+        common.Requirement(comparison=common.Comparison(name=name, operator=equal, text=text)) for name, text in labels
+    ]
+    if not items:
+        return common.Requirement(all=common.AllDevices())
+    return items[0] if len(items) == 1 else common.Requirement(every=common.Requirements(items=items))
+
+
+def duration(seconds: float) -> Duration:
+    """To the nanosecond."""
+    nanos = round(seconds * 1e9)
+    return Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
+
+
+def _value(value: ParamValue) -> common.Value:
+    match value:
+        case bool():
+            return common.Value(boolean=value)
+        case int():
+            return common.Value(integer=value)
+        case float():
+            return common.Value(number=value)
+        case str():
+            return common.Value(text=value)
+
+
+def _wrong(message: str, example: str) -> UsageError:
+    return UsageError("SETTINGS", message, fix=f"for example: {example}")
