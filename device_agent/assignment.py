@@ -1,0 +1,162 @@
+"""One lease on one device, from the fetch to the receipt."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from google.protobuf.duration_pb2 import Duration
+
+from device_agent.actions import StartTask
+from device_agent.allowed import AllowedCode
+from device_agent.artifacts import ArtifactStore
+from device_agent.runners.pool import WorkerPool
+from device_agent.runners.process import Output, Work
+from device_agent.session import LEASE_GRACE_S, Stage
+from device_agent.spec import DeviceSpec
+from device_agent.transfer import Drivers, Response, Transfer
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.text import printable
+
+NO_DATA = "/dev/null"
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What all devices of a process share to do their tasks."""
+
+    pool: WorkerPool
+    store: ArtifactStore
+    allowed: AllowedCode
+    modelled: bool  # a result is held until compute / cpu has passed
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Where an assignment says how far it is."""
+
+    moved: Callable[[Stage, int], None]  # with the bytes that the driver has
+    progressed: Callable[[float], None]
+
+
+class Finished(NamedTuple):
+    receipt: common_pb2.Receipt
+    measure: device_pb2.TaskMeasure
+
+
+class Assignment:
+    """``fetched``: the digests that this device has brought; what is in it is not fetched again."""
+
+    def __init__(
+        self,
+        start: StartTask,
+        spec: DeviceSpec,
+        means: Means,
+        drivers: Drivers,
+        fetched: set[bytes],
+        reports: Reports,
+        rng: random.Random,
+    ) -> None:
+        self._offer, self._task, self._spec, self._means = start.offer, start.offer.task, spec, means
+        self._fetched, self._reports = fetched, reports
+        self._ends_at = start.ends_at
+        self._clock = asyncio.get_running_loop().time
+        self._measure = device_pb2.TaskMeasure()
+        self._transfer = Transfer(
+            drivers,
+            start.offer.driver_address,
+            start.offer.ticket,
+            lease=start.key.lease,
+            ends_at=start.ends_at + LEASE_GRACE_S,
+            rng=rng,
+        )
+
+    def move(self, address: str) -> None:
+        """The driver answers elsewhere now."""
+        self._transfer.address = address
+
+    async def run(self) -> Finished:
+        """Raises TaskFailed or LeaseOver."""
+        began = self._clock()
+        code = await self._fetch(self._task.code) if self._task.code.sha256 else None
+        model = await self._fetch(self._task.model)
+        ready = self._clock()
+        self._measure.fetch.CopyFrom(_duration(ready - began))
+        self._reports.moved(Stage.WORKING, 0)
+        output = await self._means.pool.run(self._work(code, model))
+        await self._hold(output, ready)
+        self._reports.moved(Stage.SUBMITTING, 0)
+        submitting = self._clock()
+        response = Response(output.body, output.sha256, output.weight, output.metrics)
+        receipt = await self._transfer.submit(response, lambda offset: self._reports.moved(Stage.SUBMITTING, offset))
+        self._measure.submit.CopyFrom(_duration(self._clock() - submitting))
+        self._measure.download_bytes = self._transfer.downloaded
+        self._measure.upload_bytes = self._transfer.uploaded
+        return Finished(receipt, self._measure)
+
+    @property
+    def late(self) -> bool:
+        return self._measure.HasField("late")
+
+    async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
+        known = self._means.store.get(artifact.sha256)
+        if known is not None and artifact.sha256 in self._fetched:
+            return known
+        data = await self._transfer.fetch(artifact, self._means.store)
+        self._fetched.add(artifact.sha256)
+        return data
+
+    def _work(self, code: bytes | None, model: bytes) -> Work:
+        attempt = self._offer.attempt
+        return Work(
+            code=code,
+            code_sha256=self._task.code.sha256,
+            model=model,
+            model_sha256=self._task.model.sha256,
+            params=parameters(self._task),
+            data=str(self._spec.data[self._task.data]) if self._task.data else NO_DATA,
+            device=self._spec.device,
+            round=attempt.round,
+            attempt=attempt.attempt,
+            seed=self._task.seed,
+            ends_at=self._ends_at,
+            progress=self._reports.progressed,
+        )
+
+    async def _hold(self, output: Output, ready: float) -> None:
+        """Where time is modelled the result waits until it has passed; a task that took longer is late."""
+        self._measure.compute.CopyFrom(_duration(output.compute_s))
+        self._measure.compute_cpu.CopyFrom(_duration(output.compute_cpu_s))
+        modelled_s = self._modelled_s()
+        if modelled_s <= 0:
+            return
+        due, now = ready + modelled_s, self._clock()
+        if now > due:
+            self._measure.late.CopyFrom(_duration(now - due))
+            return
+        self._reports.moved(Stage.HELD, 0)
+        await asyncio.sleep(due - now)
+        self._measure.held.CopyFrom(_duration(due - now))
+
+    def _modelled_s(self) -> float:
+        cpu = self._spec.numbers.get("cpu", 0.0)
+        if not self._means.modelled or cpu <= 0:
+            return 0.0
+        return self._task.workload.compute.ToNanoseconds() / 1e9 / cpu
+
+
+def parameters(task: common_pb2.Task) -> dict[str, bool | int | float | str]:
+    """A task's parameters as Python's values."""
+    found: dict[str, bool | int | float | str] = {}
+    for name, value in task.params.items():
+        kind = value.WhichOneof("kind")
+        if kind is not None:
+            found[printable(name, 128)] = getattr(value, kind)
+    return found
+
+
+def _duration(seconds: float) -> Duration:
+    length = Duration()
+    length.FromNanoseconds(max(0, round(seconds * 1e9)))
+    return length

@@ -1,0 +1,101 @@
+"""One dial: a channel of its own, one stream on it, and what its end means."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import grpc
+
+from venn.v1.device_pb2 import ConnectRequest, ConnectResponse
+from venn.wire.channel import open_channel
+from venn.wire.errors import PeerError
+from venn.wire.status import metadata_of, peer_error, reason_of
+from venn.wire.stubs import device_stub
+
+FAREWELL_S = 1.0  # to say what is left to say, and for the other side to close
+
+FOR_GOOD = frozenset({"VERSION", "TOKEN", "SUPERSEDED", "MALFORMED"})  # dialling again would change nothing
+WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
+
+
+class Refused(PeerError):
+    """The coordinator will not have this device: it does not dial again."""
+
+
+class Lost(PeerError):
+    """The stream ended, or there was none: dial again, after a while."""
+
+
+class Occupied(PeerError):
+    """Another process has this device's name, and is alive."""
+
+    retry_after_s: float = 0.0
+
+
+class Stream:
+    """A session's stream. ``hear`` is called with each frame down; ``ended`` is done when the other side has ended the
+    stream, and raises Refused, Lost or Occupied.
+    """
+
+    def __init__(self, address: str, token: str, hear: Callable[[ConnectResponse], None]) -> None:
+        self._where = f"coordinator at {address}"
+        self._hear = hear
+        self._channel = open_channel(address, token=token)
+        self._call = device_stub(self._channel).Connect()
+        self._outbox: asyncio.Queue[ConnectRequest | None] = asyncio.Queue()
+        self.ended: asyncio.Task[None] = asyncio.create_task(self._listen())
+
+    def say(self, frame: ConnectRequest) -> None:
+        """Send it after those said before. (A session says no more than its heartbeats, and a task's few frames.)"""
+        self._outbox.put_nowait(frame)
+
+    async def part(self) -> None:
+        """Leave politely: say what is left to say, half-close, and let the other side end the stream."""
+        self._outbox.put_nowait(None)
+        await asyncio.wait({self.ended}, timeout=FAREWELL_S)
+        await self.cut()
+
+    async def cut(self) -> None:
+        """Drop the connection without a word."""
+        self.ended.cancel()
+        await self._channel.close()
+        await asyncio.wait({self.ended})
+        if not self.ended.cancelled():
+            self.ended.exception()  # known, and of no interest any more
+
+    async def _listen(self) -> None:
+        speaking = asyncio.create_task(self._speak())
+        try:
+            async for frame in self._call:
+                self._hear(frame)
+        except grpc.aio.AioRpcError as error:
+            raise _meaning(error, self._where) from error
+        finally:
+            speaking.cancel()
+        raise Lost("ENDED", "it ended the stream", where=self._where)
+
+    async def _speak(self) -> None:
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the listener learns why
+            while (frame := await self._outbox.get()) is not None:
+                await self._call.write(frame)
+            await self._call.done_writing()
+
+
+def _meaning(error: grpc.aio.AioRpcError, where: str) -> PeerError:
+    said, reason = peer_error(error, where=where), reason_of(error)
+    kind: type[PeerError] = Lost
+    if reason in FOR_GOOD or error.code() is WRONG_SERVER:
+        kind = Refused
+    elif reason == "DUPLICATE_DEVICE":
+        kind = Occupied
+    meaning = kind(said.reason, said.message, where=said.where, fix=said.fix, details=said.details)
+    if isinstance(meaning, Occupied):
+        meaning.retry_after_s = _seconds(metadata_of(error).get("retry_after_s", ""))
+    return meaning
+
+
+def _seconds(text: str) -> float:
+    try:
+        return min(3600.0, max(0.0, float(text)))
+    except ValueError:
+        return 0.0

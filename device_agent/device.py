@@ -1,0 +1,292 @@
+"""One device: it comes and goes as its availability says, keeps a session while it is there, and does its tasks."""
+
+import asyncio
+import hashlib
+import logging
+import math
+import os
+import random
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
+from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
+from device_agent.availability import Interval
+from device_agent.backoff import Backoff
+from device_agent.connection import Lost, Occupied, Stream
+from device_agent.failures import LeaseOver, TaskFailed
+from device_agent.journal import Journal
+from device_agent.runners.synthetic import KIND, is_synthetic
+from device_agent.session import Session
+from device_agent.spec import DeviceSpec
+from device_agent.transfer import Drivers
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.logs import log
+from venn.wire.text import printable
+
+NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
+OCCUPIED_S = 5.0  # wait at least, where another process has this device's name
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all devices of a process have in common."""
+
+    coordinator: str
+    token: str
+    epoch: float  # Unix time at which availability begins
+    means: Means
+    journal: Journal
+    patience_s: float = math.inf  # to reach the coordinator for the first time
+    crash_kills: bool = False  # a crash is a SIGKILL of this process
+
+
+class Device:
+    def __init__(self, spec: DeviceSpec, setting: Setting, intervals: Iterator[Interval]) -> None:
+        self.spec = spec
+        self._setting, self._intervals = setting, intervals
+        digest = hashlib.sha256(f"{spec.seed}/{spec.device}/retry".encode()).digest()
+        self._rng = random.Random(int.from_bytes(digest[:8], "little"))
+        self._backoff = Backoff(self._rng)
+        self._loop = asyncio.get_running_loop()
+        self._patient_until = self._loop.time() + setting.patience_s
+        self._met = False  # the coordinator welcomed this device once
+        self._stream: Stream | None = None
+        self._parting: asyncio.Future[Part] = self._loop.create_future()
+        self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
+        self._timer: asyncio.TimerHandle | None = None
+        self._group: asyncio.TaskGroup
+        self._be_born()
+
+    def _be_born(self) -> None:
+        """A fresh process on the device: it knows nothing of what was before."""
+        check_in = device_pb2.CheckIn(
+            device=self.spec.device,
+            instance=secrets.token_bytes(16),
+            capabilities=self.spec.capabilities(),
+            tasks_per_session=self.spec.tasks_per_session,
+            tasks_per_day=self.spec.tasks_per_day,
+        )
+        self._session = Session(check_in, self._judge)
+        self._drivers = Drivers()
+        self._fetched: set[bytes] = set()
+        self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
+        self._assignments: dict[LeaseKey, Assignment] = {}
+
+    async def run(self) -> None:
+        """Until its intervals end. Raises Refused, or Lost if the coordinator was never there."""
+        async with asyncio.TaskGroup() as self._group:
+            try:
+                for interval in self._intervals:
+                    await asyncio.sleep(self._setting.epoch + interval.start_s - time.time())
+                    await self._attend(interval)
+            finally:
+                await self._stop_work()
+
+    async def _attend(self, interval: Interval) -> None:
+        """One interval, from its start to its end."""
+        self._setting.journal.started(self.spec.device, interval)
+        left_s = self._setting.epoch + interval.end_s - time.time()
+        try:
+            async with asyncio.timeout(left_s if math.isfinite(left_s) else None) as whole:
+                await self._keep_in_touch(interval)
+        except TimeoutError:
+            if not whole.expired():
+                raise
+        except asyncio.CancelledError:
+            await self._leave(interval, device_pb2.GOODBYE_REASON_STOPPED, "stopped")
+            raise
+        if interval.crash:
+            await self._crash(interval)
+        else:
+            await self._leave(interval, device_pb2.GOODBYE_REASON_SESSION_OVER, "goodbye")
+
+    # -- the session
+
+    async def _keep_in_touch(self, interval: Interval) -> None:
+        """Stream after stream until the interval ends (then this is cancelled)."""
+        while True:
+            try:
+                part = await self._converse(interval)
+            except Occupied as error:
+                log(logger, logging.WARNING, str(error), device=self.spec.device)
+                await asyncio.sleep(max(OCCUPIED_S, error.retry_after_s))
+                continue
+            except Lost as error:
+                await self._hang_up()
+                if not self._met and self._loop.time() >= self._patient_until:
+                    raise
+                level = logging.WARNING if self._backoff.failures == 0 else logging.DEBUG
+                log(logger, level, f"{error}; dialling again", device=self.spec.device)
+                await asyncio.sleep(self._backoff.next_s())
+                continue
+            await self._hang_up(politely=True)
+            log(logger, logging.DEBUG, part.why.value, device=self.spec.device)
+            match part.why:
+                case Why.LIMIT:
+                    await self._loop.create_future()  # served: until the interval ends
+                case Why.COME_BACK:
+                    await asyncio.sleep(part.after_s)
+                case _:
+                    await asyncio.sleep(self._backoff.next_s())
+
+    async def _converse(self, interval: Interval) -> Part:
+        """One stream, until it is to be closed. If cancelled, it is left open for the goodbye."""
+        self._parting = self._loop.create_future()
+        stream = self._stream = Stream(self._setting.coordinator, self._setting.token, self._hear)
+        self._do(self._session.dial(interval.number, self._loop.time()))
+        ends: set[asyncio.Future[None] | asyncio.Future[Part]] = {stream.ended, self._parting}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if self._parting.done():
+            part = self._parting.result()
+            if part.why is Why.SILENT:
+                raise Lost("SILENT", part.why.value, where=f"coordinator at {self._setting.coordinator}")
+            return part
+        await self._hang_up()
+        await stream.ended
+        raise AssertionError("a stream ends with an error")
+
+    def _hear(self, frame: device_pb2.ConnectResponse) -> None:
+        if frame.WhichOneof("frame") == "welcome":
+            self._met = True
+            self._backoff.reset()
+        self._do(self._session.receive(frame, self._loop.time()))
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            match action:
+                case Send(frame):
+                    if self._stream is not None:
+                        self._stream.say(frame)
+                case StartTask():
+                    self._start_task(action)
+                case StopTask(key, why):
+                    if task := self._tasks.get(key):
+                        log(logger, logging.INFO, f"task stopped: {why}", device=self.spec.device, lease=key.lease)
+                        task.cancel()
+                    else:
+                        self._loop.call_soon(self._stopped, key)
+                case MoveDriver(key, address):
+                    if assignment := self._assignments.get(key):
+                        assignment.move(address)
+                case Part():
+                    if not self._parting.done():
+                        self._parting.set_result(action)
+        self._wind_clock()
+
+    def _wind_clock(self) -> None:
+        """A clock that runs too early is left alone: it rings, finds nothing due and is wound again."""
+        at = self._session.next_deadline()
+        if self._timer is not None and self._timer.when() > at:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None and math.isfinite(at):
+            self._timer = self._loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._do(self._session.tick(self._loop.time()))
+
+    async def _hang_up(self, *, politely: bool = False) -> None:
+        stream, self._stream = self._stream, None
+        self._session.cut()
+        if stream is not None:
+            self._closing.add(asyncio.create_task(stream.part() if politely else stream.cut()))
+        if self._closing:  # a wait that is cancelled leaves them running; then somebody waits for them again
+            await asyncio.wait(self._closing)
+            self._closing.clear()
+
+    # -- the ways to go
+
+    async def _leave(self, interval: Interval, reason: device_pb2.GoodbyeReason.ValueType, how: str) -> None:
+        self._setting.journal.ended(self.spec.device, interval, how, in_task=self._session.in_task)
+        self._do(self._session.leave(reason, self._loop.time()))
+        await self._hang_up(politely=True)
+        await self._stop_work()
+
+    async def _crash(self, interval: Interval) -> None:
+        """The connection drops, and what the device had in mind is gone."""
+        self._setting.journal.ended(self.spec.device, interval, "crash", in_task=self._session.in_task)
+        if self._setting.crash_kills:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await self._hang_up()
+        await self._stop_work()
+        self._be_born()
+
+    async def _stop_work(self) -> None:
+        """No task runs and no connection is open when this returns."""
+        for task in self._tasks.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
+        await self._hang_up()
+        await self._drivers.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- tasks
+
+    def _judge(self, offer: device_pb2.Offer) -> Refusal | None:
+        task = offer.task
+        if not task.code.sha256:
+            if not is_synthetic(parameters(task)):
+                message = f"the task has no code, and is not kind = {KIND}"
+                return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
+        elif not self._setting.means.allowed.admits(task.code.sha256):
+            name = printable(task.code_name, 64)
+            message = f"this agent was not told to run {name}: --allow-code {task.code.sha256.hex()}"
+            log(logger, logging.WARNING, message, device=self.spec.device)
+            return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
+        if task.data and task.data not in self.spec.data:
+            message = f"this device has no data {printable(task.data, 64)}"
+            return Refusal(common_pb2.FAILURE_REASON_DATA_MISSING, message, NOT_FOR_ME_S)
+        return None
+
+    def _start_task(self, start: StartTask) -> None:
+        key = start.key
+        reports = Reports(
+            moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
+            progressed=lambda fraction: self._session.progressed(key, fraction),
+        )
+        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._fetched, reports, self._rng)
+        self._assignments[key] = assignment
+        self._tasks[key] = self._group.create_task(self._perform(key, assignment))
+        self._tasks[key].add_done_callback(lambda task: self._performed(key, task))
+
+    async def _perform(self, key: LeaseKey, assignment: Assignment) -> None:
+        session, clock = self._session, self._loop.time
+        try:
+            finished = await assignment.run()
+        except TaskFailed as failure:
+            fields = {"device": self.spec.device, "lease": key.lease, "output": failure.output_tail}
+            log(logger, logging.WARNING, f"task failed: {failure.message}", **fields)
+            self._do(session.failed(key, failure.phase, failure.reason, failure.message, failure.output_tail, clock()))
+        except LeaseOver as over:
+            log(logger, logging.WARNING, f"the lease ended {over}", device=self.spec.device, lease=key.lease)
+            self._do(session.stopped(key, clock()))
+        else:
+            self._tell(key, finished, late=assignment.late)
+
+    def _tell(self, key: LeaseKey, finished: Finished, *, late: bool) -> None:
+        receipt, measure = finished
+        self._setting.journal.receipt(self.spec.device, key, receipt)
+        self._setting.journal.task_done(late=late)
+        if receipt.outcome == common_pb2.OUTCOME_REJECTED:
+            reason = printable(receipt.reason, 300)
+            log(logger, logging.WARNING, f"response rejected: {reason}", device=self.spec.device, lease=key.lease)
+        self._do(self._session.finished(key, receipt, measure, self._loop.time()))
+
+    def _performed(self, key: LeaseKey, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(key, None)
+        self._assignments.pop(key, None)
+        if task.cancelled():
+            self._stopped(key)
+
+    def _stopped(self, key: LeaseKey) -> None:
+        self._do(self._session.stopped(key, self._loop.time()))

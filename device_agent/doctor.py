@@ -1,0 +1,150 @@
+"""``venn agent doctor``: whether this machine can be a device of that coordinator; a line per check."""
+
+import asyncio
+import hashlib
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import typer
+
+from device_agent import flags
+from device_agent.allowed import parse_allowed
+from device_agent.capabilities import importable_packages, measured_numbers
+from device_agent.failures import TaskFailed
+from device_agent.runners.pool import WorkerPool
+from device_agent.runners.process import Work
+from device_agent.runners.synthetic import KIND
+from venn.v1.device_pb2 import CheckIn, ConnectRequest
+from venn.wire import logs, tensors
+from venn.wire.channel import open_channel
+from venn.wire.command import Context, command, run_async
+from venn.wire.errors import ExitCode, PeerError, VennError
+from venn.wire.exits import write_line
+from venn.wire.notation import format_bytes
+from venn.wire.status import peer_error, reason_of
+from venn.wire.stubs import device_stub
+from venn.wire.tokens import load_token
+from venn.wire.versions import describe, this_version
+
+ANSWER_S = 5.0
+WELL_FORMED_BUT_NAMELESS = "MALFORMED"  # how a coordinator answers a check-in that could be one but for its name
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    passed: bool
+    says: str  # what was found; else what is wrong, and how to fix it
+
+
+@app.command(epilog="Example: venn agent doctor --coordinator 192.168.1.5:9700 --insecure --data digits=share-03.npz")
+@command
+def doctor(
+    context: Context,
+    *,
+    tokens: flags.Tokens = None,
+    data: flags.Data = None,
+    allow_code: flags.AllowCode = None,
+    insecure: flags.Insecure = False,
+) -> int:
+    """Check before joining: one line per check, PASSED or how to fix it."""
+    logs.configure(component="doctor", verbose=context.verbose, quiet=context.quiet)
+    found: list[Check] = []
+
+    async def run() -> int:
+        found.append(await _check("machine", _machine))
+        found.append(await _check("worker", _worker))
+        found.append(await _check("data", lambda: _data(data)))
+        found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=insecure)))
+        found.append(await _check("coordinator", lambda: _coordinator(context.coordinator, tokens)))
+        return ExitCode.OK if all(check.passed for check in found) else ExitCode.FAILED
+
+    code = run_async(run())
+    if context.json:
+        checks = [{"name": check.name, "passed": check.passed, "says": check.says} for check in found]
+        write_line(sys.stdout, json.dumps({"passed": code == ExitCode.OK, "checks": checks}))
+    else:
+        for check in found:
+            write_line(sys.stdout, f"{'PASSED' if check.passed else 'FAILED'}  {check.name:<12} {check.says}")
+    return code
+
+
+async def _check(name: str, run: Callable[[], Awaitable[str]]) -> Check:
+    try:
+        return Check(name, True, await run())
+    except VennError as error:
+        return Check(name, False, str(error))
+
+
+async def _machine() -> str:
+    numbers = measured_numbers()
+    level = f", os {numbers['os']:g}" if "os" in numbers else ""
+    packages = len(importable_packages())
+    return f"cpu {numbers['cpu']:g}, memory {format_bytes(numbers['memory'])}{level}, {packages} Python packages"
+
+
+async def _worker() -> str:
+    """A process that runs job code: started, and given a task that does nothing."""
+    pool = WorkerPool(1)
+    model = tensors.encode({})
+    now = asyncio.get_running_loop().time()
+    work = Work(
+        code=None,
+        code_sha256=b"",
+        model=model,
+        model_sha256=hashlib.sha256(model).digest(),
+        params={"kind": KIND},
+        data="",
+        device="doctor",
+        round=1,
+        attempt=1,
+        seed=0,
+        ends_at=now + 60.0,
+        progress=lambda fraction: None,
+    )
+    try:
+        await pool.run(work)
+    except TaskFailed as error:
+        raise PeerError("WORKER", error.message, fix="see that numpy loads in this Python") from error
+    finally:
+        await pool.close()
+    return f"runs tasks; started in {asyncio.get_running_loop().time() - now:.1f} s"
+
+
+async def _data(values: list[str] | None) -> str:
+    data = flags.parse_data(values)
+    return ", ".join(data) if data else "none; jobs that need data will pass this device by (--data NAME=PATH)"
+
+
+async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -> str:
+    allowed = parse_allowed(values or (), coordinator=coordinator, insecure=insecure)
+    if allowed.everything:
+        return "any job's code may run"
+    if not allowed.digests:
+        return "no job's code may run yet (--allow-code FILE)"
+    return f"{len(allowed.digests)} job files may run"
+
+
+async def _coordinator(address: str, tokens: Path | None) -> str:
+    """A check-in without a name: the token is judged first, then the version, then the name; so it has no effect."""
+    where = f"coordinator at {address}"
+    channel = open_channel(address, token=load_token("device", dir=tokens))
+    try:
+        call = device_stub(channel).Connect(timeout=ANSWER_S)
+        await call.write(ConnectRequest(seq=1, check_in=CheckIn(instance=bytes(16), version=this_version())))
+        async for _ in call:
+            pass
+    except grpc.aio.AioRpcError as error:
+        if reason_of(error) != WELL_FORMED_BUT_NAMELESS:
+            raise peer_error(error, where=where) from error
+    except asyncio.InvalidStateError:
+        raise PeerError("UNREACHABLE", "it ended the stream at once", where=where) from None
+    finally:
+        await channel.close()
+    return f"{address} answers, takes the token and speaks {describe(this_version())}"

@@ -1,0 +1,117 @@
+"""Devices in this process: one, or a swarm; each with its own connection, all with one pool of workers."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from device_agent.allowed import AllowedCode
+from device_agent.artifacts import ArtifactStore
+from device_agent.assignment import Means
+from device_agent.availability import read_trace, upcoming
+from device_agent.connection import Refused
+from device_agent.device import Device, Setting
+from device_agent.journal import Journal
+from device_agent.runners.pool import WorkerPool
+from device_agent.spec import DeviceSpec
+from venn.wire.channel import parse_address
+from venn.wire.command import Context, run_async
+from venn.wire.errors import UsageError
+from venn.wire.exits import write_line
+from venn.wire.logs import log
+from venn.wire.tokens import load_token
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What is to be played; ``done`` counts while it goes on."""
+
+    specs: Sequence[DeviceSpec]
+    coordinator: str
+    tokens: Path | None  # a folder
+    allowed: AllowedCode
+    modelled: bool  # task time is compute / cpu
+    crash_kills: bool
+    folder: Path | None  # for receipts, sessions and load
+    epoch: float  # Unix time at which availability begins
+    trace: Path | None
+    first_interval: int
+    patience_s: float
+    workers: int
+    done: dict[str, int] = field(default_factory=dict)
+
+
+def swarm_workers() -> int:
+    """As many as there are cores but one, at least one."""
+    return max(1, (os.cpu_count() or 1) - 1)
+
+
+def play(run: Run, context: Context) -> int:
+    """Play until the end or a signal; with --json, say at the end what was done. Returns the exit code."""
+    code = run_async(run_devices(run))
+    if context.json:
+        write_line(sys.stdout, json.dumps({"devices": len(run.specs), **run.done}))
+    return code
+
+
+async def run_devices(run: Run) -> int:
+    """Play all devices until their intervals end.
+
+    Raises UsageError; Lost for a device that never met the coordinator; Refused if all devices were refused.
+    """
+    if not run.specs:
+        raise UsageError("NO_DEVICES", "there is no device", fix="give at least one")
+    parse_address(run.coordinator)
+    trace = None if run.trace is None else read_trace(run.trace)
+    journal = Journal(run.folder)
+    pool = WorkerPool(run.workers)
+    setting = Setting(
+        coordinator=run.coordinator,
+        token=load_token("device", dir=run.tokens),
+        epoch=run.epoch,
+        means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
+        journal=journal,
+        patience_s=run.patience_s,
+        crash_kills=run.crash_kills,
+    )
+    now_s = time.time() - run.epoch
+    devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]
+    try:
+        await _play_all(devices, pool, journal)
+    finally:
+        run.done.update(journal.counts())
+        journal.close()
+    return 0
+
+
+async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journal) -> None:
+    refusals: list[Refused] = []
+    watching = asyncio.create_task(journal.watch_load())
+    try:
+        await pool.warm()
+        async with asyncio.TaskGroup() as group:
+            for device in devices:
+                group.create_task(_play(device, refusals))
+    finally:
+        await pool.close()
+        watching.cancel()
+        await asyncio.wait({watching})
+    if len(refusals) == len(devices):
+        raise refusals[-1]
+
+
+async def _play(device: Device, refusals: list[Refused]) -> None:
+    try:
+        await device.run()
+    except* Refused as group:
+        for error in group.exceptions:
+            assert isinstance(error, Refused)
+            refusals.append(error)
+            log(logger, logging.ERROR, f"refused for good: {error}", device=device.spec.device)

@@ -1,0 +1,98 @@
+"""What a process that hosts devices writes down: receipts, the ends of sessions, its own load."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from device_agent.actions import LeaseKey
+from device_agent.availability import Interval
+from venn.v1 import common_pb2
+from venn.wire.files import JsonLines, file_error
+from venn.wire.lag import LagMonitor
+
+LOAD_S = 1.0
+OUTCOMES = {
+    common_pb2.OUTCOME_UNSPECIFIED: "",
+    common_pb2.OUTCOME_COUNTED: "counted",
+    common_pb2.OUTCOME_STRAGGLER: "straggler",
+    common_pb2.OUTCOME_DUPLICATE: "duplicate",
+    common_pb2.OUTCOME_REJECTED: "rejected",
+}
+
+
+class Journal:
+    """Files in ``folder``; without one nothing is written. Writing raises PeerError OUT_OF_SPACE."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._receipts = self._sessions = self._load = None
+        self._done = self._late = 0
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._receipts = JsonLines(folder / "receipts.jsonl")
+                self._sessions = JsonLines(folder / "sessions.jsonl")
+                self._load = JsonLines(folder / "load.jsonl")
+            except OSError as error:
+                raise file_error(error, folder) from error
+
+    def receipt(self, device: str, key: LeaseKey, receipt: common_pb2.Receipt) -> None:
+        """A driver has answered this device."""
+        attempt = receipt.attempt
+        if self._receipts is not None:
+            self._receipts.write(
+                {
+                    "device": device,
+                    "lease": key.lease,
+                    "incarnation": key.incarnation,
+                    "job": f"{attempt.job.owner}/{attempt.job.name}/{attempt.job.run}",
+                    "round": attempt.round,
+                    "attempt": attempt.attempt,
+                    "outcome": OUTCOMES.get(receipt.outcome, ""),
+                    "first_outcome": OUTCOMES.get(receipt.first_outcome, ""),
+                    "sha256": receipt.sha256.hex(),
+                    "at": round(time.time(), 6),
+                }
+            )
+
+    def task_done(self, *, late: bool) -> None:
+        """A task's work is done; ``late``: after its modelled time."""
+        self._done += 1
+        self._late += late
+
+    def started(self, device: str, interval: Interval) -> None:
+        self._session(device, interval, {"event": "start"})
+
+    def ended(self, device: str, interval: Interval, how: str, *, in_task: bool) -> None:
+        """``how``: goodbye, crash (written before it) or stopped."""
+        self._session(device, interval, {"event": "end", "how": how, "in_task": in_task})
+
+    def counts(self) -> dict[str, int]:
+        return {"tasks": self._done, "late": self._late}
+
+    async def watch_load(self) -> None:
+        """Until cancelled."""
+        if self._load is None:
+            return
+        monitor = LagMonitor()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(monitor.run())
+            while True:
+                await asyncio.sleep(LOAD_S)
+                self._load.write(
+                    {
+                        "at": round(time.time(), 3),
+                        "lag_p99_s": round(monitor.p99_s, 6),
+                        "leases_done": self._done,
+                        "leases_late": self._late,
+                    }
+                )
+
+    def close(self) -> None:
+        for log in (self._receipts, self._sessions, self._load):
+            if log is not None:
+                log.close()
+
+    def _session(self, device: str, interval: Interval, what: dict[str, object]) -> None:
+        if self._sessions is not None:
+            at = round(time.time(), 6)
+            self._sessions.write({"device": device, "interval": interval.number, **what, "at": at})

@@ -1,0 +1,56 @@
+"""Messages between an agent and its workers: a JSON header and raw bytes, over pipes.
+
+length of the header (4 bytes, big-endian) | length of the body (8 bytes) | header | body
+"""
+
+import asyncio
+import json
+import struct
+from typing import Any, BinaryIO
+
+PREFIX = struct.Struct(">IQ")
+MOST_HEADER = 1 << 20
+MOST_BODY = 1 << 34
+
+Header = dict[str, Any]  # JSON
+
+
+class BrokenFrame(Exception):
+    """These bytes are no frame: the job's code wrote where it should not."""
+
+
+def pack(header: Header, body: bytes | memoryview = b"") -> bytes:
+    """Everything before the body."""
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return PREFIX.pack(len(text), len(body)) + text
+
+
+def write(file: BinaryIO, header: Header, body: bytes | memoryview = b"") -> None:
+    """Blocks until the other side has room."""
+    file.write(pack(header, body))
+    file.write(body)
+    file.flush()
+
+
+def read(file: BinaryIO) -> tuple[Header, bytes] | None:
+    """Blocks; None at the end."""
+    prefix = file.read(PREFIX.size)
+    if len(prefix) < PREFIX.size:
+        return None
+    header_bytes, body_bytes = PREFIX.unpack(prefix)
+    text = file.read(header_bytes)
+    return json.loads(text), file.read(body_bytes)
+
+
+async def receive(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
+    """Raises IncompleteReadError at the end, BrokenFrame for other bytes."""
+    header_bytes, body_bytes = PREFIX.unpack(await reader.readexactly(PREFIX.size))
+    if header_bytes > MOST_HEADER or body_bytes > MOST_BODY:
+        raise BrokenFrame(f"a header of {header_bytes} bytes")
+    try:
+        header = json.loads(await reader.readexactly(header_bytes))
+    except ValueError as error:
+        raise BrokenFrame("a header that is no JSON") from error
+    if not isinstance(header, dict):
+        raise BrokenFrame("a header that is no object")
+    return header, await reader.readexactly(body_bytes)

@@ -1,0 +1,76 @@
+"""Warm workers: as many tasks at once as the pool is wide, each job's code in processes of its own."""
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+
+from device_agent.failures import TaskFailed
+from device_agent.runners.process import Output, Work, WorkerProcess
+from venn.v1 import common_pb2
+
+IDLE_KEPT = 4  # besides one per slot: processes of other jobs that stay warm
+
+
+class WorkerPool:
+    """``size`` tasks run at once, the others wait in the order they came. ``nice``: how far the workers step back."""
+
+    def __init__(self, size: int, *, nice: int = 5) -> None:
+        self._slots = asyncio.Semaphore(size)
+        self._most_idle = size + IDLE_KEPT
+        self._nice = nice
+        self._idle: list[WorkerProcess] = []  # the last used at the end
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def warm(self) -> None:
+        """Have a fresh worker at hand: starting one takes a good part of a second. Raises OSError."""
+        self._idle.insert(0, await WorkerProcess.start(self._nice))
+
+    async def run(self, work: Work) -> Output:
+        """Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
+        async with self._slots:
+            worker = await self._take(work.code_sha256)
+            with self._returned(worker):
+                return await worker.run(work)
+
+    async def close(self) -> None:
+        """All workers are gone when this returns."""
+        for task in self._background:
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+        idle, self._idle = self._idle, []
+        for worker in idle:
+            await worker.close()
+
+    async def _take(self, code_sha256: bytes) -> WorkerProcess:
+        for worker in reversed(self._idle):
+            if worker.fits(code_sha256) and worker.alive:
+                self._idle.remove(worker)
+                return worker
+        try:
+            return await WorkerProcess.start(self._nice)
+        except OSError as error:
+            message = f"no worker process could be started: {error}"
+            raise TaskFailed(common_pb2.PHASE_IMPORT, common_pb2.FAILURE_REASON_TASK_CRASHED, message) from error
+
+    @contextmanager
+    def _returned(self, worker: WorkerProcess) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if worker.alive:
+                self._idle.append(worker)
+            else:
+                self._later(self._replace())
+            if len(self._idle) > self._most_idle:
+                self._later(self._idle.pop(0).close())
+
+    async def _replace(self) -> None:
+        """A new one in the place of one that was killed, before it is needed; if that fails, its need will tell."""
+        with suppress(OSError):
+            await self.warm()
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)

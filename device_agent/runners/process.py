@@ -1,0 +1,238 @@
+"""One worker process, as the agent sees it."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from device_agent.failures import LeaseOver, TaskFailed
+from device_agent.runners import frames
+from device_agent.runners.frames import Header
+from venn.v1 import common_pb2
+from venn.wire.text import printable
+
+TAIL_BYTES = 8192  # of output that are kept
+TAIL_LINES, TAIL_CHARACTERS = 20, 4000  # of them told
+STOP_WITHIN_S = 0.5  # a cancelled task; else its process is killed
+LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")  # what may start threads of its own
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES} | {"VECLIB_MAXIMUM_THREADS": "1"}
+PHASES = {"import": common_pb2.PHASE_IMPORT, "on_device": common_pb2.PHASE_ON_DEVICE}
+GONE = (asyncio.IncompleteReadError, frames.BrokenFrame, ConnectionError)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One task, as a worker needs it. ``ends_at`` is in the loop's time."""
+
+    code: bytes | None  # the bundle; None: the synthetic task
+    code_sha256: bytes
+    model: bytes
+    model_sha256: bytes
+    params: dict[str, bool | int | float | str]
+    data: str  # a path
+    device: str
+    round: int
+    attempt: int
+    seed: int
+    ends_at: float
+    progress: Callable[[float], None] = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a task came to."""
+
+    body: bytes  # encoded arrays
+    sha256: bytes
+    weight: float
+    metrics: dict[str, float]
+    compute_s: float  # wall time of the job's function
+    compute_cpu_s: float  # processor time
+
+
+class NotStarted(OSError):
+    """A worker process ended before it was ready."""
+
+
+class WorkerProcess:
+    """Spawned, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens."""
+
+    def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
+        self._process = process
+        self._output = output  # what the job prints: read end, not blocking
+        self._tail = bytearray()
+        self._code: bytes | None = None  # digest of the code that it holds; None: still fresh
+        self._model = b""
+        self._task = 0
+        os.set_blocking(output, False)
+        asyncio.get_running_loop().add_reader(output, self._drain)
+
+    @classmethod
+    async def start(cls, nice: int) -> "WorkerProcess":
+        """Raises OSError."""
+        output, theirs = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=theirs,
+                env=_environment(),
+                cwd=tempfile.gettempdir(),
+                start_new_session=True,
+                limit=2**20,
+            )
+        except BaseException:
+            os.close(output)
+            raise
+        finally:
+            os.close(theirs)
+        worker = cls(process, output)
+        try:
+            await worker._receive()
+        except GONE as error:
+            await worker.close()
+            raise NotStarted(worker.tail() or worker._how()) from error
+        except BaseException:
+            await worker.close()
+            raise
+        return worker
+
+    @property
+    def alive(self) -> bool:
+        return self._process.returncode is None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def fits(self, code_sha256: bytes) -> bool:
+        """Whether it holds this code, or none yet: one job's code never runs where another's has been."""
+        return self._code is None or self._code == code_sha256
+
+    async def run(self, work: Work) -> Output:
+        """Raises TaskFailed, or LeaseOver when the lease ends first. If cancelled, the task has stopped, or its process
+        was killed, when this returns.
+        """
+        self._drain()
+        self._tail.clear()
+        self._task += 1
+        try:
+            async with asyncio.timeout_at(work.ends_at):
+                await self._hand_over(work)
+                return await self._outcome(work.progress)
+        except TimeoutError:
+            await self._stop()
+            raise LeaseOver(common_pb2.PHASE_ON_DEVICE) from None
+        except asyncio.CancelledError:
+            await asyncio.shield(self._stop())
+            raise
+        except GONE as error:
+            await self.close()
+            raise TaskFailed(*_CRASHED, f"the worker process died: {self._how()}", self.tail()) from error
+
+    def tail(self) -> str:
+        """The last lines of what the task printed."""
+        self._drain()
+        text = printable(self._tail.decode(errors="replace"), 4 * TAIL_BYTES, keep_newlines=True)
+        return "\n".join(text.splitlines()[-TAIL_LINES:])[-TAIL_CHARACTERS:]
+
+    async def close(self) -> None:
+        """It is gone when this returns."""
+        if self._output < 0:
+            return
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        self._drain()
+        asyncio.get_running_loop().remove_reader(self._output)
+        os.close(self._output)
+        self._output = -1
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with suppress(ConnectionError):
+            await self._process.stdin.wait_closed()
+
+    # -- messages
+
+    async def _hand_over(self, work: Work) -> None:
+        if work.code is not None and self._code != work.code_sha256:
+            await self._send({"do": "load", "sha256": work.code_sha256.hex()}, work.code)
+        self._code = work.code_sha256
+        if self._model != work.model_sha256:
+            await self._send({"do": "model", "sha256": work.model_sha256.hex()}, work.model)
+            self._model = work.model_sha256
+        seconds_left = work.ends_at - asyncio.get_running_loop().time()
+        said = {name: getattr(work, name) for name in ("params", "data", "device", "round", "attempt", "seed")}
+        await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, **said})
+
+    async def _outcome(self, progress: Callable[[float], None]) -> Output:
+        while True:
+            said, body = await self._receive()
+            match said:
+                case {"say": "progress", "fraction": float(fraction)}:
+                    progress(fraction)
+                case {"say": "done"}:
+                    return Output(
+                        body,
+                        bytes.fromhex(said["sha256"]),
+                        said["weight"],
+                        said["metrics"],
+                        said["compute_s"],
+                        said["compute_cpu_s"],
+                    )
+                case {"say": "failed", "phase": str(phase), "message": str(message)}:
+                    reason = common_pb2.FAILURE_REASON_TASK_CRASHED
+                    raise TaskFailed(PHASES[phase], reason, printable(message, 500), self.tail())
+                case _:
+                    raise frames.BrokenFrame(f"{said.get('say')}")
+
+    async def _stop(self) -> None:
+        """The task under way ends, or its process does."""
+        try:
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await self._send({"do": "cancel", "id": self._task})
+                while True:
+                    said, _ = await self._receive()
+                    if said.get("say") != "progress":
+                        return
+        except (TimeoutError, *GONE):
+            await self.close()
+
+    async def _send(self, header: Header, body: bytes = b"") -> None:
+        stdin = self._process.stdin
+        assert stdin is not None
+        stdin.write(frames.pack(header, body))
+        if body:
+            stdin.write(body)
+        await stdin.drain()
+
+    async def _receive(self) -> tuple[Header, bytes]:
+        assert self._process.stdout is not None
+        return await frames.receive(self._process.stdout)
+
+    def _drain(self) -> None:
+        """Take what was printed; keep the last of it."""
+        if self._output < 0:
+            return
+        with suppress(BlockingIOError):
+            while printed := os.read(self._output, 65536):
+                self._tail += printed
+                del self._tail[:-TAIL_BYTES]
+            asyncio.get_running_loop().remove_reader(self._output)  # its end: all who could print are gone
+
+    def _how(self) -> str:
+        code = self._process.returncode
+        return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+
+
+_CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what is secret, and with one thread per task."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
+    return {**kept, **ONE_THREAD, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}

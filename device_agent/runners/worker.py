@@ -1,0 +1,184 @@
+"""The process that runs a job's code on a device: ``python -m device_agent.runners.worker``.
+
+Messages come on standard input and leave on what was standard output; what the job prints goes to standard error,
+where the agent keeps the last of it. It ends when standard input ends, whatever it is doing then. Between tasks it
+keeps imported modules and the model's bytes, but nothing that the job's own code made: its file is run afresh for each
+task.
+
+    down  load {sha256} + bundle    model {sha256} + bytes    run {id, ...}    cancel {id}
+    up    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}    revoked {id}
+"""
+
+import hashlib
+import io
+import linecache
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+import types
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from device_agent.runners import frames, synthetic
+from device_agent.runners.frames import Header
+from job_driver.job import Arrays, Job, Result, Revoked, Task
+from venn.wire import tensors
+
+PROGRESS_S = 0.2  # told at most so often
+MODULE = "venn_job"
+
+
+class ImportFailed(Exception):
+    """The job's file does not load."""
+
+
+class Worker:
+    def __init__(self, up: BinaryIO) -> None:
+        self._up = up
+        self._bundle: tuple[str, str, bytes] | None = None  # sha256, file name, source
+        self._model: tuple[str, bytes] = ("", b"")
+        self.cancelled: set[int] = set()  # written by the reading thread
+
+    def handle(self, header: Header, body: bytes) -> None:
+        match header["do"]:
+            case "load":
+                self._bundle = (header["sha256"], *_unpack(body))
+            case "model":
+                self._model = (header["sha256"], body)
+            case "run":
+                self._run(header)
+                self.cancelled.discard(header["id"])
+
+    def _run(self, header: Header) -> None:
+        answer: Header = {"id": header["id"]}
+        body = b""
+        phase = "import"
+        try:
+            on_device = self._function()
+            phase = "on_device"
+            result, took = self._work(on_device, header)
+            body = tensors.encode(result.arrays)
+            answer |= {"say": "done", "weight": float(result.weight), "sha256": hashlib.sha256(body).hexdigest()}
+            answer |= {"metrics": {name: float(value) for name, value in result.metrics.items()}, **took}
+        except Revoked:
+            answer |= {"say": "revoked"}
+        except BaseException as error:  # whatever the job's code raises, SystemExit too, ends its task and no more
+            _print_trace(error)
+            answer |= {"say": "failed", "phase": phase, "message": _one_line(error)}
+            body = b""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        frames.write(self._up, answer, body)
+
+    def _function(self) -> Callable[[Arrays, Task], Result]:
+        """What runs on the device, from a file that is run afresh."""
+        if self._bundle is None:
+            return synthetic.on_device
+        _, name, source = self._bundle
+        module = types.ModuleType(MODULE)
+        module.__file__ = name
+        sys.modules[MODULE] = module
+        exec(compile(source, name, "exec", dont_inherit=True), module.__dict__)
+        job = getattr(module, "job", None)
+        if not isinstance(job, Job):
+            raise ImportFailed(f"{name} has no Job named job")
+        return job.on_device
+
+    def _work(self, on_device: Callable[[Arrays, Task], Result], header: Header) -> tuple[Result, dict[str, float]]:
+        model = {name: array.copy() for name, array in tensors.decode(self._model[1]).items()}
+        task = Task(
+            data=Path(header["data"]),
+            params=header["params"],
+            round=header["round"],
+            rng=np.random.default_rng(_seed(header)),
+            ends_at=time.monotonic() + header["seconds_left"],
+            report=self._reporter(header["id"]),
+        )
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = on_device(model, task)
+        took = {"compute_s": time.perf_counter() - wall, "compute_cpu_s": time.process_time() - cpu}
+        if not isinstance(result, Result):
+            raise TypeError(
+                f"{getattr(on_device, '__name__', 'on_device')} returned {type(result).__name__}, not Result"
+            )
+        return result, took
+
+    def _reporter(self, number: int) -> Callable[[float], None]:
+        told = 0.0
+
+        def report(fraction: float) -> None:
+            nonlocal told
+            if number in self.cancelled:
+                raise Revoked("the lease is gone")
+            now = time.monotonic()
+            if now - told >= PROGRESS_S:
+                told = now
+                frames.write(self._up, {"say": "progress", "id": number, "fraction": fraction})
+
+        return report
+
+
+def _unpack(bundle: bytes) -> tuple[str, bytes]:
+    """The one file of a bundle; what is wrong with it comes out when it is run."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
+            [name] = archive.namelist()
+            source = archive.read(name)
+    except (zipfile.BadZipFile, ValueError) as error:
+        return "bundle", f"raise ImportError({f'the bundle is damaged: {error}'!r})".encode()
+    lines = source.decode(errors="replace").splitlines(keepends=True)
+    linecache.cache[name] = (len(source), None, lines, name)  # so that a traceback shows the job's lines
+    return name, source
+
+
+def _seed(header: Header) -> int:
+    """Of (job's seed, device, round, attempt): the same task draws the same numbers wherever it runs."""
+    text = f"{header['seed']}/{header['device']}/{header['round']}/{header['attempt']}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _print_trace(error: BaseException) -> None:
+    """From the job's first line on; how it was called is ours."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    traceback.print_exception(type(error), error, trace)
+
+
+def _read(down: BinaryIO, inbox: "queue.SimpleQueue[tuple[Header, bytes]]", worker: Worker) -> None:
+    while (message := frames.read(down)) is not None:
+        if message[0]["do"] == "cancel":
+            worker.cancelled.add(message[0]["id"])
+        else:
+            inbox.put(message)
+    os._exit(0)  # the agent is gone: nobody wants what we do
+
+
+def main() -> None:
+    down, up = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.nice(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    inbox: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
+    worker = Worker(up)
+    threading.Thread(target=_read, args=(down, inbox, worker), daemon=True).start()
+    frames.write(up, {"say": "ready"})
+    while True:
+        worker.handle(*inbox.get())
+
+
+if __name__ == "__main__":
+    main()

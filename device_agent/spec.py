@@ -1,0 +1,115 @@
+"""A device as flags or a line of population.jsonl describe it."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from device_agent.availability import Interval, Spans, always, generated, traced
+from venn.v1.common_pb2 import Capabilities
+from venn.wire.errors import UsageError
+from venn.wire.notation import Constant, parse_distribution
+from venn.wire.text import printable
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+MOST_LABEL_VALUES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSpec:
+    """One device. Numbers are in base units (a score, bytes), durations in the notation."""
+
+    device: str
+    seed: int = 0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    data: Mapping[str, Path] = field(default_factory=dict)  # name -> its own share
+    session: str | None = None  # None: always there
+    gap: str | None = None  # None: no gap
+    crash: float = 0.0  # probability that a session ends without a goodbye
+    tasks_per_session: int = 0  # 0: no limit
+    tasks_per_day: int = 0  # 0: no limit
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.device):
+            raise UsageError(
+                "NAME",
+                "is no name of a device",
+                where=repr(printable(self.device, 80)),
+                fix="use 1 to 64 letters, digits, '.', '_' and '-'",
+            )
+        if not 0 <= self.crash <= 1:
+            raise UsageError("CRASH", f"{self.crash:g} is no fraction", where=self.device, fix="say e.g. 30%")
+        if self.gap is not None and self.session is None:
+            raise UsageError(
+                "GAP", "a gap needs sessions around it", where=self.device, fix="say --session exp(8s) too"
+            )
+        for name, values in self.labels.items():
+            if len(values) > MOST_LABEL_VALUES:
+                fix = f"at most {MOST_LABEL_VALUES} values"
+                raise UsageError("LABEL", f"the label {name} has {len(values)} values", where=self.device, fix=fix)
+
+    def intervals(self, trace: Spans | None) -> Iterator[Interval]:
+        """When it is there. Raises UsageError."""
+        if trace is not None:
+            return traced(self.seed, self.device, trace, self.crash)
+        if self.session is None:
+            return always()
+        gap = Constant(0.0, "duration") if self.gap is None else parse_distribution(self.gap)
+        return generated(self.seed, self.device, parse_distribution(self.session), gap, self.crash)
+
+    def capabilities(self) -> Capabilities:
+        message = Capabilities(numbers=self.numbers)
+        for name, values in self.labels.items():
+            message.labels[name].values.extend(values)
+        return message
+
+
+def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
+    """The devices of a population.jsonl; ``only`` the one of that name. Raises UsageError, naming the line."""
+    devices = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    devices.append(_from_line(line, f"{path}:{number}"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(
+            "POPULATION", f"cannot be read: {error}", where=str(path), fix="name a population.jsonl"
+        ) from error
+    if only is None:
+        return devices
+    found = [device for device in devices if device.device == only]
+    if not found:
+        raise UsageError(
+            "POPULATION", f"has no device {printable(only, 64)}", where=str(path), fix="name one of its devices"
+        )
+    return found
+
+
+def _from_line(line: str, where: str) -> DeviceSpec:
+    try:
+        return _from_json(json.loads(line))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"is not a device: {type(error).__name__}: {error}"
+        raise UsageError("POPULATION", message, where=where, fix="take the file as `venn run` wrote it") from error
+    except UsageError as error:
+        error.where = f"{where}: {error.where}"
+        raise
+
+
+def _from_json(value: Mapping[str, Any]) -> DeviceSpec:
+    return DeviceSpec(
+        device=str(value["device"]),
+        seed=int(value["seed"]),
+        numbers={str(name): float(number) for name, number in value["numbers"].items()},
+        labels={str(name): tuple(map(str, values)) for name, values in value["labels"].items()},
+        data={str(name): Path(path) for name, path in value["data"].items()},
+        session=value["session"],
+        gap=value["gap"],
+        crash=float(value["crash"]),
+        tasks_per_session=int(value["tasks_per_session"]),
+        tasks_per_day=int(value["tasks_per_day"]),
+    )

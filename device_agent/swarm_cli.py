@@ -1,0 +1,135 @@
+"""``venn swarm``: many devices in one process, each with its own connection; task time is modelled."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from device_agent import flags
+from device_agent.allowed import parse_allowed
+from device_agent.capabilities import importable_packages
+from device_agent.flags import Behaviour
+from device_agent.hosting import Run, play, swarm_workers
+from device_agent.identity import kept_identity
+from device_agent.spec import DeviceSpec, read_population
+from venn.wire import logs
+from venn.wire.command import Context, command, execute
+from venn.wire.errors import UsageError
+from venn.wire.notation import Distribution, parse_distribution, parse_duration
+
+FLEETS = "venn.fleets"  # entry points: a function (reference, folder) -> path of a population.jsonl
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: venn swarm --count 50 --cpu 1..4 --memory '2 GB' --session 'exp(8s)' --gap 'exp(4s)'")
+@command
+def swarm(
+    context: Context,
+    *,
+    population: Annotated[
+        Path | None,
+        typer.Option("--from", envvar="VENN_FROM", metavar="FILE", help="The devices of a population.jsonl."),
+    ] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="So many devices, as the flags below say.")] = None,
+    fleet: Annotated[
+        str | None, typer.Option(metavar="SCENARIO:FLEET", help="The devices of a scenario's fleet.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Their names begin so; default: made once and kept.")] = None,
+    tokens: flags.Tokens = None,
+    data: flags.Data = None,
+    label: flags.Label = None,
+    cpu: Annotated[str, typer.Option(metavar="DIST", help="Their scores, e.g. 1..4.")] = "1",
+    memory: Annotated[str | None, typer.Option(metavar="DIST", help="E.g. 2 GB..8 GB.")] = None,
+    os: Annotated[str | None, typer.Option(metavar="DIST", help="Their OS levels.")] = None,
+    session: flags.Session = None,
+    gap: flags.Gap = None,
+    crash: flags.Crash = "0",
+    trace: flags.Trace = None,
+    epoch: flags.Epoch = None,
+    seed: flags.Seed = 0,
+    tasks_per_session: flags.PerSession = 0,
+    tasks_per_day: flags.PerDay = 0,
+    allow_code: flags.AllowCode = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Tasks at once; default: cores - 1.")] = None,
+    dir: flags.Folder = None,
+    patience: flags.Patience = "60s",
+    insecure: flags.Insecure = False,
+) -> int:
+    """Many devices in one process: each joins, works and vanishes by itself."""
+    logs.configure(component="swarm", verbose=context.verbose, quiet=context.quiet)
+    if [population, count, fleet].count(None) != 2:
+        raise UsageError("USAGE", "one of --from, --count and --fleet says which devices", fix="see: venn swarm --help")
+    if population is not None:
+        specs: Sequence[DeviceSpec] = read_population(population)
+    elif fleet is not None:
+        specs = _fleet(fleet, dir or flags.state_folder() / "fleets")
+    else:
+        behaviour = Behaviour(session, gap, crash, seed, tasks_per_session, tasks_per_day)
+        numbers = {"cpu": parse_distribution(cpu, "number")}
+        numbers |= {"memory": parse_distribution(memory, "bytes")} if memory else {}
+        numbers |= {"os": parse_distribution(os, "number")} if os else {}
+        specs = _alike(
+            name or kept_identity(dir or flags.state_folder()),
+            count or 0,
+            behaviour,
+            numbers,
+            flags.parse_labels(label),
+            flags.parse_data(data),
+        )
+    run = Run(
+        specs=[_with_packages(spec) for spec in specs],
+        coordinator=context.coordinator,
+        tokens=tokens,
+        allowed=parse_allowed(allow_code or (), coordinator=context.coordinator, insecure=insecure),
+        modelled=True,
+        crash_kills=False,
+        folder=dir,
+        epoch=flags.epoch_or_now(epoch),
+        trace=trace,
+        first_interval=1,
+        patience_s=parse_duration(patience),
+        workers=workers or swarm_workers(),
+    )
+    return play(run, context)
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn swarm")
+
+
+def _alike(
+    prefix: str,
+    count: int,
+    behaviour: Behaviour,
+    numbers: Mapping[str, Distribution],
+    labels: Mapping[str, tuple[str, ...]],
+    data: Mapping[str, Path],
+) -> list[DeviceSpec]:
+    """``count`` devices, numbered from 1; what differs between them is drawn from (seed, device)."""
+    devices = []
+    for number, own in enumerate(flags.deal(data, count), start=1):
+        device = f"{prefix}-{number:0{max(2, len(str(count)))}}"
+        drawn = {
+            name: flags.drawn(behaviour.seed, device, name, distribution.sample)
+            for name, distribution in numbers.items()
+        }
+        devices.append(behaviour.device(device, drawn, labels, own))
+    return devices
+
+
+def _fleet(reference: str, folder: Path) -> list[DeviceSpec]:
+    """What knows scenarios comes with the testbed; here it is only found."""
+    for entry_point in metadata.entry_points(group=FLEETS):
+        load: Callable[[str, Path], Path] = entry_point.load()
+        return read_population(load(reference, folder))
+    fix = "pip install 'venn-testbed[testbed]', or --from population.jsonl"
+    raise UsageError("NO_TESTBED", "reading scenarios needs the testbed", where="--fleet", fix=fix)
+
+
+def _with_packages(spec: DeviceSpec) -> DeviceSpec:
+    """Tasks run in this Python, whatever device is played."""
+    return replace(spec, labels={"package": importable_packages(), **spec.labels})

@@ -1,0 +1,255 @@
+"""A device and a driver: artifacts down, a response up; both in chunks, both resumed where they were cut.
+
+What a driver that is away says (UNAVAILABLE, a stream that ends) is tried again with jitter until the lease ends. A
+driver that this lease never reached is given up sooner, so that its place goes to a device that can.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import grpc
+
+from device_agent.artifacts import ArtifactStore
+from device_agent.backoff import Backoff
+from device_agent.failures import LeaseOver, TaskFailed
+from venn.v1 import common_pb2, task_pb2
+from venn.wire import chunks
+from venn.wire.channel import open_channel
+from venn.wire.status import peer_error, reason_of
+from venn.wire.stubs import task_stub
+from venn.wire.versions import this_version
+
+if TYPE_CHECKING:
+    from venn.v1.task_pb2_grpc import TaskServiceAsyncStub
+
+FIRST_CONTACT_S = 10.0  # to reach the driver at all; at most a third of the lease
+DAMAGED_TRIES = 3  # transfers in a row that end in damaged bytes
+
+AWAY = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.UNKNOWN,
+        grpc.StatusCode.INTERNAL,
+    }
+)
+SPACE = frozenset({"OUT_OF_SPACE"})
+DAMAGED = frozenset({"CHUNK_CORRUPT", "CHUNK_ORDER", "SHA256"})
+
+T = TypeVar("T")
+
+
+class Damaged(Exception):
+    """The bytes that came are not those that were named."""
+
+
+class Response(NamedTuple):
+    """What a task came to."""
+
+    body: bytes
+    sha256: bytes
+    weight: float
+    metrics: dict[str, float]
+
+
+class Drivers:
+    """A device's channels to drivers, kept while it is connected: one per address, the latest few."""
+
+    MOST = 4
+
+    def __init__(self) -> None:
+        self._channels: dict[str, grpc.aio.Channel] = {}
+
+    async def stub(self, address: str) -> "TaskServiceAsyncStub":
+        channel = self._channels.pop(address, None) or open_channel(address)
+        self._channels[address] = channel  # the latest at the end
+        if len(self._channels) > self.MOST:
+            oldest = next(iter(self._channels))
+            await self._channels.pop(oldest).close(grace=FIRST_CONTACT_S)
+        return task_stub(channel)
+
+    async def drop(self, address: str) -> None:
+        """Its driver is away: the next call dials at once, in place of waiting for gRPC's own backoff."""
+        if channel := self._channels.pop(address, None):
+            await channel.close()
+
+    async def close(self) -> None:
+        channels, self._channels = self._channels, {}
+        for channel in channels.values():
+            await channel.close()
+
+
+class Transfer:
+    """The transfers of one lease. ``address`` may be changed at any time (Redirect). Times are the loop's."""
+
+    def __init__(
+        self,
+        drivers: Drivers,
+        address: str,
+        ticket: common_pb2.Ticket,
+        *,
+        lease: int,
+        ends_at: float,
+        rng: random.Random,
+    ) -> None:
+        self.address = address
+        self.downloaded = self.uploaded = 0  # bytes, those that were sent again included
+        self._drivers, self._ticket, self._lease, self._rng = drivers, ticket, lease, rng
+        self._ends_at = ends_at
+        now = asyncio.get_running_loop().time()
+        self._reach_by = now + min(FIRST_CONTACT_S, max(0.0, ends_at - now) / 3)
+        self._reached = False
+        self._patience = asyncio.timeout_at(None)  # of the transfer under way, until the driver answers
+
+    async def fetch(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> bytes:
+        """An artifact, checked; from the store if another device of this process brought it meanwhile (the bytes
+        still travel). Raises TaskFailed or LeaseOver."""
+        download = _Download(artifact, store)
+        return await self._persist(lambda: self._fetch(download), common_pb2.PHASE_FETCH)
+
+    async def submit(self, response: Response, moved: Callable[[int], None]) -> common_pb2.Receipt:
+        """Hand the response over; ``moved`` hears how many bytes the driver has. Raises TaskFailed or LeaseOver."""
+        header = task_pb2.SubmitHeader(
+            ticket=self._ticket,
+            version=this_version(),
+            covers=[task_pb2.Cover(lease=self._lease, weight=response.weight)],
+            total_bytes=len(response.body),
+            sha256=response.sha256,
+            metrics=response.metrics,
+        )
+        return await self._persist(lambda: self._submit(header, response.body, moved), common_pb2.PHASE_SUBMIT)
+
+    async def _persist(self, transfer: Callable[[], Awaitable[T]], phase: common_pb2.Phase.ValueType) -> T:
+        """Try until it is done, the lease is over, or trying again would change nothing."""
+        backoff, damaged = Backoff(self._rng, most_s=2.0), 0
+        while True:
+            try:
+                async with asyncio.timeout_at(None if self._reached else self._reach_by) as self._patience:
+                    return await transfer()
+            except Damaged as error:
+                damaged += 1
+                if damaged == DAMAGED_TRIES:
+                    raise TaskFailed(phase, common_pb2.FAILURE_REASON_TRANSFER_FAILED, str(error)) from error
+            except TimeoutError as error:
+                message = f"driver at {self.address}: it does not answer"
+                raise TaskFailed(phase, common_pb2.FAILURE_REASON_DRIVER_UNREACHABLE, message) from error
+            except grpc.aio.AioRpcError as error:
+                self._give_up(error, phase)
+                await self._drivers.drop(self.address)
+            await self._pause(backoff.next_s(), phase)
+
+    def _give_up(self, error: grpc.aio.AioRpcError, phase: common_pb2.Phase.ValueType) -> None:
+        """Raises TaskFailed unless it is worth trying again."""
+        said = peer_error(error, where=f"driver at {self.address}")
+        if error.code() not in AWAY and reason_of(error) not in DAMAGED:
+            full = reason_of(error) in SPACE
+            reason = common_pb2.FAILURE_REASON_OUT_OF_SPACE if full else common_pb2.FAILURE_REASON_TRANSFER_FAILED
+            raise TaskFailed(phase, reason, str(said)) from error
+        if not self._reached and asyncio.get_running_loop().time() > self._reach_by:
+            raise TaskFailed(phase, common_pb2.FAILURE_REASON_DRIVER_UNREACHABLE, str(said)) from error
+
+    def _heard(self) -> None:
+        """The driver has answered: from now on it may take its time."""
+        if not self._reached:
+            self._reached = True
+            self._patience.reschedule(None)
+
+    async def _pause(self, seconds: float, phase: common_pb2.Phase.ValueType) -> None:
+        left = self._ends_at - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise LeaseOver(phase)
+        await asyncio.sleep(min(seconds, left))
+
+    # -- down
+
+    async def _fetch(self, download: "_Download") -> bytes:
+        stub = await self._drivers.stub(self.address)
+        request = task_pb2.FetchRequest(
+            ticket=self._ticket, version=this_version(), sha256=download.sha256, offset=download.offset
+        )
+        call = stub.Fetch(request)
+        try:
+            async for answer in call:
+                self._heard()
+                self.downloaded += len(answer.chunk.data)
+                download.take(answer)
+        finally:
+            call.cancel()
+        return download.close()
+
+    # -- up
+
+    async def _submit(
+        self, header: task_pb2.SubmitHeader, body: bytes, moved: Callable[[int], None]
+    ) -> common_pb2.Receipt:
+        stub = await self._drivers.stub(self.address)
+        call = stub.Submit()
+        try:
+            await call.write(task_pb2.SubmitRequest(header=header))
+            sent = -1  # nothing before the driver says from where
+            async for answer in call:
+                self._heard()
+                if answer.WhichOneof("frame") == "receipt":
+                    return answer.receipt
+                offset = answer.proceed.offset
+                moved(offset)
+                sent = offset if sent < 0 else max(sent, offset)
+                for chunk in chunks.split(body, sent, offset + answer.proceed.credit_bytes):
+                    await call.write(task_pb2.SubmitRequest(chunk=chunk))
+                    sent += len(chunk.data)
+                    self.uploaded += len(chunk.data)
+        except asyncio.InvalidStateError:  # it ended while we wrote: its status says why
+            async for answer in call:
+                if answer.WhichOneof("frame") == "receipt":
+                    return answer.receipt
+        finally:
+            call.cancel()
+        raise Damaged("the driver ended the stream without a receipt")
+
+
+class _Download:
+    """The bytes so far."""
+
+    def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> None:
+        self.sha256, self.offset = artifact.sha256, 0
+        self._size, self._store = artifact.size, store
+        self._pieces: list[bytes] = []
+        self._digest = hashlib.sha256()
+
+    @property
+    def complete(self) -> bool:
+        return self.offset >= self._size
+
+    def take(self, answer: task_pb2.FetchResponse) -> None:
+        """Raises Damaged; what came before stays."""
+        chunk = answer.chunk
+        if answer.total_bytes != self._size:
+            raise Damaged(f"the driver has {answer.total_bytes} bytes where the offer says {self._size}")
+        if chunk.offset != self.offset or self.offset + len(chunk.data) > self._size:
+            raise Damaged(f"bytes from {chunk.offset} came where those from {self.offset} were due")
+        try:
+            chunks.check(chunk)
+        except chunks.ChunkError as error:
+            raise Damaged(error.message) from error
+        self.offset += len(chunk.data)
+        if self._store.get(self.sha256) is None:
+            self._pieces.append(chunk.data)
+            self._digest.update(chunk.data)
+        else:
+            self._pieces.clear()
+
+    def close(self) -> bytes:
+        """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
+        if not self.complete:
+            raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
+        known = self._store.get(self.sha256)
+        if known is not None:
+            return known
+        if self._digest.digest() != self.sha256:
+            self.offset, self._pieces, self._digest = 0, [], hashlib.sha256()
+            raise Damaged("the bytes are not those that the offer names")
+        return self._store.put(self.sha256, b"".join(self._pieces))
