@@ -6,16 +6,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario.checks import drawn
+from testbed.scenario.eligible import served_by
+from testbed.scenario.packaged import named, packaged_scenarios
+from testbed.scenario.schema import json_schema, markdown
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.notation import format_duration
 from venn.wire.text import printable
-
-from testbed.scenario import Scenario, ScenarioError
-from testbed.scenario.checks import drawn, served_by
-from testbed.scenario.packaged import named, packaged_scenarios
-from testbed.scenario.schema import json_schema, markdown
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -98,7 +99,7 @@ def _facts(scenario: Scenario) -> dict[str, object]:
             {
                 "name": name,
                 "requirement": scenario.requirement_of(name)[1],
-                "eligible": served_by(scenario, name, devices),
+                "eligible": served_by(scenario.requirement_of(name)[1], devices),
                 "demand": job.demand,
                 "rounds": job.rounds,
                 "max_rounds": job.max_rounds,
@@ -118,7 +119,7 @@ def _table(scenario: Scenario) -> str:
     ]
     for name, job in scenario.jobs.items():
         stated, text = scenario.requirement_of(name)
-        eligible = served_by(scenario, name, devices)
+        eligible = served_by(text, devices)
         rounds = str(job.rounds) if job.rounds else f"at most {job.max_rounds}"
         told = text if stated == text else f"{stated}: {text}"
         lines.append(f"{name:20} {rounds:>9} {job.demand:>6} {'?' if eligible is None else eligible:>8}  {told}")

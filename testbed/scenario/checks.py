@@ -3,23 +3,21 @@
 Names that exist, files that are there, keys that go together, and for every job at least one device that can serve it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from venn.wire.notation import Empirical, parse_requirement
-
 from coordinator.policies.registry import policy_names
 from testbed.population import DeviceSpec, expand
-from testbed.scenario.eligible import comparisons, matches
+from testbed.scenario.eligible import comparisons, requirement_of, served_by
 from testbed.scenario.job_file import problem_of
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.places import KeyPath
 from testbed.scenario.wording import known
+from venn.wire.notation import Empirical
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
-REPORTED_BY_AGENTS = frozenset({"package"})  # labels that a scenario does not know
 SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
 
 
@@ -85,9 +83,9 @@ def _requirements(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _sizes(path: KeyPath, text: str) -> Iterator[Finding]:
-    for each in comparisons(parse_requirement(text)):
-        if each.name == "memory" and each.WhichOneof("value") == "number" and abs(each.number) < SMALLEST_MEMORY:
-            yield Finding(path, f"compares memory with {each.number:g} bytes", "give the unit, e.g. memory >= 4 GB")
+    for each in comparisons(requirement_of(text)):
+        if each.name == "memory" and isinstance(each.value, float) and abs(each.value) < SMALLEST_MEMORY:
+            yield Finding(path, f"compares memory with {each.value:g} bytes", "give the unit, e.g. memory >= 4 GB")
 
 
 def _data(scenario: Scenario) -> Iterator[Finding]:
@@ -141,24 +139,16 @@ def _served(scenario: Scenario) -> Iterator[Finding]:
     """Jobs that no device can serve."""
     devices = drawn(scenario)
     for name in scenario.jobs:
-        if served_by(scenario, name, devices) == 0:
-            stated, text = scenario.requirement_of(name)
+        stated, text = scenario.requirement_of(name)
+        if served_by(text, devices) == 0:
             told = text if stated == text else f"{stated}, which is {text}"
             message = f"none of the {len(devices)} devices meets {told}"
             yield Finding(("jobs", name, "requirement"), message, _instead(scenario, text))
 
 
-def served_by(scenario: Scenario, job: str, devices: Sequence[DeviceSpec]) -> int | None:
-    """How many of the devices meet a job's requirement; None: it asks for what only the agents will know."""
-    requirement = parse_requirement(scenario.requirement_of(job)[1])
-    if REPORTED_BY_AGENTS & {each.name for each in comparisons(requirement)}:
-        return None
-    return sum(matches(requirement, each.device, each.numbers, each.labels) for each in devices)
-
-
 def _instead(scenario: Scenario, text: str) -> str:
     """What the fleets have of the capabilities that a requirement asks for."""
-    asked = dict.fromkeys(each.name for each in comparisons(parse_requirement(text)))
+    asked = dict.fromkeys(each.name for each in comparisons(requirement_of(text)))
     have = dict.fromkeys(["cpu", "memory", "os", "fleet", "data"])
     for fleet in scenario.fleets.values():
         have |= dict.fromkeys(fleet.labels)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
-from venn.wire.notation import format_bytes
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from testbed.scenario.errors import Problem, ScenarioError
 from testbed.scenario.places import KeyPath, Place, Places
 from testbed.scenario.scalars import Scalar, Surprise, plain_scalar, refuse_surprise
 from testbed.scenario.syntax import syntax_problem
+from venn.wire.notation import format_bytes
 
 Value = Scalar | list["Value"] | dict[str, "Value"]
 

@@ -1,57 +1,41 @@
-"""Which devices meet a requirement, as the coordinator will judge it."""
+"""Which devices meet a requirement, judged by the coordinator's own code."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from venn.v1.common_pb2 import Comparison, Operator, Requirement
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Not, Requirement
+from coordinator.service.convert.requirements import requirement_from_wire
+from testbed.population import DeviceSpec
+from venn.wire.notation import parse_requirement
 
-_TESTS = {
-    Operator.OPERATOR_LESS: lambda number, bound: number < bound,
-    Operator.OPERATOR_AT_MOST: lambda number, bound: number <= bound,
-    Operator.OPERATOR_EQUAL: lambda number, bound: number == bound,
-    Operator.OPERATOR_NOT_EQUAL: lambda number, bound: number != bound,
-    Operator.OPERATOR_AT_LEAST: lambda number, bound: number >= bound,
-    Operator.OPERATOR_GREATER: lambda number, bound: number > bound,
-}
+# Labels that the agents report and a scenario does not know.
+REPORTED_BY_AGENTS = frozenset({"package"})
+
+
+def requirement_of(text: str) -> Requirement:
+    """What the coordinator makes of a requirement's text. Raises NotationError and MalformedError."""
+    return requirement_from_wire(parse_requirement(text))
 
 
 def comparisons(requirement: Requirement) -> Iterator[Comparison]:
     """Every comparison in it."""
-    match requirement.WhichOneof("kind"):
-        case "comparison":
-            yield requirement.comparison
-        case "every":
-            for item in requirement.every.items:
+    match requirement:
+        case Comparison():
+            yield requirement
+        case Every(items) | Any(items):
+            for item in items:
                 yield from comparisons(item)
-        case "any":
-            for item in requirement.any.items:
-                yield from comparisons(item)
-        case "negated":
-            yield from comparisons(requirement.negated)
+        case Not(item):
+            yield from comparisons(item)
 
 
-def matches(
-    requirement: Requirement, device: str, numbers: Mapping[str, float], labels: Mapping[str, Sequence[str]]
-) -> bool:
-    """Whether a device meets it. A comparison on what the device does not report is false."""
-    match requirement.WhichOneof("kind"):
-        case "comparison":
-            return _holds(requirement.comparison, numbers, labels)
-        case "every":
-            return all(matches(item, device, numbers, labels) for item in requirement.every.items)
-        case "any":
-            return any(matches(item, device, numbers, labels) for item in requirement.any.items)
-        case "negated":
-            return not matches(requirement.negated, device, numbers, labels)
-        case "ids":
-            return device in requirement.ids.ids
-    return True
+def served_by(text: str, devices: Sequence[DeviceSpec]) -> int | None:
+    """How many of the devices meet a requirement; None: it asks for what only the agents will know."""
+    requirement = requirement_of(text)
+    if REPORTED_BY_AGENTS & {each.name for each in comparisons(requirement)}:
+        return None
+    return sum(requirement.matches(DeviceId(device.device), _capabilities(device)) for device in devices)
 
 
-def _holds(comparison: Comparison, numbers: Mapping[str, float], labels: Mapping[str, Sequence[str]]) -> bool:
-    if comparison.WhichOneof("value") == "text":
-        values = labels.get(comparison.name)
-        if values is None:
-            return False
-        return (comparison.text in values) == (comparison.operator == Operator.OPERATOR_EQUAL)
-    number = numbers.get(comparison.name)
-    return number is not None and _TESTS[comparison.operator](number, comparison.number)
+def _capabilities(device: DeviceSpec) -> Capabilities:
+    return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})

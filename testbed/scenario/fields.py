@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
-from venn.wire.notation import Constant, Distribution, format_duration, format_fraction
-from venn.wire.notation.distributions import Unit
 
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
@@ -40,6 +38,8 @@ from testbed.scenario.readers import (
     as_whole,
     one_of,
 )
+from venn.wire.notation import Constant, Distribution, format_duration, format_fraction
+from venn.wire.notation.distributions import Unit
 
 
 def _schema(kind: str, json_type: str | list[str], *examples: object, **more: object) -> WithJsonSchema:

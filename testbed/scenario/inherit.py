@@ -21,9 +21,11 @@ def resolve(document: Document) -> Document:
     root = dict(document.root)
     for source, heirs in INHERITANCE:
         shared, entries = root.get(source), root.get(heirs)
-        if not isinstance(shared, dict) or not isinstance(entries, dict):
+        if not isinstance(shared, dict):
             continue
         del root[source]
+        if not isinstance(entries, dict):
+            continue
         root[heirs] = {
             name: _inherit(entry, shared, (heirs, name), (source,), document.places) for name, entry in entries.items()
         }

@@ -5,9 +5,7 @@ _ASYNCHRONOUS = "jobs are synchronous for now"
 
 # By the kind of mapping that has the key.
 LATER: dict[str, dict[str, str]] = {
-    "scenario": {
-        "churn": "a timeline of failures comes with a later version; sessions and crashes are in every_device"
-    },
+    "scenario": {"churn": "a timeline comes with a later version; sessions and crashes are in every_device"},
     "job": {
         "aggregation": _ASYNCHRONOUS,
         "asynchronous": _ASYNCHRONOUS,

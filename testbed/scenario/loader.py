@@ -46,6 +46,9 @@ _EXAMPLES = {
 }
 
 
+_SHARED = {(source,) for source, _ in INHERITANCE}
+
+
 def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
     """Raises ScenarioError with every problem that was found."""
     return _scenario(read_document(path), path.absolute().parent, overrides)
@@ -100,11 +103,11 @@ def _finding(error: ErrorDetails, root: Value) -> Finding:
         case "scenario":
             context = error["ctx"]
             return Finding(path, context["message"], context["fix"])
-        case "extra_forbidden":
+        case "extra_forbidden" if path not in _SHARED:
             return _unknown_key(path)
         case "missing":
             return _missing_key(path)
-        case "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
+        case "extra_forbidden" | "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
             return Finding(path, f"{shown(error['input'])} where keys should be", "write key: value pairs below it")
         case "sequence_str" | "is_instance_of" | "list_type" | "tuple_type":
             return Finding(path, f"{shown(error['input'])} where a list should be", "write - and an entry on each line")

@@ -8,7 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
-from venn.wire.notation import Constant
 
 from testbed.population import FleetSpec
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
@@ -42,6 +41,7 @@ from testbed.scenario.fields import (
     Truth,
     Version,
 )
+from venn.wire.notation import Constant
 
 
 class _Part(BaseModel):
@@ -205,7 +205,7 @@ class Scenario(_Part):
     fleets: Mapping[Name, Fleet]
     """The devices, by the name of their fleet; at least one. A device is called after its fleet: `budget-07`."""
 
-    expect: Sequence[Expected] = ()
+    expect: tuple[Expected, ...] = ()
     """What must hold of the run's summary, else the exit code is 1. That every job finishes is expected by default."""
 
     @classmethod

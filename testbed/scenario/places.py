@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from venn.wire.text import printable
+
 KeyPath = tuple[str | int, ...]
 
 
@@ -15,7 +17,8 @@ class Place:
     path: KeyPath
 
     def __str__(self) -> str:
-        return f"{self.at}: {'.'.join(str(step) for step in self.path)}" if self.path else self.at
+        dotted = ".".join(printable(str(step), 60) for step in self.path)
+        return f"{self.at}: {dotted}" if dotted else self.at
 
 
 class Places:

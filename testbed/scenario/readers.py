@@ -12,6 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationInfo
+
+from coordinator.service.convert.limits import MalformedError
+from coordinator.service.convert.requirements import requirement_from_wire
+from testbed.population.data import Dirichlet, parse_split
+from testbed.population.sources import DIGITS
+from testbed.scenario.expect import Expectation, parse_expectation
+from testbed.scenario.wording import known, shown, wrong
 from venn.wire.errors import UsageError
 from venn.wire.notation import (
     Constant,
@@ -19,6 +26,7 @@ from venn.wire.notation import (
     Empirical,
     Uniform,
     exact_decimal,
+    format_duration,
     format_fraction,
     format_number,
     format_requirement,
@@ -30,15 +38,11 @@ from venn.wire.notation import (
 )
 from venn.wire.notation.distributions import Unit
 
-from testbed.population.data import Dirichlet, parse_split
-from testbed.population.sources import DIGITS
-from testbed.scenario.expect import Expectation, parse_expectation
-from testbed.scenario.wording import known, shown, wrong
-
 T = TypeVar("T")
 
 VERSION = 1  # of the scenario format
-MOST = 2**31 - 1  # of anything that is counted
+MOST = 1_000_000  # of anything that is counted
+LONGEST = 366 * 86_400.0  # seconds; as long as a coordinator counts
 LARGEST_SEED = 2**63 - 1
 NAME = re.compile(r"[a-z0-9-]{1,40}")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
@@ -75,15 +79,17 @@ def as_duration(value: object, info: ValidationInfo, *, positive: bool) -> float
     seconds = value if info.context is None and isinstance(value, float) else _read(parse_duration, value)
     if seconds < 0 or (positive and seconds == 0):
         raise wrong(f"{shown(value)} is no time", "write e.g. 15s")
-    if not math.isfinite(seconds):
-        raise wrong(f"{shown(value)} is too long", "write e.g. 1h")
+    if not seconds <= LONGEST:
+        raise wrong(f"{shown(value)} is too long", f"it is at most {format_duration(LONGEST)}")
     return seconds
 
 
 def as_fraction(value: object, least: Fraction, most: Fraction | None, *, open_below: bool) -> Fraction:
     fraction = value if isinstance(value, Fraction) else _read(parse_fraction, value)
     if most is not None and fraction > most:
-        raise wrong(f"{shown(value)} is more than {format_fraction(most)}", f"it is at most {format_fraction(most)}")
+        percent = isinstance(value, int) and fraction <= 100 * most
+        fix = f"write {value}%" if percent else f"it is at most {format_fraction(most)}"
+        raise wrong(f"{shown(value)} is more than {format_fraction(most)}", fix)
     if fraction < least or (open_below and fraction == least):
         bound = "more than" if open_below else "at least"
         raise wrong(f"{shown(value)} is too small", f"it is {bound} {format_fraction(least)}")
@@ -108,10 +114,10 @@ def as_distribution(value: object, info: ValidationInfo, unit: Unit, *, positive
         folder: Path = (info.context or {}).get("folder", Path())
         distribution = _read(lambda text: parse_distribution(text, unit, folder=folder), value)
     low = lowest(distribution)
-    if low < 0 or (positive and low == 0 and not _reaches_above(distribution)):
-        raise wrong(
-            f"{shown(value)} can be {format_number(low)}", "it must be above 0" if positive else "it is at least 0"
-        )
+    if low < 0:
+        raise wrong(f"{shown(value)} goes below 0", "let it begin at 0 or above")
+    if positive and low == 0 and not _reaches_above(distribution):
+        raise wrong(f"{shown(value)} is not above 0", "write more")
     return distribution
 
 
@@ -246,7 +252,14 @@ def as_requirement(value: object) -> str:
     text = value.strip()
     if NAME.fullmatch(text):
         return text
-    return format_requirement(_read(parse_requirement, text))
+    requirement = _read(parse_requirement, text)
+    try:
+        requirement_from_wire(requirement)
+    except MalformedError as error:
+        raise wrong(
+            f"{shown(value)} is more than a coordinator takes: {error.message}", "write a shorter one"
+        ) from None
+    return format_requirement(requirement)
 
 
 def one_of(value: object, options: tuple[str, ...]) -> str:

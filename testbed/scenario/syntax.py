@@ -20,12 +20,14 @@ def syntax_problem(error: yaml.YAMLError, source: str, text: str) -> Problem:
     mark, problem = error.problem_mark, error.problem or "cannot be read"
     where = f"{source}:{mark.line + 1}"
     opened = error.context_mark
-    if opened is not None and mark.index >= len(text.rstrip()):
-        what = _OPENED.get(text[opened.index : opened.index + 1], "something")
+    what = _OPENED.get(text[opened.index : opened.index + 1]) if opened is not None else None
+    if opened is not None and what and mark.index >= len(text.rstrip()):
         return Problem(where, f"the file ends inside {what} that begins on line {opened.line + 1}", "is it cut off?")
+    if "<stream end>" in problem:
+        return Problem(where, "the file ends where a value should be", "is it cut off?")
     if text[mark.index : mark.index + 1] == "\t":
         return Problem(where, "a tab, where YAML allows only spaces", "indent with spaces")
-    if "single document" in problem:
+    if "another document" in problem:
         return Problem(where, "a second document begins", "one file is one scenario: remove the --- line")
     if "undefined alias" in problem:
         return Problem(where, f"{problem}", "an &anchor comes before its *alias")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from pydantic_core import PydanticCustomError
+
 from venn.wire.text import did_you_mean, printable
 
 

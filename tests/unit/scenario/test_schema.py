@@ -1,0 +1,49 @@
+"""The reference in the docs and the JSON schema follow the model."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from testbed.scenario import Data, Fleet, Job, Scenario, Workload, parse
+from testbed.scenario.later import LATER
+from testbed.scenario.schema import BEGIN, json_schema, markdown
+from tests.unit.scenario.conftest import PLAIN
+
+DOCS = Path(__file__).parents[3] / "docs" / "scenario.md"
+
+
+def test_the_docs_hold_the_reference() -> None:
+    text = DOCS.read_text()
+    assert text[text.index(BEGIN) :] == markdown(), "run: venn scenario schema --markdown, and put it at the end"
+
+
+@pytest.mark.parametrize("model", [Scenario, Data, Job, Workload, Fleet])
+def test_every_key_is_explained(model: type[Scenario]) -> None:
+    for name, field in model.model_fields.items():
+        assert field.description, f"{model.__name__}.{name}"
+        assert field.description.rstrip().endswith((".", "`"))
+        assert f"| `{name}` |" in markdown()
+
+
+def test_no_key_both_exists_and_comes_later() -> None:
+    for kind, model in (("scenario", Scenario), ("job", Job), ("workload", Workload), ("fleet", Fleet)):
+        assert not LATER[kind].keys() & model.model_fields.keys()
+
+
+def test_the_schema_knows_every_key_of_the_demo() -> None:
+    schema = json_schema()
+    document = yaml.safe_load(PLAIN)
+    assert document.keys() <= schema["properties"].keys()
+    for section, definition in (("jobs", "Job"), ("fleets", "Fleet"), ("data", "Data")):
+        for entry in document[section].values():
+            assert entry.keys() <= schema["$defs"][definition]["properties"].keys()
+    assert document["every_job"].keys() <= schema["$defs"]["EveryJob"]["properties"].keys()
+    assert "required" not in schema["$defs"]["Job"]
+    assert set(schema["required"]) == {"version", "name", "jobs", "fleets"}
+
+
+@pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL))
+def test_the_examples_of_the_docs_are_right(folder: Path, block: str) -> None:
+    parse(block, folder=folder)
