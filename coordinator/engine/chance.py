@@ -16,9 +16,9 @@ class Purpose(IntEnum):
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:
     """64 uniform bits."""
-    state = _mix(seed & _MASK)
+    state = mix(seed & _MASK)
     for value in (int(purpose), *ids):
-        state = _mix((state ^ (value & _MASK)) & _MASK)
+        state = mix((state ^ (value & _MASK)) & _MASK)
     return state
 
 
@@ -32,7 +32,8 @@ def fraction(bits: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def _mix(value: int) -> int:
+def mix(value: int) -> int:
+    """One step of SplitMix64: a bijection of 64-bit numbers."""
     z = (value + _GAMMA) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK

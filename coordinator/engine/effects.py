@@ -164,7 +164,7 @@ class ResumeLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease is over, for this reason, once."""
+    """A lease is over. A second one, COUNTED, corrects the first: its driver had counted it before it heard."""
 
     lease: LeaseSeq
     device: DeviceId

@@ -175,6 +175,11 @@ class EngineSettings:
     supply_window_s: float = 86_400.0
     supply_buckets: int = 288
     most_regions: int = 4096
+    no_work_patience_s: float = 30.0  # a device without a job to serve waits so long before it is sent away
+    come_back_per_s: float = 100.0  # wanted check-in rate of devices that were sent away, > 0
+    most_sessions: int = 100_000  # open at once; beyond it a device that no request takes is sent away
+    most_devices: int = 1_000_000  # remembered; beyond it those that left first are forgotten
+    most_jobs: int = 10_000  # remembered; beyond it those that ended first are forgotten
 
 
 def _ceil(value: Fraction) -> int:

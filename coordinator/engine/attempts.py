@@ -1,0 +1,164 @@
+"""Attempts: how one opens, what its driver's records do, and how it ends, once, CLOSED or ABORTED.
+
+The driver decides which responses count (``protocol`` rule 1), and its COUNTED always stands:
+
+- Recorded for a live lease of an open attempt, it counts, whether the lease is OFFERED (the acceptance is still on
+  its way), RUNNING, DELIVERED or ABSENT.
+- Recorded for a lease that has ended otherwise (expired, lost, unaccepted, replaced, failed, revoked), it counts as
+  well: the driver had acknowledged it before it heard of the end. The lease's end is *corrected* to COUNTED by a
+  second ``EndLease``; the later word stands, and each lease is in one sum only.
+- Where its place had been leased again, live leases + counted would exceed C. Then the places that have cost least
+  are taken back (REPLACED): an offer that was not accepted before a running task, the newest first, and one whose
+  device has a receipt last. That always suffices, for counted <= K <= C. A lease so replaced may itself turn out to
+  be counted; then the rule is the same again, at most K times.
+- The K-th closes the attempt. COUNTED for an attempt that was ABORTED corrects the lease's end and changes nothing
+  else: the response is acknowledged, and waste. For one that is CLOSED it is a straggler: K had counted before.
+
+A record is idempotent per lease: the first word about it stands. STRAGGLER and REJECTED end a live lease, and change
+nothing about one that has ended.
+"""
+
+from coordinator.engine.deadlines import Kind
+from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttempt
+from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject
+from coordinator.engine.ids import LeaseSeq, RequestId
+from coordinator.engine.leases import correct, end
+from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestStep, advance
+from coordinator.engine.model import (
+    AttemptEndReason,
+    LeaseEnd,
+    Outcome,
+    StragglerRule,
+)
+from coordinator.engine.state import Job, Lease, Request
+from coordinator.engine.world import World
+
+_CHEAPEST_FIRST = (LeaseState.OFFERED, LeaseState.RUNNING, LeaseState.DELIVERED)
+
+
+def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left: int | None) -> Request:
+    """The job asks for its devices. Its order in time is the caller's to check."""
+    world.requests_opened += 1
+    spec = job.spec
+    request = Request(
+        RequestId(world.requests_opened),
+        job,
+        round_,
+        attempt,
+        rounds_left,
+        spec.responses_needed,
+        spec.places,
+        world.now,
+        world.now + spec.deadline_s,
+    )
+    if job.latest is None or job.latest.round != round_:
+        forgive(job)
+        lift(world, job, JOB_CRASHES)
+    job.state = advance(JOB, job.state, JobStep.OPEN, job.id, job.story)
+    if job.previous is not None:
+        purge(world, job.previous)
+    job.previous, job.latest, job.request = job.latest, request, request
+    job.attempts[round_, attempt] = request
+    world.requests[request.id] = world.open_requests[request.id] = request
+    world.deadlines.set(Kind.ATTEMPT, request.id, request.deadline_at)
+    world.dirty = True
+    world.note_job(job, "OPENED", str(request))
+    return request
+
+
+def answer_open(world: World, request: Request) -> None:
+    world.emit(
+        AcceptAttempt(
+            request.id,
+            request.job.id,
+            request.round,
+            request.attempt,
+            request.status,
+            request.needed,
+            request.places,
+            request.deadline_at,
+        )
+    )
+
+
+def record(world: World, request: Request, responses: tuple[tuple[LeaseSeq, Outcome], ...]) -> None:
+    """The driver's words, in its order."""
+    for seq, outcome in responses:
+        lease = request.leases.get(seq)
+        if lease is not None and lease.recorded is None:
+            _record_one(world, lease, outcome)
+    world.emit(AnswerResponses(request.job.id, request.round, request.attempt, request.status, request.counted))
+
+
+def close(world: World, request: Request) -> None:
+    """Enough responses: running leases finish as stragglers, unless the job wants them revoked."""
+    _finish(world, request, RequestStep.CLOSE, AttemptEndReason.ENOUGH)
+    request.job.closed_rounds += 1
+    keep_running = request.job.spec.stragglers is StragglerRule.FINISH
+    for lease in list(request.live()):
+        if lease.state is LeaseState.OFFERED or (not keep_running and lease.state is not LeaseState.DELIVERED):
+            end(world, lease, LeaseEnd.REVOKED)
+
+
+def abort(world: World, request: Request, reason: AttemptEndReason) -> None:
+    """Its responses are waste, and so is what its devices still do."""
+    _finish(world, request, RequestStep.ABORT, reason)
+    request.job.aborts += 1
+    revoke_leases(world, request)
+
+
+def revoke_leases(world: World, request: Request) -> None:
+    """Stop its devices. What a device has a receipt for waits for the driver's record."""
+    for lease in list(request.live()):
+        if lease.state is not LeaseState.DELIVERED:
+            end(world, lease, LeaseEnd.REVOKED)
+
+
+def purge(world: World, request: Request) -> None:
+    """Forget its ended leases, and those still live when they end."""
+    request.purged = True
+    for lease in list(request.leases.values()):
+        if lease.state is LeaseState.ENDED:
+            del request.leases[lease.seq]
+            del world.ended[lease.seq]
+
+
+def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
+    request = lease.request
+    if outcome is Outcome.COUNTED and request.ended_at is not None and request.reason is AttemptEndReason.ENOUGH:
+        outcome = Outcome.STRAGGLER
+    lease.recorded = outcome
+    if outcome is not Outcome.REJECTED:
+        lease.device.cooling.pop(request.job.id, None)
+    if lease.state is LeaseState.ENDED:
+        if outcome is Outcome.COUNTED:
+            correct(world, lease)
+    elif outcome is Outcome.REJECTED:
+        reject(world, lease)
+    else:
+        end(world, lease, LeaseEnd(outcome.value))
+    if request.open and outcome is Outcome.COUNTED:
+        while request.unmet < 0:
+            end(world, _cheapest(request), LeaseEnd.REPLACED)
+        if request.counted >= request.needed:
+            close(world, request)
+
+
+def _cheapest(request: Request) -> Lease:
+    """The placed lease that has cost least so far: by state, then the newest."""
+    placed = [lease for lease in request.live() if lease.state in _CHEAPEST_FIRST]
+    return min(placed, key=lambda lease: (_CHEAPEST_FIRST.index(lease.state), -lease.seq))
+
+
+def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEndReason) -> None:
+    job = request.job
+    request.state = advance(REQUEST, request.state, step, request, job.story)
+    request.ended_at, request.reason = world.now, reason
+    if request.filled_at is None:
+        request.filled_at = world.now
+    job.state = advance(JOB, job.state, JobStep.SETTLE, job.id, job.story)
+    job.request = None
+    del world.open_requests[request.id]
+    world.dirty = True
+    world.note_job(job, request.status.name, f"{request}: {reason}, {request.counted} of {request.needed} responses")
+    world.emit(EndAttempt(request.id, job.id, request.round, request.attempt, request.status, reason, request.counted))

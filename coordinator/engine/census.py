@@ -1,0 +1,195 @@
+"""Counts and lines for people: devices, regions, leases, jobs. Read-only; each call is for the present moment.
+
+Leases add up: granted = responses + stragglers + lost + failed + expired + revoked + live, where
+
+- failed: the device or the driver said no (FAILED, DECLINED, REJECTED);
+- expired: a time ran out (EXPIRED, UNACCEPTED);
+- revoked: the coordinator took it back (REVOKED, REPLACED);
+- lost: its session ended and its device did not come back with it (LOST);
+- live: not ended: OFFERED, RUNNING, ABSENT, or finished by the device and not recorded by the driver yet.
+
+Devices add up: known = waiting + busy + served + gone. One that was sent away and has not left yet is gone.
+"""
+
+from dataclasses import dataclass
+
+from coordinator.engine.engine import Engine
+from coordinator.engine.explain import device_reasons, job_reasons, observed_s
+from coordinator.engine.ids import DeviceId, JobId, RegionId
+from coordinator.engine.lifecycle import DeviceState
+from coordinator.engine.model import LeaseEnd
+from coordinator.engine.state import Device, Job
+from coordinator.engine.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounts:
+    known: int
+    waiting: int
+    busy: int
+    served: int  # reached a limit in its last availability interval
+    gone: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCounts:
+    granted: int
+    responses: int
+    stragglers: int
+    lost: int
+    failed: int
+    expired: int
+    revoked: int
+    live: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegionCount:
+    region: RegionId
+    groups: tuple[str, ...]  # names of its requirements, the most common first; empty: no job is for it
+    devices: int  # known
+    check_ins_per_s: float
+    waiting: int  # idle
+    order: tuple[JobId, ...]  # who gets the next device, first to last; full ones are left out
+
+
+@dataclass(frozen=True, slots=True)
+class JobCount:
+    job: JobId
+    requirement: str  # its name
+    phase: str  # arriving, filling, collecting, aggregating, paused, finished, cancelled, failed
+    round: int  # of the latest attempt; 0: none yet
+    attempt: int
+    rounds: int | None
+    closed_rounds: int
+    places: int  # C of the latest attempt
+    leased: int  # live with a place + counted, of the latest attempt
+    responses: int
+    responses_needed: int  # K
+    aborts: int
+    live: int  # leases of all its attempts
+    waits: str  # the strongest reason; empty: it does not wait
+    age_s: float  # since its arrival, until its end
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLine:
+    device: DeviceId
+    state: str  # waiting, busy, served, gone
+    tasks: int  # that it brought to a receipt
+    job: JobId | None  # that it works for
+    waits: str  # why it idles; empty: it does not
+
+
+_SHOWN_AS = {
+    DeviceState.IDLE: "waiting",
+    DeviceState.BUSY: "busy",
+    DeviceState.SERVED: "served",
+    DeviceState.LEAVING: "gone",
+    DeviceState.GONE: "gone",
+}
+
+
+def device_counts(engine: Engine) -> DeviceCounts:
+    counts = engine.world.device_counts
+    return DeviceCounts(
+        known=sum(counts.values()),
+        waiting=counts[DeviceState.IDLE],
+        busy=counts[DeviceState.BUSY],
+        served=counts[DeviceState.SERVED],
+        gone=counts[DeviceState.GONE] + counts[DeviceState.LEAVING],
+    )
+
+
+def lease_counts(engine: Engine) -> LeaseCounts:
+    ends = engine.world.ends
+    return LeaseCounts(
+        granted=engine.world.leases_granted,
+        responses=ends[LeaseEnd.COUNTED],
+        stragglers=ends[LeaseEnd.STRAGGLER],
+        lost=ends[LeaseEnd.LOST],
+        failed=ends[LeaseEnd.FAILED] + ends[LeaseEnd.DECLINED] + ends[LeaseEnd.REJECTED],
+        expired=ends[LeaseEnd.EXPIRED] + ends[LeaseEnd.UNACCEPTED],
+        revoked=ends[LeaseEnd.REVOKED] + ends[LeaseEnd.REPLACED],
+        live=len(engine.world.leases),
+    )
+
+
+def region_counts(engine: Engine) -> list[RegionCount]:
+    """By check-in rate, descending; regions without known devices and check-ins are left out."""
+    world = engine.world
+    counts = [_region(engine, region.id, tuple(region.classes)) for region in world.regions.regions.values()]
+    if world.regions.overflow_devices:
+        counts.append(_overflow(world))
+    counts = [one for one in counts if one.devices or one.check_ins_per_s]
+    return sorted(counts, key=lambda one: (-one.check_ins_per_s, one.region))
+
+
+def job_counts(engine: Engine) -> list[JobCount]:
+    """By arrival."""
+    return [job_count(engine, job) for job in engine.jobs.values()]
+
+
+def job_count(engine: Engine, job: Job) -> JobCount:
+    latest, spec = job.latest, job.spec
+    reasons = [] if job.ended else job_reasons(engine.world, job)
+    return JobCount(
+        job=job.id,
+        requirement=spec.requirement_name or job.group.id,
+        phase="paused" if job.pauses else job.state.value,
+        round=latest.round if latest else 0,
+        attempt=latest.attempt if latest else 0,
+        rounds=spec.rounds,
+        closed_rounds=job.closed_rounds,
+        places=latest.places if latest else spec.places,
+        leased=latest.placed + latest.counted if latest else 0,
+        responses=latest.counted if latest else 0,
+        responses_needed=latest.needed if latest else spec.responses_needed,
+        aborts=job.aborts,
+        live=job.live,
+        waits=reasons[0] if reasons else "",
+        age_s=(job.ended_at if job.ended_at is not None else engine.now) - job.arrival,
+    )
+
+
+def device_line(engine: Engine, device: Device) -> DeviceLine:
+    working = device.lease is not None and device.state is DeviceState.BUSY
+    reasons = [] if working else device_reasons(engine.world, engine.matcher, device)
+    return DeviceLine(
+        device=device.id,
+        state=_SHOWN_AS[device.state],
+        tasks=device.tasks,
+        job=device.lease.request.job.id if device.lease is not None and working else None,
+        waits=reasons[0] if reasons else "",
+    )
+
+
+def _region(engine: Engine, id_: RegionId, classes: tuple[int, ...]) -> RegionCount:
+    world = engine.world
+    regions, totals = world.regions, world.supply.totals
+    groups = sorted(
+        (world.regions.groups[group] for group in regions.regions[id_].groups),
+        key=lambda group: (-len(group.regions), group.id),
+    )
+    sample, capabilities = regions.classes[classes[0]].sample
+    like_it = Device(sample, capabilities, classes[0])
+    order = dict.fromkeys(one.job.id for one in engine.matcher.candidates(like_it) if one.unmet > 0)
+    return RegionCount(
+        region=id_,
+        groups=tuple(group.name or group.id for group in groups),
+        devices=sum(regions.classes[klass].devices for klass in classes),
+        check_ins_per_s=sum(totals.get(klass, 0) for klass in classes) / observed_s(world),
+        waiting=sum(len(world.idle.get(klass, ())) for klass in classes),
+        order=tuple(order),
+    )
+
+
+def _overflow(world: World) -> RegionCount:
+    return RegionCount(
+        region=world.regions.overflow,
+        groups=("(checked one by one)",),
+        devices=world.regions.overflow_devices,
+        check_ins_per_s=world.supply.totals.get(-1, 0) / observed_s(world),
+        waiting=len(world.idle.get(-1, ())),
+        order=(),
+    )

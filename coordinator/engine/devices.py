@@ -1,0 +1,280 @@
+"""Devices: check-ins, and what they say about their leases.
+
+A frame about a lease that is not in the device's hand never fails: it is answered by Revoke with the reason
+(``protocol`` rule 13). Where the driver's record has ended the lease, the device learns that from its receipt, and is
+not told here.
+"""
+
+from coordinator.engine.deadlines import Kind
+from coordinator.engine.effects import CloseSession, OpenSession, RevokeLease
+from coordinator.engine.events import (
+    DeviceCheckedIn,
+    DevicesDrained,
+    LeaseAccepted,
+    LeaseDeclined,
+    LeaseReleased,
+    SessionEnded,
+    TaskFailed,
+    TaskFinished,
+    TaskProgressed,
+    TransfersAcknowledged,
+)
+from coordinator.engine.failures import decline, fail
+from coordinator.engine.ids import LeaseSeq, SessionSeq
+from coordinator.engine.leases import accept, close, deliver, end, lose, revoke, settle, stopped, take_back
+from coordinator.engine.lifecycle import DeviceState, DeviceStep, LeaseState
+from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, LeaseEnd, Outcome, Phase, SessionEnd
+from coordinator.engine.state import Device, Lease, Session
+from coordinator.engine.world import World
+
+_BY_RECORD = frozenset({LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED})
+
+
+def check_in(world: World, event: DeviceCheckedIn) -> None:
+    """The newest stream of an instance wins; another instance waits until the first is silent."""
+    if event.session in world.sessions:
+        return  # the same frame again
+    device = world.devices.get(event.device)
+    if world.draining or (device is not None and device.drained):
+        _refuse(world, event, SessionEnd.DRAINED)
+        return
+    if device is None:
+        _make_room(world)
+        klass = world.regions.classify(event.device, event.capabilities)
+        device = Device(event.device, event.capabilities, klass)
+        world.devices[device.id] = device
+        world.regions.count(klass, 1)
+        world.device_counts[DeviceState.GONE] += 1
+    elif event.session <= device.last_session:
+        _refuse(world, event, SessionEnd.SUPERSEDED)
+        return
+    if device.session is not None:
+        silent_at = device.heard_at + world.settings.liveness_s
+        if event.instance != device.instance and world.now < silent_at:
+            world.note(
+                device, "DUPLICATE", f"instance {event.instance[:8]} was refused while {device.instance[:8]} lives"
+            )
+            _refuse(world, event, SessionEnd.DUPLICATE_DEVICE, silent_at - world.now)
+            return
+        close(world, device.session, SessionEnd.SUPERSEDED)
+    _open(world, device, event)
+
+
+def heard(world: World, session: Session) -> None:
+    """A sign of life from the device itself: it may get offers again."""
+    device = session.device
+    device.heard_at = world.now
+    if device.quiet:
+        device.quiet = False
+        if device.state is DeviceState.IDLE:
+            world.fresh.append(session)
+
+
+def accepted(world: World, event: LeaseAccepted, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is None:
+        _tell_ended(world, session, event.lease)
+    elif lease.state is LeaseState.OFFERED:
+        accept(world, lease)
+
+
+def progressed(world: World, event: TaskProgressed, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is None:
+        _tell_ended(world, session, event.lease)
+    elif lease.state is LeaseState.OFFERED:  # its acceptance was lost
+        accept(world, lease)
+
+
+def declined(world: World, event: LeaseDeclined, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is not None and lease.state is LeaseState.OFFERED:
+        decline(world, lease, event.reason, event.retry_after_s, event.message)
+    elif lease is not None:  # it had accepted: then it fails
+        fail(world, lease, Phase.ON_DEVICE, event.reason, event.message)
+    else:
+        stopped(world, session.device, event.lease)
+
+
+def finished(world: World, event: TaskFinished, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is not None:
+        deliver(world, lease, event.outcome)
+    else:
+        _stopped_late(world, session, event.lease)
+
+
+def failed(world: World, event: TaskFailed, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is not None:
+        fail(world, lease, event.phase, event.reason, event.message)
+    else:
+        _stopped_late(world, session, event.lease)
+
+
+def released(world: World, event: LeaseReleased, session: Session) -> None:
+    lease = _in_hand(session, event.lease)
+    if lease is not None:  # nobody told it to
+        fail(world, lease, Phase.ON_DEVICE, FailureReason.CANCELLED, "released by the device")
+    else:
+        stopped(world, session.device, event.lease)
+
+
+def session_ended(world: World, event: SessionEnded, session: Session) -> None:
+    lose(world, session, event.reason)
+
+
+def transferred(world: World, event: TransfersAcknowledged) -> None:
+    """Bytes that a driver acknowledged: their devices are alive, though they may not have spoken here."""
+    for seq in event.leases:
+        lease = world.leases.get(seq)
+        if lease is not None and lease.request.job.id == event.job and lease.state is LeaseState.RUNNING:
+            lease.device.heard_at = world.now
+
+
+def drain(world: World, event: DevicesDrained) -> None:
+    """Idle devices go now, busy ones after their task."""
+    if event.devices is None:
+        world.draining = True
+        waiting = list(world.idle_sessions())
+    else:
+        devices = [world.devices[id_] for id_ in event.devices if id_ in world.devices]
+        for device in devices:
+            device.drained = True
+        waiting = [device.session for device in devices if device.session and device.state is DeviceState.IDLE]
+    for session in waiting:
+        if session.seq in world.sessions:  # a device may be named twice
+            close(world, session, SessionEnd.DRAINED)
+
+
+def session_due(world: World, seq: SessionSeq) -> float | None:
+    """When a session ends for silence, or because its device was sent away and stays."""
+    session = world.sessions.get(seq)
+    if session is None:
+        return None
+    if session.leave_by is not None:
+        return session.leave_by
+    settings = world.settings
+    recovered_at = (world.started or 0.0) + settings.recovery_grace_s
+    return max(session.device.heard_at + settings.liveness_s, recovered_at)
+
+
+def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
+    again = (event.interval, event.instance) == (device.interval, device.instance)
+    session = Session(event.session, device, world.now, world.now)
+    world.sessions[session.seq] = device.session = session
+    world.gone.pop(device.id, None)
+    world.move(device, DeviceStep.CHECK_IN)
+    device.last_session, device.heard_at, device.resting_until = session.seq, world.now, 0.0
+    device.instance, device.interval, device.left = event.instance, event.interval, None
+    device.tasks_per_session, device.tasks_per_day = event.tasks_per_session, event.tasks_per_day
+    if event.capabilities != device.capabilities:
+        _reclassify(world, device, event)
+    if not again:
+        device.tasks_in_interval = 0
+        device.check_ins += 1
+        if not device.limited(world.now):
+            world.supply.count(device.klass)
+    if device.cooling:
+        device.cooling = {
+            id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended
+        }
+    world.note(device, "CHECKED IN", f"session {session.seq}, interval {event.interval}{' again' if again else ''}")
+    world.deadlines.set(Kind.SILENCE, session.seq, world.now + world.settings.liveness_s)
+    world.emit(OpenSession(session.seq, device.id))
+    _take_up(world, session, event.held, event.foreign)
+    if device.state is DeviceState.IDLE:
+        settle(world, session)
+
+
+def _reclassify(world: World, device: Device, event: DeviceCheckedIn) -> None:
+    world.regions.count(device.klass, -1)
+    device.capabilities = event.capabilities
+    device.klass = world.regions.classify(device.id, device.capabilities)
+    world.regions.count(device.klass, 1)
+
+
+def _take_up(world: World, session: Session, held: tuple[HeldLease, ...], foreign: tuple[LeaseSeq, ...]) -> None:
+    """Keep or revoke what the device still holds; what it no longer names is lost, or was stopped."""
+    device = session.device
+    device.stopping.clear()
+    awaited = device.lease
+    for one in held:
+        if awaited is not None and one.lease == awaited.seq and awaited.state is LeaseState.ABSENT:
+            _take_up_one(world, session, awaited, one)
+        elif one.phase not in (HeldPhase.DONE, HeldPhase.BROKEN) and _in_hand(session, one.lease) is None:
+            revoke(world, session, one.lease, _end_of(world, device, one.lease), _stop_by(world, device, one.lease))
+    if awaited is not None and device.lease is awaited and awaited.state is LeaseState.ABSENT:
+        end(world, awaited, LeaseEnd.LOST)
+    for seq in foreign:
+        revoke(world, session, seq, LeaseEnd.UNKNOWN, world.now + world.settings.liveness_s)
+
+
+def _take_up_one(world: World, session: Session, lease: Lease, held: HeldLease) -> None:
+    match held.phase:
+        case HeldPhase.DONE:
+            deliver(world, lease, held.outcome or Outcome.STRAGGLER)
+        case HeldPhase.BROKEN:
+            fail(world, lease, None, held.failure or FailureReason.TASK_CRASHED, held.message)
+        case HeldPhase.FETCHING | HeldPhase.WORKING | HeldPhase.SUBMITTING:
+            take_back(world, lease, session)
+
+
+def _in_hand(session: Session, seq: LeaseSeq) -> Lease | None:
+    """The lease, if it is the one that this session's device holds."""
+    lease = session.device.lease
+    return lease if lease is not None and lease.seq == seq else None
+
+
+def _tell_ended(world: World, session: Session, seq: LeaseSeq) -> None:
+    """The device works on a lease that is not, or no longer, its own."""
+    reason = _end_of(world, session.device, seq)
+    if reason not in _BY_RECORD:
+        revoke(world, session, seq, reason, _stop_by(world, session.device, seq))
+
+
+def _stopped_late(world: World, session: Session, seq: LeaseSeq) -> None:
+    """The device is through with a lease that had ended."""
+    reason = _end_of(world, session.device, seq)
+    if reason not in _BY_RECORD:
+        world.emit(RevokeLease(session.seq, seq, reason))
+    stopped(world, session.device, seq)
+
+
+def _end_of(world: World, device: Device, seq: LeaseSeq) -> LeaseEnd:
+    """Why a lease that the device names has ended; UNKNOWN if it is not known, or never was the device's."""
+    stopping = device.stopping.get(seq)
+    if stopping is not None:
+        return stopping.reason
+    lease = world.ended.get(seq)
+    if lease is None or lease.device is not device or lease.reason is None:
+        return LeaseEnd.UNKNOWN
+    return lease.reason
+
+
+def _stop_by(world: World, device: Device, seq: LeaseSeq) -> float:
+    """A device that never says that it has stopped is taken for free from then on: at the lease's expiry, if known."""
+    stopping = device.stopping.get(seq)
+    if stopping is not None:
+        return stopping.until
+    lease = world.ended.get(seq)
+    if lease is not None and lease.device is device and lease.ends_at > world.now:
+        return lease.ends_at
+    return world.now + world.settings.liveness_s
+
+
+def _refuse(world: World, event: DeviceCheckedIn, reason: SessionEnd, retry_after_s: float = 0.0) -> None:
+    world.emit(CloseSession(event.session, event.device, reason, retry_after_s))
+
+
+def _make_room(world: World) -> None:
+    """Forget the device that left first if there are too many."""
+    if len(world.devices) < world.settings.most_devices:
+        return
+    for id_ in world.gone:
+        device = world.devices[id_]
+        if device.lease is None:
+            del world.devices[id_], world.gone[id_]
+            world.regions.count(device.klass, -1)
+            world.device_counts[device.state] -= 1
+            return

@@ -1,0 +1,296 @@
+"""The engine: events in, effects out. It reads no clock, keeps no generator of chance and does no I/O.
+
+``handle`` first lets happen what was due before the event, then the event, and then, if the inputs of the plan have
+changed, makes a new plan and matches idle devices. A response or a failure goes before what is due at the very same
+time; everything else goes after it. An event that comes late, twice or out of order is answered, never raised.
+"""
+
+from collections.abc import Mapping
+from typing import cast
+
+from coordinator.engine import devices, explain, invariants, jobs
+from coordinator.engine.attempts import abort
+from coordinator.engine.deadlines import Key, Kind
+from coordinator.engine.effects import Effect
+from coordinator.engine.events import (
+    AttemptOpened,
+    DeviceCheckedIn,
+    DeviceHeard,
+    DevicesDrained,
+    DriverFollowed,
+    DriverLost,
+    Event,
+    JobEnded,
+    JobSubmitted,
+    LeaseAccepted,
+    LeaseDeclined,
+    LeaseReleased,
+    PolicyChanged,
+    ResponsesRecorded,
+    SessionEnded,
+    TaskFailed,
+    TaskFinished,
+    TaskProgressed,
+    TimePassed,
+    TransfersAcknowledged,
+)
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.leases import close, end, free
+from coordinator.engine.lifecycle import InvariantError, LeaseState
+from coordinator.engine.matching import Matcher
+from coordinator.engine.model import AttemptEndReason, EngineSettings, LeaseEnd, SessionEnd
+from coordinator.engine.plan import Plan, Policy
+from coordinator.engine.regions import Regions
+from coordinator.engine.state import Device, Job, Lease, Request, Session
+from coordinator.engine.supply import Supply
+from coordinator.engine.world import World
+
+Frame = (
+    LeaseAccepted
+    | TaskFinished
+    | DeviceHeard
+    | TaskProgressed
+    | LeaseReleased
+    | SessionEnded
+    | TaskFailed
+    | LeaseDeclined
+)
+_BEFORE_TIES = (ResponsesRecorded, TaskFinished, TaskFailed)  # a response at its deadline counts
+
+
+class Engine:
+    """Not to be entered twice at a time. The mappings it shows are its own: read, never changed."""
+
+    def __init__(self, settings: EngineSettings, policy: Policy) -> None:
+        self.world = World(settings, self._due_at)
+        self.matcher = Matcher(self.world, policy)
+
+    # -- the life of the engine
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        """What follows from ``event`` at ``now``, in order. ``now`` never decreases. Raises InvariantError: our bug."""
+        world = self.world
+        if world.started is None:
+            self._start(now)
+        elif now < world.now:
+            raise InvariantError(f"time went back from {world.now} to {now}")
+        world.now = now
+        out: list[Effect] = []
+        world.out = out
+        inclusive = not isinstance(event, _BEFORE_TIES)
+        if isinstance(event, Frame):
+            session = world.sessions.get(event.session)
+            if session is not None:  # else it is a late frame of a session that is over
+                devices.heard(world, session)
+            self._let_pass(inclusive)
+            if session is not None and session.seq in world.sessions:
+                self._on_frame(event, session)
+        else:
+            self._let_pass(inclusive)
+            self._on_event(event)
+        self.matcher.settle()
+        return out
+
+    def next_deadline(self) -> float | None:
+        """When TimePassed is to be handled at the latest, in engine time; None before the first event."""
+        return self.world.deadlines.next()
+
+    def set_policy(self, policy: Policy) -> None:
+        """Takes effect with the event PolicyChanged, which is to follow."""
+        self.matcher.policy = policy
+
+    def validate(self) -> None:
+        """Check every invariant, between events. Raises InvariantError naming what does not hold. O(state)."""
+        invariants.check(self.world, self.matcher)
+
+    # -- read-only views
+
+    @property
+    def now(self) -> float:
+        """Of the last event."""
+        return self.world.now
+
+    @property
+    def settings(self) -> EngineSettings:
+        return self.world.settings
+
+    @property
+    def devices(self) -> Mapping[DeviceId, Device]:
+        """Known ones, connected or not."""
+        return self.world.devices
+
+    @property
+    def sessions(self) -> Mapping[SessionSeq, Session]:
+        """Open ones."""
+        return self.world.sessions
+
+    @property
+    def jobs(self) -> Mapping[JobId, Job]:
+        """By arrival, ended ones included."""
+        return self.world.jobs
+
+    @property
+    def requests(self) -> Mapping[RequestId, Request]:
+        """Attempts of unfinished jobs, and the last one of jobs that ended."""
+        return self.world.requests
+
+    @property
+    def leases(self) -> Mapping[LeaseSeq, Lease]:
+        """Live ones: not ended."""
+        return self.world.leases
+
+    @property
+    def plan(self) -> Plan:
+        return self.world.plan
+
+    @property
+    def regions(self) -> Regions:
+        return self.world.regions
+
+    @property
+    def supply(self) -> Supply:
+        return self.world.supply
+
+    def explain_job(self, job: JobId) -> list[str]:
+        """Why it waits now, then its recent story, a line each. KeyError if there is no such job."""
+        return explain.job_lines(self.world, self.world.jobs[job])
+
+    def explain_device(self, device: DeviceId) -> list[str]:
+        """Why it idles now, then its recent story, a line each. KeyError if there is no such device."""
+        return explain.device_lines(self.world, self.matcher, self.world.devices[device])
+
+    # -- events
+
+    def _on_frame(self, event: Frame, session: Session) -> None:
+        world = self.world
+        match event:
+            case LeaseAccepted():
+                devices.accepted(world, event, session)
+            case TaskFinished():
+                devices.finished(world, event, session)
+            case DeviceHeard():
+                pass  # a sign of life, as every frame is
+            case TaskProgressed():
+                devices.progressed(world, event, session)
+            case LeaseReleased():
+                devices.released(world, event, session)
+            case SessionEnded():
+                devices.session_ended(world, event, session)
+            case TaskFailed():
+                devices.failed(world, event, session)
+            case LeaseDeclined():
+                devices.declined(world, event, session)
+
+    def _on_event(self, event: Event) -> None:
+        world = self.world
+        match event:
+            case ResponsesRecorded():
+                jobs.record_responses(world, event)
+            case DeviceCheckedIn():
+                devices.check_in(world, event)
+            case TransfersAcknowledged():
+                devices.transferred(world, event)
+            case TimePassed():
+                pass  # what was due has happened
+            case AttemptOpened():
+                jobs.open_(world, event)
+            case JobSubmitted():
+                jobs.submit(world, event)
+            case DriverFollowed():
+                jobs.follow(world, event)
+            case DriverLost():
+                jobs.lose_driver(world, event)
+            case JobEnded():
+                jobs.end_job(world, event)
+            case PolicyChanged():
+                world.dirty = True
+            case DevicesDrained():
+                devices.drain(world, event)
+
+    # -- time
+
+    def _start(self, now: float) -> None:
+        world = self.world
+        world.started = now
+        world.supply = Supply(world.settings, now)
+        world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
+
+    def _let_pass(self, inclusive: bool) -> None:
+        """What was due before now happens now, in the order of its times."""
+        deadlines, now = self.world.deadlines, self.world.now
+        while (due := deadlines.take(now, inclusive=inclusive)) is not None:
+            self._on_due(*due)
+
+    def _due_at(self, kind: Kind, key: Key) -> float | None:
+        """When (kind, key) is really due, by the present state; None: no longer."""
+        world = self.world
+        match kind:
+            case Kind.ATTEMPT:
+                request = world.open_requests.get(RequestId(cast(int, key)))
+                return None if request is None else request.deadline_at
+            case Kind.LEASE:
+                lease = world.leases.get(LeaseSeq(cast(int, key)))
+                return None if lease is None else _lease_due(world, lease)
+            case Kind.STOP:
+                device = world.devices.get(DeviceId(cast(str, key)))
+                return None if device is None else min((one.until for one in device.stopping.values()), default=None)
+            case Kind.DRIVER:
+                job = world.jobs.get(JobId(cast(str, key)))
+                return None if job is None else jobs.driver_due(world, job)
+            case Kind.SILENCE:
+                return devices.session_due(world, SessionSeq(cast(int, key)))
+            case Kind.TICK:
+                return world.supply.next_tick
+            case Kind.WAKE:
+                session = world.sessions.get(SessionSeq(cast(int, key)))
+                return None if session is None else session.wake_at
+
+    def _on_due(self, kind: Kind, key: Key) -> None:
+        world = self.world
+        match kind:
+            case Kind.ATTEMPT:
+                abort(world, world.open_requests[RequestId(cast(int, key))], AttemptEndReason.DEADLINE)
+            case Kind.LEASE:
+                self._lease_is_due(world.leases[LeaseSeq(cast(int, key))])
+            case Kind.STOP:
+                self._stop_is_due(world.devices[DeviceId(cast(str, key))])
+            case Kind.DRIVER:
+                jobs.driver_gone(world, world.jobs[JobId(cast(str, key))])
+            case Kind.SILENCE:
+                session = world.sessions[SessionSeq(cast(int, key))]
+                close(world, session, SessionEnd.SILENT if session.leave_by is None else SessionEnd.SENT_AWAY)
+            case Kind.TICK:
+                self._tick()
+            case Kind.WAKE:
+                session = world.sessions[SessionSeq(cast(int, key))]
+                session.wake_at = None
+                world.fresh.append(session)
+
+    def _lease_is_due(self, lease: Lease) -> None:
+        if lease.state is LeaseState.OFFERED:
+            end(self.world, lease, LeaseEnd.UNACCEPTED)
+        else:
+            end(self.world, lease, LeaseEnd.LOST if lease.state is LeaseState.ABSENT else LeaseEnd.EXPIRED)
+
+    def _stop_is_due(self, device: Device) -> None:
+        now = self.world.now
+        device.stopping = {seq: one for seq, one in device.stopping.items() if one.until > now}
+        if device.stopping:
+            self.world.deadlines.set(Kind.STOP, device.id, min(one.until for one in device.stopping.values()))
+        free(self.world, device)
+
+    def _tick(self) -> None:
+        world = self.world
+        world.supply.tick(world.now)
+        world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
+        if world.open_requests and world.supply.moved(world.supply.by_region(world.regions.region_of)):
+            world.dirty = True
+
+
+def _lease_due(world: World, lease: Lease) -> float:
+    """When a live lease ends by itself. While its driver is away, that waits for at most the driver grace in all."""
+    if lease.state is LeaseState.OFFERED:
+        return lease.accept_by
+    if lease.request.job.away_since is None:
+        return lease.ends_at
+    return lease.ends_at + world.settings.driver_grace_s - lease.extended_s

@@ -1,0 +1,139 @@
+"""Why a job or a device waits, in words, and what happened to it last."""
+
+from coordinator.engine.failures import DRIVER_AWAY
+from coordinator.engine.lifecycle import DeviceState, Story, tell
+from coordinator.engine.matching import Matcher, guessed_supply
+from coordinator.engine.model import SessionEnd
+from coordinator.engine.state import Device, Job, Lease, Request
+from coordinator.engine.world import World
+
+
+def job_lines(world: World, job: Job) -> list[str]:
+    return _with_story(job_reasons(world, job), job.story)
+
+
+def device_lines(world: World, matcher: Matcher, device: Device) -> list[str]:
+    return _with_story(device_reasons(world, matcher, device), device.story)
+
+
+def job_reasons(world: World, job: Job) -> list[str]:
+    """What keeps the job from its next devices, the strongest reason first; empty: nothing, as far as is known."""
+    if job.ended:
+        return [f"it has {job.state}{': ' + job.message if job.message else ''}"]
+    reasons = [f"{reason}: {message}" for reason, message in job.pauses.items()]
+    if not job.followed and DRIVER_AWAY not in job.pauses:
+        reasons.append(f"{DRIVER_AWAY}: its driver does not follow it yet, or its address is not verified")
+    request = job.request
+    if request is None:
+        reasons.append("no attempt is open: its driver has to open one")
+    elif request.unmet <= 0:
+        reasons.append(_collecting(world, request))
+    elif job.servable:
+        reasons.extend(_filling(world, request))
+    return reasons
+
+
+def device_reasons(world: World, matcher: Matcher, device: Device) -> list[str]:
+    """What keeps the device from its next lease, the strongest reason first."""
+    match device.state:
+        case DeviceState.GONE:
+            return [f"it is gone: {_left(device)}", *_held(device.lease)]
+        case DeviceState.SERVED:
+            return [f"LIMIT: {_limit(device)}; it serves again in its next availability interval", *_held(device.lease)]
+        case DeviceState.LEAVING:
+            return ["it was sent away, and will come back"]
+        case DeviceState.BUSY if device.lease is not None:
+            return [f"it works: {_lease_text(device.lease)}"]
+        case DeviceState.BUSY:
+            lines = [f"lease {seq} ended ({one.reason})" for seq, one in device.stopping.items()]
+            return [f"it has not said yet that it stopped: {', '.join(lines)}"]
+        case DeviceState.IDLE:
+            return _idle(world, matcher, device)
+
+
+def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
+    now = world.now
+    reasons: list[str] = []
+    if device.quiet:
+        reasons.append("UNACCEPTED: it let an offer lapse, and gets none until it speaks")
+    if device.resting_until > now:
+        reasons.append(f"BUSY: it said so; it is asked again in {device.resting_until - now:.1f} s")
+    if not world.regions.wanted(device.klass, device.id, device.capabilities):
+        return [*reasons, "NO_WORK: no unfinished job may use a device like this"]
+    wanting = [request for request in matcher.candidates(device) if request.unmet > 0]
+    for request in wanting:
+        cooling = device.cooling.get(request.job.id)
+        if cooling is not None and cooling.until > now:
+            times = f"{cooling.failures} failure{'s' if cooling.failures > 1 else ''}"
+            reasons.append(f"COOLING: for {request.job.id}, {cooling.until - now:.1f} s more after {times}")
+    if not wanting:
+        reasons.append("no open request that it could serve has a place left")
+    return reasons
+
+
+def _filling(world: World, request: Request) -> list[str]:
+    group = request.job.group
+    places = f"{request.unmet} {'places' if request.unmet > 1 else 'place'} open"
+    known = [
+        one for one in world.devices.values() if world.regions.eligible(group, one.klass, one.id, one.capabilities)
+    ]
+    if not known:
+        return [f"{places}, no eligible device was ever seen; it needs {group.requirement}"]
+    rate = group_rate(world, request.job)
+    reasons = [f"{places}, no eligible device waiting, {rate:.1f} check-ins per second"]
+    cooling = sum(
+        one.state is DeviceState.IDLE
+        and request.job.id in one.cooling
+        and one.cooling[request.job.id].until > world.now
+        for one in known
+    )
+    if cooling:
+        reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate:.1f} check-ins per second"]
+    reasons.extend(text for job, text in world.plan.reasons if job == request.job.id)
+    guess = guessed_supply(request.job)
+    return [*reasons, guess] if guess else reasons
+
+
+def group_rate(world: World, job: Job) -> float:
+    """Check-ins per second of the devices that the job may use, over what has been seen in the window."""
+    supply, regions = world.supply, world.regions
+    count = sum(
+        count for klass, count in supply.totals.items() if klass >= 0 and regions.region_of(klass) in job.group.regions
+    )
+    return count / observed_s(world)
+
+
+def observed_s(world: World) -> float:
+    """Seconds that the running totals of the supply cover, at least 1."""
+    return max(min(world.now - world.supply.start, world.supply.window_s), 1.0)
+
+
+def _collecting(world: World, request: Request) -> str:
+    live = sum(1 for _ in request.live())
+    missing = request.needed - request.counted
+    return (
+        f"collecting: {missing} of {request.needed} responses missing, {live} leases live, "
+        f"deadline in {max(request.deadline_at - world.now, 0.0):.1f} s"
+    )
+
+
+def _limit(device: Device) -> str:
+    if 0 < device.tasks_per_session <= device.tasks_in_interval:
+        return f"{device.tasks_in_interval} of {device.tasks_per_session} tasks in this availability interval"
+    return f"{device.tasks_today} of {device.tasks_per_day} tasks today"
+
+
+def _left(device: Device) -> str:
+    return "it never had a session" if device.left is None else f"its session ended ({SessionEnd(device.left)})"
+
+
+def _held(lease: Lease | None) -> list[str]:
+    return [] if lease is None else [f"it may come back with {_lease_text(lease)}"]
+
+
+def _lease_text(lease: Lease) -> str:
+    return f"{lease} of {lease.request}, {lease.state}"
+
+
+def _with_story(reasons: list[str], story: Story) -> list[str]:
+    return [*reasons, *tell(story)]

@@ -1,0 +1,94 @@
+"""Failures: a (device, job) pair that failed cools, and a job whose tasks crash on several devices is paused.
+
+``protocol`` rule 17: cooling lasts min(1 h, 30 s x 2^n), n the failures of the pair since its last response.
+"""
+
+from coordinator.engine.effects import PauseJob, ResumeJob
+from coordinator.engine.leases import end
+from coordinator.engine.model import FailureReason, LeaseEnd, Phase
+from coordinator.engine.state import Cooling, Device, Job, Lease
+from coordinator.engine.world import World
+
+DRIVER_AWAY = "DRIVER_AWAY"
+JOB_CRASHES = "JOB_CRASHES"
+
+# What the job is to blame for if it happens on one device after the other.
+_JOB_FAULTS = frozenset(
+    {
+        FailureReason.TASK_CRASHED,
+        FailureReason.CODE_NOT_ALLOWED,
+        FailureReason.DATA_MISSING,
+        FailureReason.RESPONSE_REJECTED,
+    }
+)
+_MOST_DOUBLINGS = 30  # beyond it a longer cooling is over any bound
+
+
+def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason, message: str) -> None:
+    """The device says that its task failed."""
+    cool(world, lease.device, lease.request.job)
+    blame(world, lease, reason, message)
+    end(world, lease, LeaseEnd.FAILED, phase=phase, failure=reason, message=message)
+
+
+def decline(world: World, lease: Lease, reason: FailureReason, retry_after_s: float, message: str) -> None:
+    """The device does not take an offer. BUSY is about the device, anything else about it and this job."""
+    settings, device = world.settings, lease.device
+    wait_s = min(max(retry_after_s, 0.0), settings.cooling_most_s)
+    if reason is FailureReason.BUSY:
+        device.resting_until = world.now + (wait_s or settings.cooling_first_s)
+    else:
+        cool(world, device, lease.request.job, wait_s)
+        blame(world, lease, reason, message)
+    end(world, lease, LeaseEnd.DECLINED, failure=reason, message=message)
+
+
+def reject(world: World, lease: Lease) -> None:
+    """The driver refused the response."""
+    cool(world, lease.device, lease.request.job)
+    blame(world, lease, FailureReason.RESPONSE_REJECTED, "its driver refused the response")
+    end(world, lease, LeaseEnd.REJECTED)
+
+
+def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
+    """One more failure of the pair. ``wait_s`` > 0: as long as the device asked for."""
+    settings = world.settings
+    before = device.cooling.get(job.id)
+    failures = before.failures if before is not None else 0
+    wait_s = wait_s or min(settings.cooling_most_s, settings.cooling_first_s * 2 ** min(failures, _MOST_DOUBLINGS))
+    device.cooling[job.id] = Cooling(world.now + wait_s, failures + 1)
+    device.story.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
+
+
+def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> None:
+    """Count the devices on which the present round failed by the job's own fault; pause it at a bound."""
+    job, device = lease.request.job, lease.device
+    if reason not in _JOB_FAULTS or lease.request is not job.request:
+        return
+    job.crashed.setdefault(device.id, (reason, message))
+    if len(job.crashed) == world.settings.crashes_to_pause and JOB_CRASHES not in job.pauses:
+        first = next(iter(job.crashed))
+        what, text = job.crashed[first]
+        count = len(job.crashed)
+        pause(world, job, JOB_CRASHES, f"{what} on {count} devices in round {job.request.round}; first {first}: {text}")
+
+
+def forgive(job: Job) -> None:
+    """Nothing of what crashed so far counts any longer."""
+    job.crashed.clear()
+
+
+def pause(world: World, job: Job, reason: str, message: str) -> None:
+    """Nothing is leased to the job until the reason is lifted."""
+    job.pauses[reason] = message
+    world.dirty = True
+    world.note_job(job, "PAUSED", f"{reason}: {message}")
+    world.emit(PauseJob(job.id, reason, message))
+
+
+def lift(world: World, job: Job, reason: str) -> None:
+    """One reason to pause less; with the last one the job goes on."""
+    if job.pauses.pop(reason, None) is not None and not job.pauses:
+        world.dirty = True
+        world.note_job(job, "RESUMED")
+        world.emit(ResumeJob(job.id))

@@ -1,0 +1,315 @@
+"""Leases from their grant to their end, and what that does to places and to devices.
+
+A device is busy while a lease is in its hand, and after that until it says so itself where it may still be at work
+(``_STILL_AT_WORK``), at most until the lease's expiry. A place that is taken or given back changes the plan's inputs
+when the request becomes full or stops being full.
+"""
+
+from coordinator.engine.deadlines import Kind
+from coordinator.engine.effects import (
+    CloseSession,
+    EndLease,
+    EndSession,
+    FillAttempt,
+    MissLease,
+    OfferLease,
+    ResumeLease,
+    RevokeLease,
+    RunLease,
+    SendAway,
+)
+from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.lifecycle import (
+    JOB,
+    LEASE,
+    PLACED,
+    REQUEST,
+    DeviceState,
+    DeviceStep,
+    JobStep,
+    LeaseState,
+    LeaseStep,
+    RequestStep,
+    advance,
+)
+from coordinator.engine.model import (
+    ComeBackReason,
+    FailureReason,
+    LeaseEnd,
+    Outcome,
+    Phase,
+    SessionEnd,
+)
+from coordinator.engine.state import Device, Lease, Request, Session, Stopping, day_of
+from coordinator.engine.world import World
+
+# The device is told at once; other ends it learns from its receipt, or said itself.
+_TOLD = frozenset({LeaseEnd.UNACCEPTED, LeaseEnd.EXPIRED, LeaseEnd.REVOKED, LeaseEnd.REPLACED})
+# The device will say Finished, Failed or Released; until then it is busy.
+_STILL_AT_WORK = frozenset(
+    {LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED, LeaseEnd.REVOKED, LeaseEnd.REPLACED}
+)
+
+
+def grant(world: World, session: Session, request: Request) -> None:
+    """Offer an idle device to a request with an unmet place."""
+    device, job, now = session.device, request.job, world.now
+    world.leases_granted += 1
+    seq = LeaseSeq(world.leases_granted)
+    ends_at = now + job.spec.lease_s
+    accept_by = min(now + world.settings.accept_timeout_s, ends_at)
+    lease = Lease(seq, device, request, device.capabilities, now, accept_by, ends_at, session.seq)
+    _occupy(world, session)
+    device.lease = lease
+    world.leases[seq] = request.leases[seq] = lease
+    job.live += 1
+    job.live_granted_sum += now
+    world.deadlines.set(Kind.LEASE, seq, accept_by)
+    device.story.append((now, "OFFERED", f"lease {seq} of {request}"))
+    world.emit(OfferLease(session.seq, device.id, seq, request.id, job.id, request.round, request.attempt, ends_at))
+    _place(world, request)
+
+
+def accept(world: World, lease: Lease) -> None:
+    """The device works on it from here; that is what its limits count."""
+    _step(lease, LeaseStep.ACCEPT)
+    device = lease.device
+    device.tasks_in_interval += 1
+    today = day_of(world.now)
+    device.tasks_today = device.tasks_today + 1 if device.day == today else 1
+    device.day = today
+    device.story.append((world.now, "RUNNING", f"lease {lease.seq}"))
+    world.emit(RunLease(lease.seq, device.id))
+
+
+def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
+    """The device has its receipt and is free; the lease waits for the driver's record."""
+    lease.receipt = receipt
+    if lease.state is LeaseState.OFFERED:  # its acceptance was lost
+        accept(world, lease)
+    device = lease.device
+    if lease.state is LeaseState.RUNNING:
+        _step(lease, LeaseStep.DELIVER)
+    elif lease.request.unmet > 0:
+        _step(lease, LeaseStep.DELIVER)
+        _place(world, lease.request)
+    device.tasks += (
+        1  # without a free place it stays ABSENT, out of its device's hand; its response counts all the same
+    )
+    device.lease = None
+    device.story.append((world.now, "FINISHED", f"lease {lease.seq}"))
+    free(world, device)
+
+
+def miss(world: World, lease: Lease) -> None:
+    """The session of a RUNNING lease is lost: its place is free at once."""
+    _step(lease, LeaseStep.MISS)
+    lease.device.story.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
+    world.emit(MissLease(lease.seq, lease.device.id))
+    _unplace(world, lease.request)
+
+
+def take_back(world: World, lease: Lease, session: Session) -> None:
+    """Its device has returned: it runs on if there is a place, and is replaced otherwise."""
+    if lease.request.unmet > 0:
+        _step(lease, LeaseStep.RETURN)
+        lease.session = session.seq
+        _occupy(world, session)
+        lease.device.story.append((world.now, "RESUMED", f"lease {lease.seq}"))
+        world.emit(ResumeLease(lease.seq, lease.device.id, session.seq))
+        _place(world, lease.request)
+    else:
+        lease.session = session.seq
+        end(world, lease, LeaseEnd.REPLACED)
+
+
+def end(
+    world: World,
+    lease: Lease,
+    reason: LeaseEnd,
+    *,
+    phase: Phase | None = None,
+    failure: FailureReason | None = None,
+    message: str = "",
+) -> None:
+    """A lease is over. Frees its place, and its device where that is not still at work."""
+    device, request, job, was = lease.device, lease.request, lease.request.job, lease.state
+    _step(lease, LeaseStep.END)
+    lease.ended_at, lease.reason = world.now, reason
+    del world.leases[lease.seq]
+    if request.purged:
+        del request.leases[lease.seq]
+    else:
+        world.ended[lease.seq] = lease
+    job.live -= 1
+    job.live_granted_sum -= lease.granted_at
+    job.attained_s += world.now - lease.granted_at
+    world.ends[reason] += 1
+    device.story.append((world.now, "ENDED", f"lease {lease.seq} {reason} {message}"))
+    _say_end(world, lease, reason, phase, failure, message)
+    if reason is LeaseEnd.COUNTED and request.open:
+        request.counted += 1
+        if was in PLACED:
+            request.placed -= 1
+        else:
+            _check_full(world, request)
+    elif was in PLACED:
+        _unplace(world, request)
+    if device.lease is lease:
+        _let_go(world, lease, reason)
+
+
+def correct(world: World, lease: Lease) -> None:
+    """An ended lease turns out to be COUNTED: that is its end from now on (see ``attempts``)."""
+    if lease.reason is None or lease.reason is LeaseEnd.COUNTED:
+        return
+    _step(lease, LeaseStep.CORRECT)
+    world.ends[lease.reason] -= 1
+    world.ends[LeaseEnd.COUNTED] += 1
+    world.responses_late += 1
+    lease.reason = LeaseEnd.COUNTED
+    lease.device.story.append((world.now, "COUNTED", f"lease {lease.seq}, which had ended"))
+    _say_end(world, lease, LeaseEnd.COUNTED, None, None, "")
+    if lease.request.open:
+        lease.request.counted += 1
+        _check_full(world, lease.request)
+
+
+def revoke(world: World, session: Session, seq: LeaseSeq, reason: LeaseEnd, until: float) -> None:
+    """Tell a device to stop with a lease that is not in its hand by our books; it is busy until it has."""
+    world.emit(RevokeLease(session.seq, seq, reason))
+    _wait_for(world, session, seq, Stopping(until, reason))
+
+
+def stopped(world: World, device: Device, seq: LeaseSeq) -> None:
+    """The device no longer works on a lease that had ended."""
+    if device.stopping.pop(seq, None) is not None:
+        free(world, device)
+
+
+def free(world: World, device: Device) -> None:
+    """If nothing keeps a connected device busy, it is idle; or it has reached a limit, or is to go."""
+    session = device.session
+    if device.lease is not None or device.stopping or session is None or device.state is not DeviceState.BUSY:
+        return
+    world.move(device, DeviceStep.FREE)
+    settle(world, session)
+
+
+def settle(world: World, session: Session) -> None:
+    """Where an idle device goes from here: away at a limit or when drained, else to be matched."""
+    device = session.device
+    if device.drained or world.draining:
+        close(world, session, SessionEnd.DRAINED)
+    elif device.limited(world.now):
+        world.move(device, DeviceStep.SERVE)
+        send_away(world, session, ComeBackReason.LIMIT, None)
+    else:
+        world.make_idle(session)
+
+
+def send_away(world: World, session: Session, reason: ComeBackReason, after_s: float | None) -> None:
+    """The device is to leave by itself, within a liveness interval."""
+    session.leave_by = world.now + world.settings.liveness_s
+    world.deadlines.set(Kind.SILENCE, session.seq, session.leave_by)
+    session.device.story.append((world.now, "SENT AWAY", reason))
+    world.emit(SendAway(session.seq, session.device.id, reason, after_s))
+
+
+def close(world: World, session: Session, reason: SessionEnd) -> None:
+    """End a session from our side."""
+    world.emit(CloseSession(session.seq, session.device.id, reason))
+    lose(world, session, reason)
+
+
+def lose(world: World, session: Session, reason: SessionEnd) -> None:
+    """A session is over: an offered lease ends, a running one is ABSENT until its device returns or it expires."""
+    device, lease = session.device, session.device.lease
+    in_task = lease is not None and lease.state is LeaseState.RUNNING
+    del world.sessions[session.seq]
+    world.leave_idle(session)
+    world.move(device, DeviceStep.LEAVE)
+    device.session, device.left, device.quiet = None, reason, False
+    world.gone[device.id] = None
+    device.story.append((world.now, "LEFT", f"{reason}, in mid-task" if in_task else reason))
+    world.emit(EndSession(session.seq, device.id, reason, in_task))
+    if lease is not None and in_task:
+        miss(world, lease)
+    elif lease is not None:
+        end(world, lease, LeaseEnd.LOST)
+
+
+def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
+    device = lease.device
+    device.lease = None
+    if device.session is None:
+        return
+    if reason in _TOLD:
+        world.emit(RevokeLease(lease.session, lease.seq, reason))
+    if reason in _STILL_AT_WORK:
+        _wait_for(world, device.session, lease.seq, Stopping(lease.ends_at, reason))
+    if reason is LeaseEnd.UNACCEPTED:
+        device.quiet = True
+    free(world, device)
+
+
+def _say_end(
+    world: World, lease: Lease, reason: LeaseEnd, phase: Phase | None, failure: FailureReason | None, message: str
+) -> None:
+    request = lease.request
+    job = request.job.id
+    world.emit(
+        EndLease(
+            lease.seq,
+            lease.device.id,
+            request.id,
+            job,
+            request.round,
+            request.attempt,
+            reason,
+            phase,
+            failure,
+            message,
+        )
+    )
+
+
+def _occupy(world: World, session: Session) -> None:
+    world.leave_idle(session)
+    world.move(session.device, DeviceStep.TAKE)
+
+
+def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping) -> None:
+    """Busy until the device says that it stopped with this lease."""
+    _occupy(world, session)
+    session.device.stopping[seq] = stopping
+    world.deadlines.set(Kind.STOP, session.device.id, stopping.until)
+
+
+def _place(world: World, request: Request) -> None:
+    request.placed += 1
+    _check_full(world, request)
+
+
+def _check_full(world: World, request: Request) -> None:
+    """One place less is unmet. Full: the plan changes, and the first time the scheduling delay ends."""
+    if request.unmet > 0 or not request.open:
+        return
+    world.dirty = True
+    if request.filled_at is None:
+        job = request.job
+        request.filled_at = world.now
+        request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.story)
+        job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.story)
+        world.note_job(job, "FILLED", str(request))
+        world.emit(FillAttempt(request.id, job.id, request.round, request.attempt))
+
+
+def _unplace(world: World, request: Request) -> None:
+    request.placed -= 1
+    if request.unmet == 1 and request.open:
+        world.dirty = True
+
+
+def _step(lease: Lease, step: LeaseStep) -> None:
+    lease.state = advance(LEASE, lease.state, step, lease, lease.device.story)

@@ -1,0 +1,192 @@
+"""Groups, capability classes and regions.
+
+A *class* holds the devices whose answers to every known comparison (every atom of every requirement seen lately) are
+alike; so they are alike for every requirement, and a new requirement over known comparisons finds its past supply by
+class. A *region* is a set of groups with unfinished jobs; each class is in exactly one. Regions are numbered anew when
+a group comes or goes, in the order of classes, which are interned on sight.
+
+At most ``most`` classes are interned. A device beyond that is in the class OVERFLOW and in the region of that number's
+own: what it can serve is then decided by its own capabilities, one by one, and not by its region.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from coordinator.engine.ids import DeviceId, GroupId, RegionId
+from coordinator.engine.plan import GroupView
+from coordinator.engine.requirements import (
+    AllDevices,
+    Any,
+    Capabilities,
+    Comparison,
+    Every,
+    Ids,
+    Not,
+    Requirement,
+    group_of,
+)
+
+OVERFLOW = -1  # the class of devices beyond the bound
+MOST_ATOMS = 64  # comparisons of ended jobs are remembered until there are so many
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    id: GroupId
+    requirement: Requirement
+    name: str  # for people, from its first job
+    jobs: int = 0  # unfinished; at 0 the group goes
+    regions: tuple[RegionId, ...] = ()  # ascending; without the overflow region
+    shared: int = 0  # past check-ins that could not be split exactly when it came
+
+
+@dataclass(slots=True)
+class DeviceClass:
+    sample: tuple[DeviceId, Capabilities]  # of one of its devices: any will do
+    region: RegionId = field(default=RegionId(0))
+    devices: int = 0  # known devices of this class
+
+
+@dataclass(slots=True, eq=False)
+class Region:
+    id: RegionId
+    groups: frozenset[GroupId]
+    classes: list[int] = field(default_factory=list)  # ascending
+
+
+@dataclass(slots=True)
+class Recut:
+    """What new comparisons did to the classes."""
+
+    devices: dict[DeviceId, int] = field(default_factory=dict)  # the new class of each known device
+    shares: dict[int, tuple[tuple[int, int], ...]] = field(
+        default_factory=dict
+    )  # old class -> (new class, weight >= 1)
+
+
+class Regions:
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.groups: dict[GroupId, Group] = {}  # with unfinished jobs, in the order in which they came
+        self.classes: list[DeviceClass] = []
+        self.regions: dict[RegionId, Region] = {}  # ascending
+        self.overflow = RegionId(most)  # the region of the class OVERFLOW
+        self.overflow_devices = 0
+        self._atoms: dict[str, Comparison | Ids] = {}  # by their text
+        self._index: dict[tuple[bool, ...], int] = {}  # answers to the atoms, in their order -> class
+        self._by_groups: dict[frozenset[GroupId], Region] = {}
+
+    def region_of(self, klass: int) -> RegionId:
+        return self.overflow if klass == OVERFLOW else self.classes[klass].region
+
+    def eligible(self, group: Group, klass: int, device: DeviceId, capabilities: Capabilities) -> bool:
+        if klass == OVERFLOW:
+            return group.requirement.matches(device, capabilities)
+        return group.id in self.regions[self.classes[klass].region].groups
+
+    def wanted(self, klass: int, device: DeviceId, capabilities: Capabilities) -> bool:
+        """Is there an unfinished job that such a device may serve?"""
+        if klass == OVERFLOW:
+            return any(group.requirement.matches(device, capabilities) for group in self.groups.values())
+        return bool(self.regions[self.classes[klass].region].groups)
+
+    def views(self) -> tuple[GroupView, ...]:
+        return tuple(GroupView(group.id, group.regions) for _, group in sorted(self.groups.items()))
+
+    def classify(self, device: DeviceId, capabilities: Capabilities) -> int:
+        """The class of a device: a new one, put into its region, if none is like it yet."""
+        interned = len(self.classes)
+        klass = self._class(device, capabilities)
+        if klass == interned:
+            self._place(klass)
+        return klass
+
+    def count(self, klass: int, change: int) -> None:
+        """A known device joins (+1) or leaves (-1) a class."""
+        if klass == OVERFLOW:
+            self.overflow_devices += change
+        else:
+            self.classes[klass].devices += change
+
+    def add_job(self, requirement: Requirement, name: str) -> Group:
+        """One more job. If its group is new (``jobs`` is 1) ``rebuild`` follows, if with new atoms after ``recut``."""
+        group = self.groups.setdefault(group_of(requirement), Group(group_of(requirement), requirement, name))
+        group.jobs += 1
+        return group
+
+    def remove_job(self, group: Group) -> None:
+        """A job has ended. If its group goes with it (``jobs`` is 0), ``rebuild`` follows."""
+        group.jobs -= 1
+        if group.jobs == 0:
+            del self.groups[group.id]
+
+    def has_new_atoms(self, requirement: Requirement) -> bool:
+        return any(text not in self._atoms for text, _ in _atoms_of(requirement))
+
+    def recut(self, devices: Iterable[tuple[DeviceId, Capabilities, int, int]]) -> Recut:
+        """Cut the classes by the atoms of all groups. ``devices``: (id, capabilities, class, weight) of all known."""
+        self._learn_atoms()
+        former, self.classes, self._index, self.overflow_devices = self.classes, [], {}, 0
+        done = Recut()
+        weights: dict[int, dict[int, int]] = {}
+        for device, capabilities, before, weight in devices:
+            after = self._class(device, capabilities)
+            done.devices[device] = after
+            self.count(after, 1)
+            into = weights.setdefault(before, {})
+            into[after] = into.get(after, 0) + max(weight, 1)
+        for klass, old in enumerate(former):
+            into = weights.get(klass) or {self._class(*old.sample): 1}
+            done.shares[klass] = tuple(sorted(into.items()))
+        done.shares[OVERFLOW] = tuple(sorted(weights.get(OVERFLOW, {OVERFLOW: 1}).items()))
+        return done
+
+    def rebuild(self) -> None:
+        """Number the regions anew."""
+        self.regions, self._by_groups = {}, {}
+        for group in self.groups.values():
+            group.regions = ()
+        for klass in range(len(self.classes)):
+            self._place(klass)
+
+    def _learn_atoms(self) -> None:
+        wanted = {text: atom for group in self.groups.values() for text, atom in _atoms_of(group.requirement)}
+        remembered = {text: atom for text, atom in self._atoms.items() if text not in wanted}
+        self._atoms = remembered | wanted if len(remembered) + len(wanted) <= MOST_ATOMS else wanted
+
+    def _class(self, device: DeviceId, capabilities: Capabilities) -> int:
+        answers = tuple([atom.matches(device, capabilities) for atom in self._atoms.values()])
+        klass = self._index.get(answers)
+        if klass is None:
+            klass = len(self.classes)
+            if klass >= self.most:
+                return OVERFLOW
+            self.classes.append(DeviceClass((device, capabilities)))
+            self._index[answers] = klass
+        return klass
+
+    def _place(self, klass: int) -> None:
+        """Put a class into its region, a new one if it is the first there."""
+        device, capabilities = self.classes[klass].sample
+        groups = [group for group in self.groups.values() if group.requirement.matches(device, capabilities)]
+        signature = frozenset(group.id for group in groups)
+        region = self._by_groups.get(signature)
+        if region is None:
+            region = Region(RegionId(len(self.regions)), signature)
+            self.regions[region.id] = self._by_groups[signature] = region
+            for group in groups:
+                group.regions += (region.id,)
+        region.classes.append(klass)
+        self.classes[klass].region = region.id
+
+
+def _atoms_of(requirement: Requirement) -> list[tuple[str, Comparison | Ids]]:
+    match requirement:
+        case Comparison() | Ids():
+            return [(str(requirement), requirement)]
+        case Every(items) | Any(items):
+            return [atom for item in items for atom in _atoms_of(item)]
+        case Not(item):
+            return _atoms_of(item)
+        case AllDevices():
+            return []

@@ -1,0 +1,211 @@
+"""What the engine remembers: devices, sessions, leases, requests, jobs. Values without behaviour of their own.
+
+Compared by identity; ``snapshot`` makes comparable copies. Each attribute has its invariant beside it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.lifecycle import (
+    PLACED,
+    DeviceState,
+    JobState,
+    LeaseState,
+    RequestState,
+    Story,
+    new_story,
+)
+from coordinator.engine.model import (
+    AttemptEndReason,
+    AttemptStatus,
+    FailureReason,
+    JobSpec,
+    LeaseEnd,
+    Outcome,
+    SessionEnd,
+)
+from coordinator.engine.regions import Group
+from coordinator.engine.requirements import Capabilities
+
+
+@dataclass(slots=True)
+class Cooling:
+    """A (device, job) pair after failures."""
+
+    until: float  # no lease of the job for the device before
+    failures: int  # >= 1, since its last response
+
+
+@dataclass(slots=True)
+class Stopping:
+    """A lease that has ended while its device may still work on it."""
+
+    until: float  # the device counts as free from here
+    reason: LeaseEnd
+
+
+@dataclass(slots=True, eq=False)
+class Device:
+    id: DeviceId
+    capabilities: Capabilities  # as of its last check-in
+    klass: int  # its capability class; OVERFLOW: none, it is checked one by one
+    state: DeviceState = DeviceState.GONE
+    instance: str = ""  # of its last session
+    session: "Session | None" = None  # open; None in GONE
+    last_session: int = -1  # greatest that was opened; an older one is never opened
+    interval: int = -1  # of its last session
+    check_ins: int = 0  # availability intervals seen: its weight when past supply is shared
+    tasks_per_session: int = 0  # 0: no limit
+    tasks_per_day: int = 0  # 0: no limit
+    tasks_in_interval: int = 0  # accepted leases
+    day: int = -1  # of engine time, that tasks_today is about
+    tasks_today: int = 0  # accepted leases
+    tasks: int = 0  # leases it brought to a receipt, ever
+    lease: "Lease | None" = None  # in hand: OFFERED, RUNNING or ABSENT
+    stopping: dict[LeaseSeq, Stopping] = field(default_factory=dict)  # it is BUSY while one is left
+    cooling: dict[JobId, Cooling] = field(default_factory=dict)  # of unfinished jobs, or not yet swept
+    resting_until: float = 0.0  # it said it was busy: no lease before
+    quiet: bool = False  # let an offer lapse, and has not spoken since
+    drained: bool = False  # no more leases, no more sessions
+    heard_at: float = 0.0  # in its last session
+    left: SessionEnd | None = None  # why its last session ended
+    story: Story = field(default_factory=new_story)
+
+    def limited(self, now: float) -> bool:
+        """Has it reached a limit of its own?"""
+        if 0 < self.tasks_per_session <= self.tasks_in_interval:
+            return True
+        return 0 < self.tasks_per_day <= self.tasks_today and self.day == day_of(now)
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    seq: SessionSeq
+    device: Device
+    opened_at: float
+    waits_since: float  # IDLE since then, or since the last job for it ended
+    draws: int = 0  # times that it was matched by chance
+    wake_at: float | None = None  # while IDLE: when it is to be looked at again
+    leave_by: float | None = None  # sent away: must have left by then
+
+
+@dataclass(slots=True, eq=False)
+class Lease:
+    seq: LeaseSeq
+    device: Device
+    request: "Request"
+    capabilities: Capabilities  # that made the device eligible
+    granted_at: float
+    accept_by: float
+    ends_at: float  # its expiry; moved by outages of the driver only
+    session: SessionSeq  # that it is OFFERED to or RUNNING in
+    state: LeaseState = LeaseState.OFFERED
+    extended_s: float = 0.0  # by outages, at most the driver grace
+    ended_at: float | None = None  # in ENDED
+    reason: LeaseEnd | None = None  # in ENDED
+    receipt: Outcome | None = None  # from DELIVERED on: what its device was told
+    recorded: Outcome | None = None  # the driver's word, its first one
+
+    def __str__(self) -> str:
+        return f"lease {self.seq}"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One attempt at one round."""
+
+    id: RequestId
+    job: "Job"
+    round: int
+    attempt: int
+    rounds_left: int | None  # with this one
+    needed: int  # K, fixed
+    places: int  # C, fixed; placed + counted never exceed it
+    opened_at: float
+    deadline_at: float
+    state: RequestState = RequestState.FILLING
+    placed: int = 0  # leases in PLACED states
+    counted: int = 0  # responses COUNTED while it was open
+    filled_at: float | None = None  # when placed + counted first reached C; at the latest when it ended
+    ended_at: float | None = None
+    reason: AttemptEndReason | None = None  # once ended
+    leases: dict[LeaseSeq, Lease] = field(default_factory=dict)  # all of its leases, until it is purged
+    purged: bool = False  # forgets leases when they end
+
+    @property
+    def open(self) -> bool:
+        return self.ended_at is None
+
+    @property
+    def unmet(self) -> int:
+        """Places still to be leased."""
+        return self.places - self.placed - self.counted
+
+    @property
+    def status(self) -> AttemptStatus:
+        if self.ended_at is None:
+            return AttemptStatus.OPEN
+        return AttemptStatus.CLOSED if self.state is RequestState.CLOSED else AttemptStatus.ABORTED
+
+    def live(self) -> Iterator[Lease]:
+        """Its leases that have not ended, by number."""
+        return (lease for lease in self.leases.values() if lease.state is not LeaseState.ENDED)
+
+    def counted_leases(self) -> Iterator[Lease]:
+        """Those whose responses are recorded COUNTED."""
+        return (lease for lease in self.leases.values() if lease.recorded is Outcome.COUNTED)
+
+    def recount(self) -> int:
+        """``placed``, the slow way."""
+        return sum(lease.state in PLACED for lease in self.leases.values())
+
+    def __str__(self) -> str:
+        return f"{self.job.id} round {self.round} attempt {self.attempt}"
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    spec: JobSpec
+    group: Group
+    arrival: float
+    incarnation: int  # the greatest that its driver has named
+    state: JobState = JobState.ARRIVING
+    followed: bool = False  # its driver's follow stream is up
+    away_since: float | None = None  # while not followed
+    pauses: dict[str, str] = field(default_factory=dict)  # reason -> message; nothing is leased while there is one
+    request: Request | None = None  # its open attempt
+    latest: Request | None = None  # its last attempt, open or not
+    previous: Request | None = None  # the one before; those before that are purged
+    attempts: dict[tuple[int, int], Request] = field(default_factory=dict)  # by (round, attempt), while unfinished
+    aborts: int = 0
+    closed_rounds: int = 0
+    crashed: dict[DeviceId, tuple[FailureReason, str]] = field(default_factory=dict)  # in the present round
+    live: int = 0  # leases not ended
+    live_granted_sum: float = 0.0  # of their granted_at
+    attained_s: float = 0.0  # device-seconds of ended leases
+    ended_at: float | None = None
+    message: str = ""  # why it ended
+    story: Story = field(default_factory=new_story)
+
+    @property
+    def id(self) -> JobId:
+        return self.spec.job
+
+    @property
+    def ended(self) -> bool:
+        return self.ended_at is not None
+
+    @property
+    def servable(self) -> bool:
+        """May be offered devices."""
+        return self.followed and not self.pauses
+
+    def attained(self, now: float) -> float:
+        """Device-seconds leased so far."""
+        return self.attained_s + self.live * now - self.live_granted_sum
+
+
+def day_of(now: float) -> int:
+    """Days are counted in engine time."""
+    return int(now // 86_400)

@@ -1,0 +1,105 @@
+"""Supply: how often devices of each capability class check in, as integer counts in buckets over a window.
+
+What plans see changes only at ticks: at the end of each bucket, and within the first one, while everything is new,
+about every second as well. Until a window has passed the counts cover what has been seen.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from coordinator.engine.ids import RegionId
+from coordinator.engine.model import EngineSettings
+
+COLD_TICK_S = 1.0  # within the first bucket; no shorter than a bucket's part of it
+
+
+class Supply:
+    def __init__(self, settings: EngineSettings, start: float) -> None:
+        self.start = start
+        self.window_s = settings.supply_window_s
+        self.bucket_s = settings.supply_window_s / settings.supply_buckets
+        self.cold_s = min(self.bucket_s, max(COLD_TICK_S, self.bucket_s / settings.supply_buckets))
+        self.buckets: deque[dict[int, int]] = deque([{}])  # class -> check-ins; the last one is running
+        self.totals: dict[int, int] = {}  # the sum of the buckets
+        self.published: dict[int, int] = {}  # totals as of the last tick
+        self.span_s = self.cold_s  # that ``published`` covers, > 0
+        self.next_tick = start + self.cold_s
+        self._most = settings.supply_buckets
+        self._cold_ticks = 1  # begun within the first bucket
+        self._bucket = 0  # the number of the running one
+        self._planned: dict[RegionId, int] = {}  # what the last plan saw
+        self._planned_span_s = self.cold_s
+
+    def count(self, klass: int) -> None:
+        """A device of this class checked in, for the first time in its availability interval."""
+        running = self.buckets[-1]
+        running[klass] = running.get(klass, 0) + 1
+        self.totals[klass] = self.totals.get(klass, 0) + 1
+
+    def tick(self, now: float) -> None:
+        """``next_tick`` has come: publish the counts."""
+        if self._bucket == 0 and now < self.start + self.bucket_s:
+            self._cold_ticks += 1
+            self.next_tick = min(self.start + self._cold_ticks * self.cold_s, self.start + self.bucket_s)
+        else:
+            self._roll(max(int((now - self.start) / self.bucket_s), self._bucket + 1))
+            self.next_tick = self.start + (self._bucket + 1) * self.bucket_s
+        self.published = dict(self.totals)
+        self.span_s = max(min(now - self.start, self.window_s), self.cold_s)
+
+    def by_region(self, region_of: Callable[[int], RegionId]) -> dict[RegionId, int]:
+        """Published check-ins per region, ascending; regions without any are absent."""
+        counts: dict[RegionId, int] = {}
+        for klass, count in self.published.items():
+            region = region_of(klass)
+            counts[region] = counts.get(region, 0) + count
+        return dict(sorted(counts.items()))
+
+    def plan_made(self, counts: Mapping[RegionId, int]) -> None:
+        self._planned, self._planned_span_s = dict(counts), self.span_s
+
+    def moved(self, counts: Mapping[RegionId, int]) -> bool:
+        """Has the rate of a region changed by more than a tenth since the last plan?"""
+        before, was_s, is_s = self._planned, self._planned_span_s, self.span_s
+        return any(
+            abs(counts.get(region, 0) * was_s - before.get(region, 0) * is_s) * 10 > before.get(region, 0) * is_s
+            for region in {**before, **counts}
+        )
+
+    def recut(self, shares: Mapping[int, tuple[tuple[int, int], ...]]) -> int:
+        """Classes were cut anew: old class -> (new class, weight). Returns the check-ins shared in proportion."""
+        guessed = sum(self.totals.get(klass, 0) for klass, into in shares.items() if len(into) > 1)
+        self.buckets = deque(_recut(bucket, shares) for bucket in self.buckets)
+        self.totals = {}
+        for bucket in self.buckets:
+            for klass, count in bucket.items():
+                self.totals[klass] = self.totals.get(klass, 0) + count
+        self.published = _recut(self.published, shares)
+        return guessed
+
+    def _roll(self, bucket: int) -> None:
+        """The running bucket is now number ``bucket``."""
+        for _ in range(min(bucket - self._bucket, self._most + 1)):
+            self.buckets.append({})
+            if len(self.buckets) > self._most + 1:
+                for klass, count in self.buckets.popleft().items():
+                    self.totals[klass] -= count
+                    if not self.totals[klass]:
+                        del self.totals[klass]
+        self._bucket = bucket
+
+
+def _recut(counts: Mapping[int, int], shares: Mapping[int, tuple[tuple[int, int], ...]]) -> dict[int, int]:
+    """Each count goes to its new classes in proportion to their weights; what is left over by largest remainder."""
+    result: dict[int, int] = {}
+    for klass, count in counts.items():
+        into = shares[klass]
+        total = sum(weight for _, weight in into)
+        parts = {new: count * weight // total for new, weight in into}
+        left = count - sum(parts.values())
+        for new, _ in sorted(into, key=lambda part: (-(count * part[1] % total), part[0]))[:left]:
+            parts[new] += 1
+        for new, part in parts.items():
+            if part:
+                result[new] = result.get(new, 0) + part
+    return result

@@ -1,0 +1,424 @@
+"""Random worlds: check-ins, losses, duplicates, late and out-of-order messages. The invariants hold after each event."""
+
+import json
+from fractions import Fraction
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from coordinator.engine.census import device_counts, device_line, job_counts, lease_counts, region_counts
+from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndLease, OfferLease, OpenSession
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import (
+    AttemptOpened,
+    DeviceCheckedIn,
+    DeviceHeard,
+    DevicesDrained,
+    DriverFollowed,
+    DriverLost,
+    Event,
+    JobEnded,
+    JobSubmitted,
+    LeaseAccepted,
+    LeaseDeclined,
+    LeaseReleased,
+    PolicyChanged,
+    ResponsesRecorded,
+    SessionEnded,
+    TaskFailed,
+    TaskFinished,
+    TaskProgressed,
+    TimePassed,
+    TransfersAcknowledged,
+)
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.model import (
+    AttemptStatus,
+    EngineSettings,
+    FailureReason,
+    HeldLease,
+    HeldPhase,
+    JobEnd,
+    JobSpec,
+    LeaseEnd,
+    Outcome,
+    Phase,
+    SessionEnd,
+    StragglerRule,
+)
+from coordinator.engine.record import Digest, effect_to_json, event_from_json, event_to_json
+from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
+from coordinator.engine.snapshot import snapshot
+from tests.unit.engine.play import Fifo, Uniform
+
+SETTINGS = EngineSettings(
+    seed=3,
+    policy="tiny-fifo",
+    supply_window_s=40.0,
+    supply_buckets=8,
+    most_regions=6,
+    most_sessions=5,
+    most_devices=7,
+    most_jobs=3,
+    crashes_to_pause=2,
+    no_work_patience_s=5.0,
+    recovery_grace_s=5.0,
+)
+ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">", 6.0)
+REQUIREMENTS = [
+    AllDevices(),
+    ROOMY,
+    Every((ROOMY, FAST)),
+    Any((Not(ROOMY), FAST)),
+    Ids((DeviceId("d1"), DeviceId("d4"))),
+    Comparison("site", "=", "lab"),
+    Comparison("cpu", "<=", 3.0),
+]
+CAPABILITIES = [
+    Capabilities({"memory": memory, "cpu": cpu}, labels)
+    for memory, cpu in ((2.0, 1.0), (4.0, 5.0), (8.0, 9.0), (2.0, 9.0))
+    for labels in ({}, {"site": frozenset({"lab", "home"})})
+]
+DEVICES = [DeviceId(f"d{number}") for number in range(9)]
+JOBS = [JobId(f"me/{name}/1") for name in "abcd"]
+leases = st.integers(1, 60).map(LeaseSeq)
+recent = st.integers(0, 6)  # so many back from the newest
+outcomes = st.sampled_from(list(Outcome))
+reasons = st.sampled_from(list(FailureReason))
+held = st.builds(
+    HeldLease,
+    leases,
+    st.sampled_from(list(HeldPhase)),
+    st.one_of(st.none(), outcomes),
+    st.one_of(st.none(), reasons),
+    st.just("gone wrong"),
+)
+specs = st.builds(
+    JobSpec,
+    job=st.sampled_from(JOBS),
+    requirement=st.sampled_from(REQUIREMENTS),
+    requirement_name=st.just("some"),
+    rounds=st.just(None),
+    demand=st.integers(1, 4),
+    min_response=st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(4, 5)]),
+    over_commit=st.sampled_from([Fraction(0), Fraction(1, 2)]),
+    deadline_s=st.sampled_from([5.0, 30.0]),
+    lease_s=st.sampled_from([4.0, 20.0, 60.0]),
+    stragglers=st.sampled_from(list(StragglerRule)),
+)
+
+
+class World(RuleBasedStateMachine):
+    """Most events are about something that exists; the others are stale, doubled, or were never true."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine(SETTINGS, Fifo())
+        self.now = 0.0
+        self.session = 0
+        self.journal: list[tuple[float, str, str]] = []
+        self.last: Event = TimePassed()
+        self.counted: dict[tuple[JobId, int, int], set[LeaseSeq]] = {}  # acknowledged by drivers
+        self.granted: dict[LeaseSeq, tuple[JobId, int, int]] = {}
+        self.ends: dict[LeaseSeq, LeaseEnd] = {}
+        self.outcomes: dict[RequestId, AttemptStatus] = {}
+
+    def handle(self, event: Event) -> list[Effect]:
+        self.last = event
+        effects = self.engine.handle(event, self.now)
+        text = json.dumps(event_to_json(event))
+        assert event_from_json(json.loads(text)) == event
+        self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in effects])))
+        for effect in effects:
+            self.watch(effect)
+        return effects
+
+    def watch(self, effect: Effect) -> None:
+        """What must hold over the whole story."""
+        match effect:
+            case OfferLease():
+                assert effect.lease not in self.granted
+                self.granted[effect.lease] = (effect.job, effect.round, effect.attempt)
+                assert effect.request not in self.outcomes or self.outcomes[effect.request] is AttemptStatus.OPEN
+            case EndLease():
+                before = self.ends.get(effect.lease)
+                assert before is None or (effect.reason is LeaseEnd.COUNTED and before is not LeaseEnd.COUNTED)
+                self.ends[effect.lease] = effect.reason
+            case AcceptAttempt() if effect.request not in self.outcomes:
+                self.outcomes[effect.request] = AttemptStatus.OPEN
+            case EndAttempt():
+                assert self.outcomes[effect.request] is AttemptStatus.OPEN
+                self.outcomes[effect.request] = effect.status
+                request = self.engine.world.requests.get(effect.request)
+                enough = request is None or effect.responses >= request.needed
+                assert effect.status is not AttemptStatus.CLOSED or enough
+            case OpenSession():
+                assert self.engine.devices[effect.device].last_session >= effect.session
+            case _:
+                pass
+
+    def some_session(self, back: int) -> SessionSeq:
+        return SessionSeq(max(self.session - back, 0))
+
+    def newest(self, back: int) -> LeaseSeq:
+        return LeaseSeq(max(self.engine.world.leases_granted - back, 1))
+
+    def incarnation(self, job: JobId, off: int) -> int:
+        known = self.engine.jobs.get(job)
+        return max((known.incarnation if known else 1) + off, 0)
+
+    # -- devices
+
+    @rule(
+        device=st.sampled_from(DEVICES),
+        instance=st.sampled_from(["i", "i", "i", "j"]),
+        interval=st.integers(1, 3),
+        capabilities=st.sampled_from(CAPABILITIES),
+        back=st.lists(st.tuples(recent, held), max_size=2),
+        honest=st.booleans(),
+        per_session=st.integers(0, 2),
+        per_day=st.sampled_from([0, 0, 0, 3]),
+    )
+    def check_in(
+        self,
+        device: DeviceId,
+        instance: str,
+        interval: int,
+        capabilities: Capabilities,
+        back: list[tuple[int, HeldLease]],
+        honest: bool,
+        per_session: int,
+        per_day: int,
+    ) -> None:
+        self.session += 1
+        named = tuple(one for _, one in back)
+        known = self.engine.devices.get(device)
+        if honest:  # it names what it has
+            lease = known.lease if known is not None else None
+            named = tuple(
+                HeldLease(lease.seq, one.phase, one.outcome, one.failure) for _, one in back[:1] if lease is not None
+            )
+        foreign = tuple(LeaseSeq(90 + number) for number, _ in back[1:])
+        self.handle(
+            DeviceCheckedIn(
+                SessionSeq(self.session),
+                device,
+                instance,
+                interval,
+                capabilities,
+                named,
+                foreign,
+                per_session,
+                per_day,
+            )
+        )
+
+    @rule(back=recent)
+    def heartbeat(self, back: int) -> None:
+        self.handle(DeviceHeard(self.some_session(back)))
+
+    @rule()
+    def all_beat(self) -> None:
+        for session in list(self.engine.sessions):
+            self.handle(DeviceHeard(session))
+
+    @rule()
+    def all_accept(self) -> None:
+        for lease in list(self.engine.leases.values()):
+            self.handle(LeaseAccepted(lease.session, lease.seq))
+
+    @rule(back=recent, outcome=outcomes)
+    def answer(self, back: int, outcome: Outcome) -> None:
+        """A live lease, by its own device: accepted or finished."""
+        live = list(self.engine.leases.values())
+        if live:
+            lease = live[-1 - back % len(live)]
+            self.handle(LeaseAccepted(lease.session, lease.seq))
+            self.handle(TaskFinished(lease.session, lease.seq, outcome))
+
+    @rule(kind=st.integers(0, 6), session=recent, lease=recent, reason=reasons, retry=st.sampled_from([0.0, 3.0, 1e9]))
+    def any_frame(self, kind: int, session: int, lease: int, reason: FailureReason, retry: float) -> None:
+        """About a lease by a session that may have nothing to do with it."""
+        who, what = self.some_session(session), self.newest(lease)
+        events: list[Event] = [
+            LeaseAccepted(who, what),
+            TaskProgressed(who, what, 0.5),
+            LeaseReleased(who, what),
+            LeaseDeclined(who, what, reason, retry),
+            TaskFailed(who, what, Phase.ON_DEVICE, reason, "Error: no"),
+            TaskFinished(who, what, Outcome.COUNTED),
+            TransfersAcknowledged(JOBS[lease % 4], (what,)),
+        ]
+        self.handle(events[kind])
+
+    @rule(kind=st.integers(0, 4), back=recent, reason=reasons)
+    def own_frame(self, kind: int, back: int, reason: FailureReason) -> None:
+        """About a device's own lease, or one that it was told to stop."""
+        sessions = [one for one in self.engine.sessions.values() if one.device.lease or one.device.stopping]
+        if not sessions:
+            return
+        session = sessions[back % len(sessions)]
+        device = session.device
+        seq = device.lease.seq if device.lease else next(iter(device.stopping))
+        events: list[Event] = [
+            TaskProgressed(session.seq, seq, 0.1),
+            LeaseReleased(session.seq, seq),
+            LeaseDeclined(session.seq, seq, reason, 2.0),
+            TaskFailed(session.seq, seq, Phase.SUBMIT, reason, "Error: no"),
+            TaskFinished(session.seq, seq, Outcome.STRAGGLER),
+        ]
+        self.handle(events[kind])
+
+    @rule(back=recent, reason=st.sampled_from([SessionEnd.CONNECTION_ENDED, SessionEnd.GOODBYE_SESSION_OVER]))
+    def session_ends(self, back: int, reason: SessionEnd) -> None:
+        self.handle(SessionEnded(self.some_session(back), reason))
+
+    # -- jobs
+
+    @rule(spec=specs, off=st.integers(-1, 1))
+    def submit(self, spec: JobSpec, off: int) -> None:
+        known = self.engine.jobs.get(spec.job)
+        if known is not None and off:
+            spec = known.spec
+        self.handle(JobSubmitted(spec, self.incarnation(spec.job, off)))
+        self.handle(DriverFollowed(spec.job, self.incarnation(spec.job, 0)))
+
+    @rule(job=st.sampled_from(JOBS), off=st.sampled_from([0, 0, -1, 1]), up=st.booleans())
+    def driver(self, job: JobId, off: int, up: bool) -> None:
+        incarnation = self.incarnation(job, off)
+        self.handle(DriverFollowed(job, incarnation) if up else DriverLost(job, incarnation))
+
+    @rule(
+        job=st.sampled_from(JOBS), off=st.sampled_from([0, 0, 0, -1, 1]), skip=st.integers(0, 1), again=st.booleans()
+    )
+    def open_attempt(self, job: JobId, off: int, skip: int, again: bool) -> None:
+        known = self.engine.jobs.get(job)
+        latest = known.latest if known else None
+        round_, attempt = (latest.round, latest.attempt) if latest else (1, 1)
+        if latest is not None and not again:
+            closed = latest.status is AttemptStatus.CLOSED
+            round_, attempt = (round_ + 1 + skip, 1) if closed else (round_, attempt + 1 + skip)
+        self.handle(AttemptOpened(job, self.incarnation(job, off), round_, attempt, 3))
+
+    @precondition(lambda self: self.outcomes)
+    @rule(
+        back=recent,
+        many=st.lists(st.tuples(recent, st.sampled_from([Outcome.COUNTED, Outcome.COUNTED, *Outcome])), max_size=4),
+        off=st.sampled_from([0, 0, 0, -1]),
+    )
+    def record(self, back: int, many: list[tuple[int, Outcome]], off: int) -> None:
+        """An honest driver: COUNTED for the first K distinct leases of its attempt, live or not, STRAGGLER after."""
+        requests = list(self.engine.requests.values())
+        if not requests:
+            return
+        request = requests[-1 - back % len(requests)]
+        key = (request.job.id, request.round, request.attempt)
+        mine = [seq for seq, attempt in self.granted.items() if attempt == key]
+        counted = self.counted.setdefault(key, set())
+        words = []
+        for number, outcome in many:
+            if mine:
+                seq = mine[-1 - number % len(mine)]
+                lease = request.leases.get(seq)
+                if outcome is Outcome.COUNTED and seq not in counted and len(counted) >= request.needed:
+                    outcome = Outcome.STRAGGLER
+                if lease is None or (lease.recorded is not None and lease.recorded is not outcome):
+                    continue
+                if off == 0 and outcome is Outcome.COUNTED:
+                    counted.add(seq)
+                words.append((seq, outcome))
+        incarnation = max(request.job.incarnation + off, 0)
+        self.handle(ResponsesRecorded(key[0], incarnation, key[1], key[2], tuple(words)))
+
+    @rule(job=st.sampled_from(JOBS), many=st.lists(st.tuples(leases, outcomes), max_size=3))
+    def record_nonsense(self, job: JobId, many: list[tuple[LeaseSeq, Outcome]]) -> None:
+        """Leases that are not of the attempt."""
+        foreign = tuple((seq, outcome) for seq, outcome in many if self.granted.get(seq, (job,))[0] != job)
+        self.handle(ResponsesRecorded(job, 99, 1, 1, foreign))
+
+    @rule(job=st.sampled_from(JOBS), end=st.sampled_from(list(JobEnd)))
+    def end_job(self, job: JobId, end: JobEnd) -> None:
+        self.handle(JobEnded(job, end, "enough"))
+
+    # -- the coordinator
+
+    @rule(seconds=st.sampled_from([0.0, 0.5, 3.0, 12.0, 45.0]))
+    def time_passes(self, seconds: float) -> None:
+        """With or without a call at each deadline: the engine catches up."""
+        until = self.now + seconds
+        if seconds > 3.0:
+            for _ in range(200):
+                due = self.engine.next_deadline()
+                if due is None or due > until:
+                    break
+                self.now = max(due, self.now)
+                self.handle(TimePassed())
+        self.now = until
+        self.handle(TimePassed())
+
+    @rule()
+    def the_same_again(self) -> None:
+        self.handle(self.last)
+
+    @rule(uniform=st.booleans())
+    def policy(self, uniform: bool) -> None:
+        policy = Uniform() if uniform else Fifo()
+        self.engine.set_policy(policy)
+        self.handle(PolicyChanged(policy.name))
+
+    @rule(device=st.sampled_from(DEVICES), rarely=st.integers(0, 9))
+    def drain(self, device: DeviceId, rarely: int) -> None:
+        if rarely == 0:
+            self.handle(DevicesDrained((device, device)))
+
+    # -- what must hold
+
+    @invariant()
+    def holds(self) -> None:
+        self.engine.validate()
+
+    @invariant()
+    def adds_up(self) -> None:
+        leases_, devices = lease_counts(self.engine), device_counts(self.engine)
+        assert leases_.granted == sum(getattr(leases_, name) for name in leases_.__slots__ if name != "granted")
+        assert leases_.granted == len(self.granted) == len(self.ends) + leases_.live
+        assert devices.known == devices.waiting + devices.busy + devices.served + devices.gone == len(self.engine.devices)
+        regions = region_counts(self.engine)
+        assert sum(region.devices for region in regions) == devices.known
+        assert sum(region.waiting for region in regions) == devices.waiting
+        for job in job_counts(self.engine):
+            assert job.leased <= job.places
+            self.engine.explain_job(job.job)
+        for device in self.engine.devices.values():
+            assert device_line(self.engine, device).state != "waiting" or self.engine.explain_device(device.id)
+
+    @invariant()
+    def nothing_acknowledged_is_lost(self) -> None:
+        """An acknowledged response is in its closed round, or in an attempt that is open or was aborted."""
+        for request in self.engine.requests.values():
+            acknowledged = self.counted.get((request.job.id, request.round, request.attempt), set())
+            if request.status is not AttemptStatus.ABORTED:
+                assert request.counted == len(acknowledged)
+            if not request.purged:
+                assert all(self.ends[seq] is LeaseEnd.COUNTED for seq in acknowledged)
+
+    def teardown(self) -> None:
+        """The state can be rebuilt from the recorded events, with the same effects."""
+        again, digest, replayed = Engine(SETTINGS, Fifo()), Digest(), Digest()
+        for now, event_text, effects_text in self.journal:
+            event = event_from_json(json.loads(event_text))
+            if isinstance(event, PolicyChanged):
+                again.set_policy(Uniform() if event.policy == Uniform.name else Fifo())
+            effects = again.handle(event, now)
+            assert json.dumps([effect_to_json(effect) for effect in effects]) == effects_text
+            replayed.update(now, effects)
+            digest.update(now, effects)
+        assert digest.hex() == replayed.hex()
+        assert snapshot(again) == snapshot(self.engine)
+
+
+TestWorld = World.TestCase
+TestWorld.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
