@@ -14,12 +14,12 @@ import grpc
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import SessionSeq
-from coordinator.engine.model import ComeBackReason, EngineSettings, SessionEnd
+from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.host import Host
 from coordinator.service.offers import Offers
-from coordinator.service.sessions import POLITE, Context, Ending, Session
+from coordinator.service.sessions import Context, Ending, Session
 from venn.v1 import device_pb2
 from venn.wire.logs import log
 from venn.wire.status import abort
@@ -27,8 +27,6 @@ from venn.wire.versions import check_version, this_version
 
 SERVICE = "venn.v1.DeviceService"
 FIRST_FRAME_S = 10.0  # a stream says CheckIn within it
-MOST_SESSIONS = 100_000
-OVERLOAD_AFTER_S = 60.0
 LIFE_PER_HEARTBEAT = 4  # signs of life that the engine hears of, at most, per heartbeat interval
 
 STATUS = {  # of a session that the engine ends
@@ -130,11 +128,6 @@ class DeviceService:
         session.device, session.received, session.heard_at = event.device, frame.seq, self._host.now()
         session.acknowledged = frame.seq  # by the Welcome
         self._sessions[session.seq] = session
-        if self._streams > MOST_SESSIONS:
-            away = effects.SendAway(session.seq, session.device, ComeBackReason.OVERLOAD, OVERLOAD_AFTER_S)
-            session.send(convert.come_back_frame(away))
-            session.end(POLITE)
-            return True
         session.open = True
         self._host.handle(event)
         return True

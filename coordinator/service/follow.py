@@ -99,6 +99,8 @@ class Followers:
                 self._host.handle(events.DriverLost(job.job, incarnation))
 
     async def _tell(self, job: Job, cursor: int, context: Context) -> None:
+        """The frames after ``cursor``, and a sign of life per heartbeat, or when there is news of the address."""
+        told: job_pb2.DriverAlive | None = None
         while True:
             changed = job.changed  # taken before looking, so that no frame is missed
             if not job.history.first - 1 <= cursor <= job.history.last:
@@ -118,15 +120,16 @@ class Followers:
                 continue
             if job.ended:
                 return
+            alive = job_pb2.DriverAlive(address_verified=job.verified == job.address, problem=job.problem)
+            if alive != told:
+                told = alive
+                await context.write(job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive))
+                continue
             try:
                 async with asyncio.timeout(self._heartbeat_s):
                     await changed.wait()
             except TimeoutError:
-                await context.write(self._alive(job))
-
-    def _alive(self, job: Job) -> job_pb2.FollowJobResponse:
-        alive = job_pb2.DriverAlive(address_verified=job.verified == job.address, problem=job.problem)
-        return job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive)
+                told = None
 
     def _now_ms(self) -> int:
         return self._host.wall_ms(self._host.now())
@@ -144,7 +147,8 @@ class Followers:
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_RETRY_S)
         moved, job.verified, job.problem = bool(job.verified) and job.verified != job.address, job.address, ""
-        self._host.handle(events.DriverFollowed(job.job, incarnation))
+        await self._host.ask(events.DriverFollowed(job.job, incarnation))
+        job.wake()
         if moved:
             for offer in list(self._ledger.of_job(job.job)):
                 self._devices.redirect(offer.session, offer.lease, job.address)

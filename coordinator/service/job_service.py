@@ -35,7 +35,6 @@ Context = grpc.aio.ServicerContext[Any, Any]
 E = TypeVar("E", bound=Effect)
 
 SERVICE = "venn.v1.JobService"
-MOST_JOBS = 4_096
 WATCH_AT_MOST_EVERY_S = 0.1
 WATCH_AT_LEAST_EVERY_S = 5.0
 
@@ -43,6 +42,8 @@ REFUSALS = {  # of the engine
     "KEY_REUSED": grpc.StatusCode.ALREADY_EXISTS,
     "SUPERSEDED": grpc.StatusCode.ABORTED,
     "UNKNOWN_JOB": grpc.StatusCode.NOT_FOUND,
+    "BAD_SPEC": grpc.StatusCode.INVALID_ARGUMENT,
+    "TOO_MANY_JOBS": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 
@@ -76,14 +77,12 @@ class JobService(JobServiceServicer):
             check_address(request.address, insecure=self._insecure)
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
-        if self._jobs.get(name) is None and len(self._jobs) >= MOST_JOBS:
-            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "TOO_MANY_JOBS", f"{MOST_JOBS} jobs are known")
         self._host.meet(request.known_incarnation)
         accepted = await self._ask(context, events.JobSubmitted(spec, incarnation), effects.AcceptJob)
         job = self._jobs.get(name)
-        if job is None:
+        if job is None or job.ended:  # the engine has forgotten the one that ended
             job = Job(name, request.address, incarnation)
-            self._jobs.add(job)
+            self._jobs.add(job, self._host.engine.jobs)
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address
         return job_pb2.SubmitJobResponse(
@@ -211,7 +210,7 @@ class JobService(JobServiceServicer):
         except MalformedError as error:
             await _invalid(context, error)
         job = self._jobs.get(name)
-        if job is None:
+        if job is None or name not in self._host.engine.jobs:
             await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
         return job
 

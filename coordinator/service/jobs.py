@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.engine.ids import JobId
@@ -106,11 +106,11 @@ class Jobs:
     def get(self, job: JobId) -> Job | None:
         return self._jobs.get(job)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: Job, known: Container[JobId]) -> None:
+        """A new job; those that the engine no longer knows are forgotten here as well."""
+        for name in [name for name in self._jobs if name not in known]:
+            del self._jobs[name]
         self._jobs[job.job] = job
 
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
-
-    def __len__(self) -> int:
-        return len(self._jobs)

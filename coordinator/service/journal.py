@@ -4,7 +4,6 @@ First line ``{"kind":"start",...}``, then ``{"n":1,"t":0.0123,"event":[...],"eff
 seconds; the wall clock then was ``wall_ms / 1000 + t``), and on a clean stop ``{"kind":"end","digest":...}``.
 """
 
-import dataclasses
 import json
 import os
 from itertools import count
@@ -13,7 +12,7 @@ from pathlib import Path
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
-from coordinator.engine.record import Digest, effect_to_json, event_to_json
+from coordinator.engine.record import Digest, effect_to_json, event_to_json, settings_to_json
 from venn.wire.files import file_error, write_all, writing
 
 FORMAT = 1
@@ -42,7 +41,7 @@ class Journal:
             "format": FORMAT,
             "incarnation": incarnation,
             "wall_ms": wall_ms,
-            "settings": dataclasses.asdict(settings),
+            "settings": settings_to_json(settings),
             "name": name,
             "software": software,
         }

@@ -1,47 +1,25 @@
-"""Leases as the effects told of them: which live, for whom, and how the others ended."""
+"""Leases that live, as the effects told of them: at the moment when an effect leaves the engine may be further on."""
 
 from collections.abc import Iterator
 
 from coordinator.engine.effects import EndLease, OfferLease
 from coordinator.engine.ids import JobId, LeaseSeq
-from coordinator.engine.model import LeaseEnd
 from coordinator.service.host import Host
-from venn.v1 import admin_pb2
-
-COLUMNS = {  # of the live view's sum
-    LeaseEnd.COUNTED: "responses",
-    LeaseEnd.STRAGGLER: "stragglers",
-    LeaseEnd.LOST: "lost",
-    LeaseEnd.REPLACED: "lost",
-    LeaseEnd.FAILED: "failed",
-    LeaseEnd.REJECTED: "failed",
-    LeaseEnd.DECLINED: "failed",
-    LeaseEnd.EXPIRED: "expired",
-    LeaseEnd.UNACCEPTED: "expired",
-    LeaseEnd.REVOKED: "revoked",
-}
 
 
 class Ledger:
-    """Keeps ``granted = ended + live`` at all times."""
+    """From its offer to its end."""
 
     def __init__(self, host: Host) -> None:
-        self.offers: dict[LeaseSeq, OfferLease] = {}  # of leases that have not ended
-        self._granted = 0
-        self._ended = dict.fromkeys(COLUMNS.values(), 0)
+        self.offers: dict[LeaseSeq, OfferLease] = {}
         host.listen(OfferLease, self._offered)
-        host.listen(EndLease, self._has_ended)
+        host.listen(EndLease, self._ended)
 
     def of_job(self, job: JobId) -> Iterator[OfferLease]:
         return (offer for offer in self.offers.values() if offer.job == job)
 
-    def counts(self) -> admin_pb2.LeaseCounts:
-        return admin_pb2.LeaseCounts(granted=self._granted, live=len(self.offers), **self._ended)
-
     def _offered(self, now: float, effect: OfferLease) -> None:
-        self._granted += 1
         self.offers[effect.lease] = effect
 
-    def _has_ended(self, now: float, effect: EndLease) -> None:
-        if self.offers.pop(effect.lease, None) is not None:
-            self._ended[COLUMNS[effect.reason]] += 1
+    def _ended(self, now: float, effect: EndLease) -> None:
+        self.offers.pop(effect.lease, None)

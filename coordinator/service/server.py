@@ -91,7 +91,6 @@ class Coordinator:
         self.view = View(
             self.host,
             jobs=self.jobs,
-            ledger=self.ledger,
             story=self.story,
             machine=self.machine,
             name=settings.name,

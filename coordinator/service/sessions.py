@@ -31,15 +31,12 @@ FRAMES_PER_OFFER = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the coordinator ends a stream: with this status, or politely (``code`` None)."""
+    """How the coordinator ends a stream."""
 
-    code: grpc.StatusCode | None
-    reason: str = ""
-    message: str = ""
+    code: grpc.StatusCode
+    reason: str
+    message: str
     retry_after_s: float = 0.0
-
-
-POLITE = Ending(None)
 
 
 class Session:
@@ -146,8 +143,7 @@ class Session:
             async with asyncio.timeout(FAREWELL_S):
                 if self._writer is not None:
                     await self._writer
-                if ending.code is not None:
-                    await abort(self.context, ending.code, ending.reason, ending.message, **_details(ending))
+                await abort(self.context, ending.code, ending.reason, ending.message, **_details(ending))
         except TimeoutError:
             if self._writer is not None:
                 self._writer.cancel()

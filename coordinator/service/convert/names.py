@@ -30,6 +30,7 @@ ATTEMPT_END = _table(model.AttemptEndReason, job_pb2.AttemptEndReason, "ATTEMPT_
 COME_BACK = _table(model.ComeBackReason, device_pb2.ComeBackReason, "COME_BACK_REASON")
 JOB_END = _table(model.JobEnd, job_pb2.JobPhase, "JOB_PHASE")
 
+JOB_PHASE = {name.removeprefix("JOB_PHASE_").lower(): value for name, value in job_pb2.JobPhase.items()}
 PHASE_FROM_WIRE = _reverse(PHASE)
 FAILURE_FROM_WIRE = _reverse(FAILURE)
 OUTCOME_FROM_WIRE = _reverse(_table(model.Outcome, common_pb2.Outcome, "OUTCOME"))

@@ -227,10 +227,13 @@ class Driver(TaskServiceServicer):
         return answer
 
     async def start(self, **spec: Any) -> "Follower":
-        """Serve, submit, follow."""
+        """Serve, submit, follow; the job may be served."""
         await self.serve()
         await self.submit(**spec)
-        return self.follow()
+        follower = self.follow()
+        while not (await follower.next("alive")).alive.address_verified:
+            pass
+        return follower
 
     async def stop(self) -> None:
         await self.channel.close()

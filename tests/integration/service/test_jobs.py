@@ -132,8 +132,8 @@ async def test_an_address_is_offered_only_after_its_proof() -> None:
         follower = driver.follow()
         await driver.open()
         device = await one_device(made)
+        assert not (await follower.next("alive")).alive.address_verified
         alive = (await follower.next("alive")).alive
-        assert not alive.address_verified
         assert "does not hold this job's key" in alive.problem
         assert not made.of(effects.OfferLease)
         driver.ticket_key = right
@@ -228,7 +228,7 @@ async def test_a_job_is_finished_and_watched_to_its_end() -> None:
         await driver.stub.FinishJob(job_pb2.FinishJobRequest(job=driver.key, driver_incarnation=1))
         assert (await follower.next("job_ended")).job_ended.phase == job_pb2.JOB_PHASE_FINISHED
         last = first
-        async for frame in watching:
+        while (frame := await watching.read()) is not grpc.aio.EOF:
             last = frame.job
         assert last.phase == job_pb2.JOB_PHASE_FINISHED
         assert (last.round, last.responses, last.responses_needed) == (1, 1, 1)
@@ -285,7 +285,7 @@ async def test_crashes_are_told_and_pause_the_job() -> None:
             await device.say(failed=crash)
             ended = (await follower.next("ended")).ended
             assert (ended.phase, ended.message) == (common_pb2.PHASE_ON_DEVICE, "ValueError: x has 0 rows")
-        paused = (await follower.next("paused")).paused
+        (paused,) = [frame.paused for frame in follower.seen if frame.HasField("paused")]
         assert paused.reason == "JOB_CRASHES"
         assert "x has 0 rows" in paused.message
         texts = [entry.text for entry in made.coordinator.story.latest() if entry.kind == "FAILED"]

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from coordinator.engine.engine import Engine
 
 from coordinator.engine.effects import Effect, ResumeJob, RunLease
+from coordinator.engine.engine import Engine
 from coordinator.engine.events import DeviceHeard, DriverFollowed, Event, TimePassed
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.engine.model import EngineSettings
 from coordinator.service.host import Host
 from coordinator.service.journal import Journal
 from venn.wire.errors import PeerError
@@ -205,25 +206,23 @@ class FullFile:
 
 
 def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
-    from coordinator.engine.model import EngineSettings
-
     path = tmp_path / "events.jsonl"
     settings = EngineSettings(seed=1, policy="fifo")
     journal = Journal(path, settings=settings, incarnation=1, wall_ms=1, name="", software="1")
     journal.append(0.5, HEARD, [])
     journal.flush()
     whole = path.read_bytes()
-    journal._file = FullFile(journal._file, 10)  # type: ignore[assignment]
+    file = journal._file
+    journal._file = FullFile(file, 10)  # type: ignore[assignment]
     journal.append(0.75, HEARD, [])
     with pytest.raises(PeerError) as caught:
         journal.flush()
     assert caught.value.reason == "OUT_OF_SPACE"
     assert path.read_bytes() == whole
+    file.close()
 
 
 def test_a_journal_of_before_is_kept(tmp_path: Path) -> None:
-    from coordinator.engine.model import EngineSettings
-
     path = tmp_path / "events.jsonl"
     for incarnation in (1, 2, 3):
         settings = EngineSettings(seed=1, policy="fifo")
