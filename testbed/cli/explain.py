@@ -1,0 +1,54 @@
+"""``venn explain``: why a job or a device waits, and its story; live, or of a finished run."""
+
+import asyncio
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.report.explain import Explanation, explain
+from testbed.report.journal import read_journal
+from testbed.report.live_explain import ask
+from testbed.report.story import tell
+from testbed.report.words import clock
+from venn.wire.command import Context, command, execute
+from venn.wire.exits import write_line
+from venn.wire.text import printable
+from venn.wire.tokens import load_token
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("explain")
+@command
+def explain_(
+    context: Context,
+    subject: Annotated[str, typer.Argument(help="A job's name or key, or a device's id.", metavar="JOB|DEVICE")],
+    run: Annotated[Path | None, typer.Option(help="The folder of a finished run.", metavar="DIR")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
+) -> int:
+    """Why does it wait? For example: venn explain label-count --run runs/2026-05-12-140311-three-jobs-venn"""
+    if run is not None:
+        found = explain(tell(read_journal(run / "events.jsonl")), subject)
+    else:
+        found = asyncio.run(ask(context.coordinator, load_token("admin", dir=tokens), subject))
+    if context.json:
+        write_line(sys.stdout, json.dumps(asdict(found)))
+    else:
+        for line in _lines(found):
+            write_line(sys.stdout, line)
+    return 0
+
+
+def _lines(found: Explanation) -> list[str]:
+    head = [f"{printable(found.subject)}   {printable(found.state)}"]
+    reasons = [f"  {printable(reason)}" for reason in found.reasons] or ["  it does not wait"]
+    story = [f"{clock(line.at_s)}  {printable(line.kind):<9} {printable(line.text)}" for line in found.story]
+    return [*head, *reasons, *story]
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn explain")

@@ -1,0 +1,34 @@
+"""``venn report``: summary, page and figures of a run, built again from its logs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.cli.terminal import console
+from testbed.report.build import PAGE, build_report
+from testbed.report.summary import to_json
+from testbed.report.table import print_summary
+from venn.wire.command import Context, command, execute
+from venn.wire.errors import ExitCode
+from venn.wire.exits import write_line
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+@command
+def report(context: Context, folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> int:
+    """Rebuild report.html and figures/, for example: venn report runs/2026-05-12-140311-three-jobs-venn"""
+    summary = build_report(folder)
+    if context.json:
+        write_line(sys.stdout, json.dumps(to_json(summary)))
+    elif not context.quiet:
+        print_summary(summary, console(context), report=folder / PAGE)
+    return ExitCode.OK if summary.passed and not summary.audit.findings else ExitCode.FAILED
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn report")

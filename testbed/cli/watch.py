@@ -1,0 +1,40 @@
+"""``venn watch``: the live view on any running coordinator."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from google.protobuf.json_format import MessageToDict
+
+from testbed.cli.terminal import console
+from testbed.report.view import watch
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.exits import write_line
+from venn.wire.tokens import load_token
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command("watch")
+@command
+def watch_(
+    context: Context,
+    tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
+) -> int:
+    """Watch until q or Ctrl-C, for example: venn watch --coordinator 127.0.0.1:9700"""
+    return run_async(_main(context, load_token("admin", dir=tokens)))
+
+
+async def _main(context: Context, token: str) -> int:
+    screen = console(context, errors=context.json)
+    last = await watch(context.coordinator, token, until=asyncio.Event(), console=screen, stop="leave")
+    if context.json and last is not None:
+        write_line(sys.stdout, json.dumps(MessageToDict(last, preserving_proto_field_name=True)))
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn watch")

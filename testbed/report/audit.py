@@ -1,0 +1,300 @@
+"""The auditor: three logs that know nothing of each other, held against each other, lease by lease.
+
+Devices say which receipts they hold, drivers what they decided and summed, the coordinator whom it leased and how each
+attempt ended. What only one of them could have got wrong, the others show. It reads the logs themselves and uses no
+figure of the report.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from coordinator.engine import effects as done
+from coordinator.engine.events import ResponsesRecorded
+from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.model import AttemptStatus, JobEnd, LeaseEnd, Outcome
+from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
+from testbed.report.journal import Journal
+from testbed.report.record import RunRecord
+from testbed.report.story import job_name
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    kind: str  # UPPER_SNAKE, for programs
+    subject: str  # the lease or the attempt
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Every acknowledged response is in one of four places; the last is where none may be."""
+
+    leases: int  # granted
+    responses: int  # acknowledged: a device holds a COUNTED receipt, or a driver wrote that decision down
+    in_rounds: int
+    in_aborted: int
+    pending: int  # of attempts that were open when the record ends
+    lost: int
+    counted_twice: int
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    status: AttemptStatus
+    responses: int
+    needed: int
+
+
+class _Coordinator:
+    """What the coordinator's journal says, event by event."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.granted: dict[LeaseSeq, done.OfferLease] = {}
+        self.ends: dict[LeaseSeq, list[LeaseEnd]] = {}
+        self.recorded: dict[LeaseSeq, set[Outcome]] = {}
+        self.needed: dict[AttemptKey, int] = {}
+        self.places: dict[int, int] = {}  # by request: C
+        self.attempts: dict[AttemptKey, list[_Ended]] = {}
+        self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
+        self.crowded: list[Finding] = []
+        self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
+        self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
+        for entry in journal.entries:
+            if isinstance(entry.event, ResponsesRecorded):
+                for lease, outcome in entry.event.responses:
+                    self.recorded.setdefault(lease, set()).add(outcome)
+            for effect in entry.effects:
+                self._hear(effect)
+
+    def first_of(self, job: str) -> AttemptKey:
+        """The first attempt of a job that this coordinator ended; those before it were another's."""
+        return min((key for key in self.attempts if key.job == job), default=AttemptKey(job, 0, 0))
+
+    def _hear(self, effect: done.Effect) -> None:
+        match effect:
+            case done.OfferLease():
+                self._grant(effect)
+            case done.MissLease(lease=lease, device=device):
+                self._leave(lease, device)
+            case done.ResumeLease(lease=lease, device=device):
+                self._take(self.granted[lease].request, lease, device)
+            case done.EndLease(lease=lease, device=device, reason=reason):
+                self.ends.setdefault(lease, []).append(reason)
+                held = self._leave(lease, device)
+                if reason is LeaseEnd.COUNTED and lease in self.granted:
+                    self._taken[self.granted[lease].request] += 1  # a counted response keeps its place
+                elif not held and reason is LeaseEnd.COUNTED:
+                    self.crowded.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
+            case done.AcceptAttempt():
+                key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                self.needed[key] = effect.responses_needed
+                self.places[effect.request] = effect.places
+            case done.EndAttempt():
+                key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                ended = _Ended(effect.status, effect.responses, self.needed.get(key, 0))
+                self.attempts.setdefault(key, []).append(ended)
+            case done.EndJob(job=job, end=JobEnd.FINISHED):
+                self.finished.add(job_name(job))
+            case _:
+                pass
+
+    def _grant(self, offer: done.OfferLease) -> None:
+        if offer.lease in self.granted:
+            self.crowded.append(Finding("GRANTED_TWICE", f"lease {offer.lease}", "was granted twice"))
+        self.granted[offer.lease] = offer
+        self._take(offer.request, offer.lease, offer.device)
+
+    def _take(self, request: int, lease: LeaseSeq, device: str) -> None:
+        other = self._holder.get(device)
+        if other is not None and other != lease:
+            message = f"{device} was given it while it held lease {other}"
+            self.crowded.append(Finding("TWO_LEASES", f"lease {lease}", message))
+        self._holder[device] = lease
+        self._taken[request] += 1
+        if self._taken[request] > self.places.get(request, 0):
+            message = f"{self._taken[request]} places taken of {self.places.get(request, 0)}"
+            self.crowded.append(Finding("TOO_MANY_LEASES", f"lease {lease}", message))
+
+    def _leave(self, lease: LeaseSeq, device: str) -> bool:
+        """Give its place back, if it holds one."""
+        if self._holder.get(device) != lease:
+            return False
+        del self._holder[device]
+        self._taken[self.granted[lease].request] -= 1
+        return True
+
+
+def audit(record: RunRecord) -> Audit:
+    """Account for every lease and every response of a run."""
+    coordinator = _Coordinator(record.journal)
+    manifests = read_manifests(record.drivers, record.journal.incarnation)
+    receipts = read_receipts(record.hosts, record.journal.incarnation)
+    places = Counter(_places(coordinator, manifests, receipts))
+    findings = [
+        *coordinator.crowded,
+        *_lease_findings(coordinator),
+        *_receipt_findings(coordinator, manifests, receipts),
+        *_decision_findings(coordinator, manifests),
+        *_attempt_findings(coordinator, manifests),
+        *_lost_findings(coordinator, manifests, receipts),
+    ]
+    twice = _counted_twice(manifests)
+    findings += [
+        Finding("COUNTED_TWICE", f"lease {lease}", f"is in {times} sums of {job}") for (job, lease), times in twice
+    ]
+    return Audit(
+        leases=len(coordinator.granted),
+        responses=sum(places.values()),
+        in_rounds=places["round"],
+        in_aborted=places["aborted"],
+        pending=places["pending"],
+        lost=places["lost"],
+        counted_twice=len(twice),
+        findings=tuple(findings),
+    )
+
+
+def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dict[LeaseSeq, AttemptKey]:
+    """Leases whose response was acknowledged COUNTED, by the word of the device or of the driver."""
+    by_device = {lease: receipt.attempt for lease, receipt in receipts.items() if receipt.outcome is Outcome.COUNTED}
+    by_driver = {one.lease: one.attempt for one in manifests.decisions if one.outcome is Outcome.COUNTED}
+    return {**by_driver, **by_device}
+
+
+def _may_be_pending(attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> bool:
+    """Whether its driver may have been stopped before it wrote how this attempt ended."""
+    return attempt.job not in coordinator.finished and manifests.is_last(attempt)
+
+
+def _place(lease: LeaseSeq, attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> str:
+    """Where an acknowledged response is: in a round, an aborted attempt, a pending one, or lost."""
+    ended = coordinator.attempts.get(attempt)
+    aborted = bool(ended) and all(one.status is AttemptStatus.ABORTED for one in ended or ())
+    if aborted:
+        return "aborted"
+    if not ended or attempt not in manifests.sums:
+        pending = _may_be_pending(attempt, coordinator, manifests) and lease in manifests.counted
+        return "pending" if pending else "lost"
+    return "round" if lease in manifests.counted and lease in manifests.sums[attempt].leases else "lost"
+
+
+def _places(coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> Iterator[str]:
+    for lease, attempt in _acknowledged(manifests, receipts).items():
+        yield _place(lease, attempt, coordinator, manifests)
+
+
+def _lost_findings(
+    coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
+) -> Iterator[Finding]:
+    for lease, attempt in sorted(_acknowledged(manifests, receipts).items()):
+        if _place(lease, attempt, coordinator, manifests) == "lost":
+            message = f"was acknowledged COUNTED in {attempt}, and no closed round or aborted attempt has it"
+            yield Finding("RESPONSE_LOST", f"lease {lease}", message)
+
+
+def _lease_findings(coordinator: _Coordinator) -> Iterator[Finding]:
+    for lease, ends in coordinator.ends.items():
+        if lease not in coordinator.granted:
+            yield Finding("NEVER_GRANTED", f"lease {lease}", "ended and was never granted")
+        if len(ends) > 1:
+            yield Finding("ENDED_TWICE", f"lease {lease}", f"ended {len(ends)} times: {', '.join(ends)}")
+
+
+def _receipt_findings(
+    coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
+) -> Iterator[Finding]:
+    decided = {one.lease: one for one in manifests.decisions}
+    for lease, receipt in receipts.items():
+        subject = f"lease {lease}"
+        offer = coordinator.granted.get(lease)
+        if offer is None or offer.device != receipt.device:
+            yield Finding(
+                "UNKNOWN_RECEIPT", subject, f"{receipt.device} has a receipt for a lease that it was not granted"
+            )
+        decision = decided.get(lease)
+        if decision is None:
+            yield Finding(
+                "NO_DECISION", subject, f"{receipt.device} was told {receipt.outcome}, and no driver wrote that down"
+            )
+        elif decision.outcome is not receipt.outcome:
+            message = f"{receipt.device} was told {receipt.outcome}, its driver decided {decision.outcome}"
+            yield Finding("OTHER_OUTCOME", subject, message)
+        elif decision.sha256 != receipt.sha256:
+            yield Finding("OTHER_RESPONSE", subject, f"what {receipt.device} sent is not what its driver took")
+
+
+def _decision_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+    decided: dict[LeaseSeq, set[Outcome]] = {}
+    for one in manifests.decisions:
+        decided.setdefault(one.lease, set()).add(one.outcome)
+        yield from _against_grant(one, coordinator)
+    for lease, outcomes in sorted(decided.items()):
+        if len(outcomes) > 1:
+            yield Finding("DECIDED_TWICE", f"lease {lease}", f"its driver decided {' and '.join(sorted(outcomes))}")
+    for lease, outcomes in sorted(coordinator.recorded.items()):
+        if not outcomes <= decided.get(lease, set()):
+            message = f"was recorded {', '.join(sorted(outcomes))}, and no driver wrote that down"
+            yield Finding("NO_DECISION", f"lease {lease}", message)
+
+
+def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Finding]:
+    offer = coordinator.granted.get(decision.lease)
+    if offer is None:
+        yield Finding(
+            "NEVER_GRANTED", f"lease {decision.lease}", f"{decision.attempt} decided on a lease that nobody granted"
+        )
+        return
+    granted = AttemptKey(job_name(offer.job), offer.round, offer.attempt)
+    if granted != decision.attempt or offer.device != decision.device:
+        message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.attempt}"
+        yield Finding("OTHER_LEASE", f"lease {decision.lease}", message)
+
+
+def _attempt_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+    for key, ends in sorted(coordinator.attempts.items()):
+        ended = ends[-1]
+        if len(ends) > 1:
+            yield Finding("ENDED_TWICE", str(key), f"the coordinator ended it {len(ends)} times")
+        if ended.status is AttemptStatus.CLOSED and ended.responses < ended.needed:
+            yield Finding("CLOSED_EARLY", str(key), f"closed with {ended.responses} responses of {ended.needed}")
+        wrote = manifests.sums.get(key)
+        if wrote is None:
+            if not _may_be_pending(key, coordinator, manifests):
+                yield Finding("NO_SUM", str(key), f"{ended.status}, and its driver wrote no line for it")
+            continue
+        if wrote.status is not ended.status:
+            yield Finding("OTHER_STATUS", str(key), f"the coordinator says {ended.status}, its driver {wrote.status}")
+        elif ended.status is AttemptStatus.CLOSED:
+            yield from _sum_findings(key, ended, wrote.leases, coordinator)
+    for key in sorted(manifests.sums.keys() - coordinator.attempts.keys()):
+        if manifests.sums[key].status is AttemptStatus.CLOSED and key > coordinator.first_of(key.job):
+            yield Finding("NOT_CLOSED", str(key), "its driver closed it, the coordinator did not")
+
+
+def _sum_findings(
+    key: AttemptKey, ended: _Ended, leases: tuple[LeaseSeq, ...], coordinator: _Coordinator
+) -> Iterator[Finding]:
+    if len(leases) != ended.responses:
+        yield Finding(
+            "OTHER_SUM",
+            str(key),
+            f"the coordinator counted {ended.responses} responses, its driver summed {len(leases)}",
+        )
+    for lease in leases:
+        if LeaseEnd.COUNTED not in coordinator.ends.get(lease, []):
+            yield Finding(
+                "OTHER_SUM", f"lease {lease}", f"is in the sum of {key}, and the coordinator did not count it"
+            )
+
+
+def _counted_twice(manifests: Manifest) -> list[tuple[tuple[str, LeaseSeq], int]]:
+    """Leases that are in more than one sum, or twice in one."""
+    times = Counter(
+        (key.job, lease)
+        for key, wrote in manifests.sums.items()
+        if wrote.status is AttemptStatus.CLOSED
+        for lease in wrote.leases
+    )
+    return sorted((subject, count) for subject, count in times.items() if count > 1)

@@ -1,0 +1,112 @@
+"""What devices and drivers wrote down, as the auditor reads it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.model import AttemptStatus, Outcome
+from testbed.report.jsonlines import Row, integer, text
+from testbed.report.record import DriverLog, HostLog
+from testbed.report.story import job_name
+from venn.wire.errors import UsageError
+
+
+class AttemptKey(NamedTuple):
+    job: str  # its name
+    round: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.job} round {self.round}, attempt {self.attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a device was told of its response, the first time."""
+
+    device: str
+    attempt: AttemptKey
+    outcome: Outcome
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a driver decided about a response."""
+
+    lease: LeaseSeq
+    device: str
+    attempt: AttemptKey
+    outcome: Outcome
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """How an attempt ended for its driver, and which leases its sum was made of."""
+
+    status: AttemptStatus
+    leases: tuple[LeaseSeq, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All drivers' manifests."""
+
+    decisions: tuple[Decision, ...]
+    counted: frozenset[LeaseSeq]  # decided COUNTED
+    sums: Mapping[AttemptKey, Sum]
+    last: Mapping[str, tuple[int, int]]  # job -> the last (round, attempt) that its manifest names
+
+    def is_last(self, key: AttemptKey) -> bool:
+        """Whether its driver wrote of no later attempt."""
+        return (key.round, key.attempt) >= self.last.get(key.job, (0, 0))
+
+
+def read_manifests(drivers: Mapping[str, DriverLog], incarnation: int) -> Manifest:
+    """Decisions on leases of this coordinator's incarnation, and all sums."""
+    decisions: list[Decision] = []
+    sums: dict[AttemptKey, Sum] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for job, log in drivers.items():
+        for row in log.manifest:
+            key = AttemptKey(job, integer(row, "round"), integer(row, "attempt"))
+            last[job] = max(last.get(job, (0, 0)), (key.round, key.attempt))
+            if row.get("kind") == "response" and integer(row, "incarnation") >= incarnation:
+                lease = LeaseSeq(integer(row, "lease"))
+                decisions.append(
+                    Decision(lease, text(row, "device"), key, _outcome(row, "outcome"), text(row, "sha256"))
+                )
+            elif row.get("kind") == "attempt":
+                closed = text(row, "status") == AttemptStatus.CLOSED
+                sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row))
+    counted = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
+    return Manifest(tuple(decisions), counted, sums, last)
+
+
+def read_receipts(hosts: Mapping[str, HostLog], incarnation: int) -> dict[LeaseSeq, Receipt]:
+    """Lease -> its first receipt; of a repeated one, what the first said. Of this coordinator's incarnation."""
+    found: dict[LeaseSeq, Receipt] = {}
+    for log in hosts.values():
+        for row in log.receipts:
+            if integer(row, "incarnation") < incarnation:
+                continue  # of an earlier coordinator; one that goes on only ever raises its own
+            said = _outcome(row, "first_outcome" if text(row, "outcome") == "duplicate" else "outcome")
+            key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
+            lease = LeaseSeq(integer(row, "lease"))
+            found.setdefault(lease, Receipt(text(row, "device"), key, said, text(row, "sha256")))
+    return found
+
+
+def _outcome(row: Row, key: str) -> Outcome:
+    try:
+        return Outcome(text(row, key))
+    except ValueError:
+        message = f"{text(row, key)!r} is no outcome of a response (lease {integer(row, 'lease')})"
+        raise UsageError("RUN_DAMAGED", message, fix="restore the log, or run again") from None
+
+
+def _leases(row: Row) -> tuple[LeaseSeq, ...]:
+    value = row.get("leases")
+    return tuple(LeaseSeq(int(lease)) for lease in value) if isinstance(value, list) else ()

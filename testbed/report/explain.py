@@ -1,0 +1,98 @@
+"""Why a job or a device of a recorded run waited, and its story."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+from coordinator.engine.ids import DeviceId, JobId
+from coordinator.engine.model import AttemptStatus, SessionEnd
+from testbed.report.regions import eligible
+from testbed.report.story import JobStory, Story
+from testbed.report.waits import waits
+from testbed.report.words import counted
+from venn.wire.errors import UsageError
+from venn.wire.text import did_you_mean, printable
+
+MOST_LINES = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    at_s: float  # engine time
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    subject: str
+    state: str
+    reasons: tuple[str, ...]
+    story: tuple[Line, ...]  # oldest first; of a long one, the latest lines
+
+
+def explain(story: Story, subject: str) -> Explanation:
+    """``subject`` is a job's name or key, or a device's id. Raises UsageError if the run knows neither."""
+    for key, job in story.jobs.items():
+        if subject in (key, job.name):
+            return _job(story, key, job)
+    if subject in story.capabilities:
+        return _device(story, DeviceId(subject))
+    known = [job.name for job in story.jobs.values()] + list(story.capabilities)
+    message = f"no job and no device is called {printable(subject, 128)!r}"
+    raise UsageError("UNKNOWN_SUBJECT", message, fix=did_you_mean(subject, known))
+
+
+def _job(story: Story, key: JobId, job: JobStory) -> Explanation:
+    reasons = [f"{seconds:.1f} s of its delay: {reason}" for reason, seconds in waits(story)[job.name].items()]
+    able = sum(eligible(story, device, key) for device in story.capabilities)
+    reasons.append(f"{counted(able, 'device')} of {len(story.capabilities)} could serve it")
+    if job.end is None and (last := story.reasons[-1][1].get(key) if story.reasons else None):
+        reasons.append(f"the last plan said: {printable(last)}")
+    lines = [Line(job.arrived_at, "ARRIVED", f"asks for {job.spec.demand} devices a round: {job.spec.requirement}")]
+    for attempt in job.attempts:
+        what = f"round {attempt.round}, attempt {attempt.attempt}"
+        lines.append(Line(attempt.opened_at, "OPEN", what))
+        if attempt.filled_at is not None:
+            lines.append(Line(attempt.filled_at, "FILLED", f"{what}: {attempt.places} places"))
+        if attempt.ended_at is not None:
+            kind = "CLOSED" if attempt.status is AttemptStatus.CLOSED else "ABORT"
+            said = f"{what}: {attempt.responses} of {attempt.responses_needed} responses ({attempt.reason})"
+            lines.append(Line(attempt.ended_at, kind, said))
+    for since, until, why in job.pauses:
+        lines.append(Line(since, "PAUSED", why))
+        if until is not None:
+            lines.append(Line(until, "RESUMED", ""))
+    if job.ended_at is not None:
+        lines.append(Line(job.ended_at, "ENDED", f"{job.end}{': ' + printable(job.message) if job.message else ''}"))
+    return Explanation(job.name, str(job.end or "unfinished"), tuple(reasons), _ordered(lines))
+
+
+def _device(story: Story, device: DeviceId) -> Explanation:
+    sessions = [one for one in story.sessions.values() if one.device == device]
+    leases = [one for one in story.leases.values() if one.device == device]
+    jobs = [job.name for key, job in story.jobs.items() if eligible(story, device, key)]
+    ends = Counter(str(lease.end or "live") for lease in leases)
+    held = " + ".join(f"{count} {end}" for end, count in ends.most_common())
+    reasons = [
+        f"it could serve {', '.join(jobs) or 'no job'}",
+        f"{counted(len(sessions), 'session')}, {counted(len(leases), 'lease')}{' = ' + held if held else ''}",
+    ]
+    lines = []
+    for session in sessions:
+        lines.append(Line(session.started_at, "CHECK-IN", f"session {session.session}"))
+        if session.ended_at is not None and session.end is not None:
+            kind = "LEFT" if session.end.startswith("goodbye") or session.end is SessionEnd.SENT_AWAY else "LOST"
+            lines.append(Line(session.ended_at, kind, f"{session.end}{' in mid-task' if session.in_task else ''}"))
+    for lease in leases:
+        what = f"lease {lease.lease} of {story.jobs[lease.job].name} round {lease.round}"
+        lines.append(Line(lease.offered_at, "LEASE", what))
+        if lease.ended_at is not None:
+            why = f": {printable(lease.message)}" if lease.message else ""
+            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}"))
+    lines += [Line(t, "REFUSED", str(reason)) for t, refused, reason in story.refused if refused == device]
+    open_now = any(session.end is None for session in sessions)
+    return Explanation(device, "in session" if open_now else "gone", tuple(reasons), _ordered(lines))
+
+
+def _ordered(lines: list[Line]) -> tuple[Line, ...]:
+    return tuple(sorted(lines, key=lambda line: line.at_s)[-MOST_LINES:])

@@ -1,0 +1,1 @@
+"""Figures of a report: each is drawn once, and saved as SVG, PDF and CSV."""

@@ -1,0 +1,173 @@
+"""Figures of devices: the Venn diagram of the job groups, and the strips of their sessions."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import cos, pi, sin
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Patch
+
+from coordinator.engine.ids import DeviceId
+from testbed.report.figures.drawing import INK, LOSS, QUIET, RULE, WIDTH_IN, Drawing, job_colours
+from testbed.report.regions import Diagram, Region
+from testbed.report.story import SessionStory, Story
+from testbed.report.summary import JobSummary
+from testbed.report.words import counted
+
+MOST_CIRCLES = 3
+MOST_STRIPS = 240  # devices drawn; the CSV has all
+TINTS = ("#dfe9ee", "#b9d0db", "#86aec0")
+
+Point = tuple[float, float]
+
+
+def venn(found: Diagram) -> Drawing | None:
+    """Circles for up to three groups; None for more, or for none."""
+    groups = found.groups
+    if not 1 <= len(groups) <= MOST_CIRCLES:
+        return None
+    figure = Figure(figsize=(4.6, 4.2))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.set_aspect("equal")
+    nested = all(wide.devices >= narrow.devices for wide, narrow in pairwise(groups))
+    circles = _nested(len(groups)) if nested else _around(len(groups))
+    for index, (centre, radius) in enumerate(circles):
+        face = TINTS[index] if nested else TINTS[1]
+        axes.add_patch(
+            Circle(centre, radius, facecolor=face, edgecolor=INK, linewidth=0.8, alpha=1 if nested else 0.45)
+        )
+    regions = {region.groups: region for region in found.regions}
+    names = [group.name for group in groups]
+    for members, place in _places(circles, nested).items():
+        region = regions.get(tuple(names[index] for index in members))
+        _label(axes, place, region, names[members[-1]] if nested or len(members) == 1 else "", found.span_s)
+    axes.set_xlim(-1.75 if not nested else -1.05, 1.75 if not nested else 1.05)
+    axes.set_ylim(-1.55 if not nested else -1.05, 1.65 if not nested else 1.05)
+    rows = [(" & ".join(region.groups) or "none", len(region.devices), region.check_ins) for region in found.regions]
+    return Drawing("venn", figure, ("groups", "devices", "check_ins"), rows)
+
+
+def _nested(count: int) -> list[tuple[Point, float]]:
+    """Each inside the one before, all touching low, so that a crescent above each is free for its label."""
+    radii = {1: (1.0,), 2: (1.0, 0.64), 3: (1.0, 0.7, 0.4)}[count]
+    return [((0.0, radius - 1.0 + 0.06 * index), radius) for index, radius in enumerate(radii)]
+
+
+def _around(count: int) -> list[tuple[Point, float]]:
+    if count == 2:
+        return [((-0.55, 0.0), 1.0), ((0.55, 0.0), 1.0)]
+    angles = [pi / 2 + 2 * pi * index / count for index in range(count)]
+    return [((0.6 * cos(angle), 0.6 * sin(angle)), 1.0) for angle in angles]
+
+
+def _places(circles: Sequence[tuple[Point, float]], nested: bool) -> dict[tuple[int, ...], Point]:
+    """Where the label of each region goes, by the indexes of the groups it is in."""
+    if nested:
+        tops = [centre[1] + radius for centre, radius in circles]
+        lows = [*tops[1:], circles[-1][0][1] - circles[-1][1]]
+        return {
+            tuple(range(index + 1)): (0.0, (top + low) / 2)
+            for index, (top, low) in enumerate(zip(tops, lows, strict=True))
+        }
+    places = {}
+    for bits in range(1, 2 ** len(circles)):
+        members = tuple(index for index in range(len(circles)) if bits >> index & 1)
+        x = sum(circles[index][0][0] for index in members) / len(members)
+        y = sum(circles[index][0][1] for index in members) / len(members)
+        push = {1: 1.75 if len(circles) == 3 else 1.6, 2: 1.9}.get(len(members), 1.0)
+        places[members] = (x * push, y * push)
+    return places
+
+
+def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: float) -> None:
+    x, y = place
+    devices = len(region.devices) if region else 0
+    rate = region.check_ins / span_s if region and span_s > 0 else 0.0
+    if name:
+        axes.text(x, y + 0.11, name, ha="center", va="center", fontweight="bold", fontsize=9)
+    axes.text(x, y - (0.02 if name else 0), counted(devices, "device"), ha="center", va="center", fontsize=8)
+    axes.text(x, y - (0.13 if name else 0.11), f"{rate:.1f} check in per s", ha="center", va="center", fontsize=7)
+
+
+def churn(story: Story, jobs: Sequence[JobSummary], fleets: dict[str, str]) -> Drawing:
+    """A strip per device: its sessions, the tasks in them, and where it was lost in mid-task."""
+    colours = job_colours([job.name for job in jobs])
+    order = {fleet: index for index, fleet in enumerate(dict.fromkeys(fleets.values()))}
+    devices = sorted(story.capabilities, key=lambda device: (order.get(fleets.get(device, ""), 0), device))
+    shown = devices[:MOST_STRIPS]
+    start, end = story.window
+    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.075 * len(shown)))
+    axes = figure.add_subplot()
+    rows = _strips(axes, story, shown, colours)
+    _fleet_labels(axes, shown, fleets)
+    axes.set_ylim(len(shown) - 0.3, -0.7)
+    axes.set_xlim(0, max(end - start, 1.0))
+    axes.set_xlabel("seconds")
+    axes.spines["left"].set_visible(False)
+    legend: list[Artist] = [
+        Patch(color=RULE, label="in session"),
+        *(Patch(color=colour, label=f"works for {name}") for name, colour in colours.items()),
+    ]
+    legend.append(Line2D([], [], marker="x", linestyle="", color=LOSS, markersize=4, label="left in mid-task"))
+    axes.legend(
+        handles=legend,
+        ncols=6,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.2,
+        handlelength=1,
+        handleheight=1,
+    )
+    return Drawing("churn", figure, ("device", "session", "from_s", "to_s", "end", "in_task"), rows)
+
+
+def _strips(axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[str, str]) -> list[tuple[object, ...]]:
+    start, end = story.window
+    lane = {device: index for index, device in enumerate(shown)}
+    sessions: dict[DeviceId, list[SessionStory]] = {}
+    rows: list[tuple[object, ...]] = []
+    for session in story.sessions.values():
+        sessions.setdefault(session.device, []).append(session)
+        how = session.end.value if session.end else "open"
+        rows.append((session.device, session.session, session.started_at, session.ended_at, how, session.in_task))
+    for device, index in lane.items():
+        spans = [
+            (one.started_at - start, _to(one.ended_at, story.ended_s) - one.started_at)
+            for one in sessions.get(device, [])
+        ]
+        axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
+    work: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for lease in story.leases.values():
+        if lease.device in lane:
+            spans = [(since - start, _to(until, story.ended_s) - since) for since, until in lease.spans]
+            work.setdefault((story.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
+    for (job, index), spans in work.items():
+        axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
+    lost = [one for one in story.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
+    points = [
+        (one.ended_at - start, lane[one.device]) for one in lost if one.ended_at is not None and one.ended_at <= end
+    ]
+    if points:
+        xs, ys = zip(*points, strict=True)
+        axes.scatter(xs, ys, marker="x", s=9, linewidths=0.8, color=LOSS, zorder=3)
+    return rows
+
+
+def _fleet_labels(axes: Axes, shown: Sequence[DeviceId], fleets: dict[str, str]) -> None:
+    """The name of a fleet in the middle of its devices, and a line between fleets."""
+    members: dict[str, list[int]] = {}
+    for index, device in enumerate(shown):
+        members.setdefault(fleets.get(device, ""), []).append(index)
+    axes.set_yticks([(lanes[0] + lanes[-1]) / 2 for lanes in members.values()], list(members))
+    axes.tick_params(axis="y", length=0)
+    for lanes in members.values():
+        if lanes[0] > 0:
+            axes.axhline(lanes[0] - 0.5, color=QUIET, linewidth=0.5)
+
+
+def _to(value: float | None, end: float) -> float:
+    return end if value is None else value

@@ -1,0 +1,187 @@
+"""Figures of jobs: where their completion time went, their rounds, what they learned, why they waited."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch, Rectangle
+
+from coordinator.engine.model import AttemptStatus
+from testbed.report.figures.drawing import COLLECT, DELAY, GAPS, INK, LOSS, QUIET, WIDTH_IN, Drawing, job_colours, lanes
+from testbed.report.learning import Curve, Target
+from testbed.report.story import AttemptStory, JobStory, Story
+from testbed.report.summary import JobSummary, Summary
+from testbed.report.words import metric, seconds
+
+REASONS = (DELAY, "#c8693b", "#8a5a9e", "#4c5c96", "#5b8a4a", "#97566b", "#5c6b7a", GAPS)
+
+
+def completion(summary: Summary) -> Drawing:
+    """Job completion time, split into delay, collection and gaps."""
+    jobs = summary.jobs
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.42 * len(jobs)))
+    axes = figure.add_subplot()
+    parts = (
+        ("scheduling delay", DELAY, "delay_s"),
+        ("response collection", COLLECT, "collect_s"),
+        ("gaps", GAPS, "gaps_s"),
+    )
+    left = [0.0] * len(jobs)
+    for label, colour, key in parts:
+        values = [getattr(job, key) or 0.0 for job in jobs]
+        axes.barh(range(len(jobs)), values, left=left, color=colour, label=label, height=0.56)
+        left = [before + value for before, value in zip(left, values, strict=True)]
+    for index, (job, end) in enumerate(zip(jobs, left, strict=True)):
+        said = f"{seconds(job.jct_s)} s" if job.finished else "unfinished"
+        colour = INK if job.finished else LOSS
+        axes.annotate(
+            said, (end, index), (6, 0), textcoords="offset points", va="center", color=colour, fontweight="bold"
+        )
+    lanes(axes, [job.name for job in jobs])
+    axes.set_xlim(0, max([*left, 1.0]) * 1.12)
+    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
+    rows = [(job.name, job.finished, job.jct_s, job.delay_s, job.collect_s, job.gaps_s) for job in jobs]
+    return Drawing("jct", figure, ("job", "finished", "jct_s", "delay_s", "collect_s", "gaps_s"), rows)
+
+
+def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
+    """A lane per job; each attempt filling and collecting, those that aborted hatched."""
+    colours = job_colours([job.name for job in jobs])
+    stories = {job.name: job for job in story.jobs.values()}
+    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.55 * len(jobs)))
+    axes = figure.add_subplot()
+    hovers: dict[str, str] = {}
+    rows = []
+    start, end = story.window
+    for lane, summary in enumerate(jobs):
+        job = stories[summary.name]
+        for attempt in job.attempts:
+            gid = f"attempt-{attempt.request}"
+            hovers[gid] = _about_attempt(job, attempt, story.ended_s)
+            _draw_attempt(axes, lane, attempt, colour=colours[job.name], gid=gid, story=story)
+            delay, collect = attempt.split(story.ended_s)
+            row = (job.name, attempt.round, attempt.attempt, attempt.status.value, attempt.opened_at, delay, collect)
+            rows.append((*row, attempt.responses, attempt.responses_needed, len(attempt.leases)))
+        axes.plot(job.arrived_at - start, lane - 0.42, marker="v", color=QUIET, markersize=4, clip_on=False)
+    lanes(axes, [job.name for job in jobs])
+    axes.set_xlim(0, max(end - start, 1.0))
+    legend = [Patch(color=QUIET, alpha=0.35, label="filling"), Patch(color=QUIET, label="collecting")]
+    legend.append(Patch(facecolor="white", edgecolor=LOSS, hatch="/////", label="aborted"))
+    axes.legend(
+        handles=legend,
+        ncols=3,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        borderaxespad=0.2,
+        handlelength=1,
+        handleheight=1,
+    )
+    header = ("job", "round", "attempt", "status", "opened_s", "delay_s", "collect_s", "responses", "needed", "leases")
+    return Drawing("rounds", figure, header, rows, hovers)
+
+
+def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, gid: str, story: Story) -> None:
+    delay, collect = attempt.split(story.ended_s)
+    x, top, height = attempt.opened_at - story.window[0], lane - 0.28, 0.56
+    aborted = attempt.status is AttemptStatus.ABORTED
+    edge = LOSS if aborted else colour
+    hatch = "/////" if aborted else None
+    whole = Rectangle((x, top), delay + collect, height, facecolor="white", edgecolor=edge, linewidth=0.6, hatch=hatch)
+    whole.set_gid(gid)
+    axes.add_patch(whole)
+    if not aborted:
+        filling = Rectangle((x, top), delay, height, facecolor=colour, alpha=0.3, linewidth=0)
+        filling.set_gid(f"{gid}-filling")
+        axes.add_patch(filling)
+        axes.add_patch(Rectangle((x + delay, top), collect, height, facecolor=colour, linewidth=0))
+    label = axes.text(
+        x + (delay + collect) / 2, lane + 0.41, str(attempt.round), ha="center", va="center", fontsize=6, color=QUIET
+    )
+    label.set_clip_on(True)
+
+
+def _about_attempt(job: JobStory, attempt: AttemptStory, until: float) -> str:
+    delay, collect = attempt.split(until)
+    ends = Counter(lease.end.value if lease.end else "live" for lease in attempt.leases)
+    leases = " + ".join(f"{count} {end}" for end, count in ends.most_common())
+    why = f" ({attempt.reason})" if attempt.reason else ""
+    return (
+        f"{job.name} round {attempt.round}, attempt {attempt.attempt}: {attempt.status}{why}\n"
+        f"{attempt.responses} of {attempt.responses_needed} responses; "
+        f"delay {delay:.1f} s, collection {collect:.1f} s\n"
+        f"{len(attempt.leases)} leases{' = ' + leases if leases else ''}"
+    )
+
+
+def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[JobSummary]) -> Drawing | None:
+    """Each metric over time and over rounds, a line per job; None if no job reports any."""
+    names = sorted({curve.metric for curve in curves})
+    if not names:
+        return None
+    colours = job_colours([job.name for job in jobs])
+    figure = Figure(figsize=(WIDTH_IN, 2.7 * len(names)))
+    grid = figure.subplots(len(names), 2, squeeze=False, sharey="row")
+    for row, name in zip(grid, names, strict=True):
+        shown = [curve for curve in curves if curve.metric == name]
+        for curve in shown:
+            style = {
+                "color": colours[curve.job],
+                "marker": "o",
+                "markersize": 2.6,
+                "linewidth": 1.3,
+                "label": curve.job,
+            }
+            row[0].plot(curve.times_s, curve.values, **style)
+            row[1].plot(curve.rounds, curve.values, **style)
+        for target in targets:
+            if target.metric == name:
+                for axes in row:
+                    axes.axhline(target.value, color=QUIET, linewidth=0.7, linestyle=(0, (3, 3)))
+                row[1].annotate(
+                    f"{target.value:g}", (1, target.value), xycoords=("axes fraction", "data"), fontsize=7, color=QUIET
+                )
+        row[0].set_title(f"{name} over time")
+        row[1].set_title(f"{name} over rounds")
+        row[0].set_xlabel("seconds since the job arrived")
+        row[1].set_xlabel("round")
+        for axes in row:
+            axes.grid()
+        row[0].legend(loc="lower right")
+    figure.tight_layout()
+    rows = [
+        (curve.job, curve.metric, number, time, value)
+        for curve in curves
+        for number, time, value in zip(curve.rounds, curve.times_s, curve.values, strict=True)
+    ]
+    return Drawing("learning", figure, ("job", "metric", "round", "seconds", "value"), rows)
+
+
+def waiting(summary: Summary) -> Drawing:
+    """Seconds of scheduling delay by reason, a bar per job."""
+    jobs = summary.jobs
+    totals: Counter[str] = Counter()
+    for job in jobs:
+        totals.update(job.waited_s)
+    reasons = [reason for reason, _ in totals.most_common()]
+    figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.42 * len(jobs)))
+    axes = figure.add_subplot()
+    left = [0.0] * len(jobs)
+    for index, reason in enumerate(reasons):
+        values = [job.waited_s.get(reason, 0.0) for job in jobs]
+        axes.barh(
+            range(len(jobs)), values, left=left, color=REASONS[min(index, len(REASONS) - 1)], label=reason, height=0.56
+        )
+        left = [before + value for before, value in zip(left, values, strict=True)]
+    lanes(axes, [job.name for job in jobs])
+    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
+    rows = [(job.name, reason, spent) for job in jobs for reason, spent in job.waited_s.items()]
+    return Drawing("waits", figure, ("job", "reason", "delay_s"), rows)
+
+
+def describe_target(target: Target) -> str:
+    """``accuracy 0.9 after 31.0 s (round 7)``."""
+    if target.reached_s is None:
+        return f"{target.job}: {target.metric} {metric(target.value)} was not reached"
+    reached = f"after {seconds(target.reached_s)} s (round {target.reached_round})"
+    return f"{target.job}: {target.metric} {metric(target.value)} {reached}"

@@ -1,0 +1,79 @@
+"""Whether the machine that ran it all was too busy for its figures to be trusted (``docs/measuring.md``).
+
+Only what happened while jobs were open is judged: what comes before or after cannot change a figure.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coordinator.engine.events import TaskFinished
+from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT
+from testbed.report.jsonlines import Row, number
+from testbed.report.record import RunRecord
+
+
+@dataclass(frozen=True, slots=True)
+class HostSummary:
+    cpu_max: float | None  # fraction of all cores, the busiest second; None: not sampled
+    cpu_mean: float | None
+    memory_max_bytes: int | None
+    lag_p99_max_s: dict[str, float]  # by process: how late its event loop was at worst
+    late_fraction: float  # of finished tasks: their work took longer than their modelled time
+    saturated: bool
+    reasons: tuple[str, ...]  # why saturated
+
+
+def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
+    """``window`` is in engine seconds."""
+    offset = record.journal.wall_ms / 1000
+    start, end = window[0] + offset, window[1] + offset
+    samples = _within(record.host_samples, start, end)
+    cpu = [number(row, "cpu_fraction") for row in samples]
+    lags = {name: _worst_lag(_within(rows, start, end)) for name, rows in sorted(record.loads.items())}
+    late = _late_fraction(record)
+    reasons = (*_busy(cpu), *_lagging(lags), *_late(late))
+    return HostSummary(
+        cpu_max=max(cpu) if cpu else None,
+        cpu_mean=sum(cpu) / len(cpu) if cpu else None,
+        memory_max_bytes=int(max(number(row, "memory_used_bytes") for row in samples)) if samples else None,
+        lag_p99_max_s=lags,
+        late_fraction=late,
+        saturated=bool(reasons),
+        reasons=reasons,
+    )
+
+
+def _within(rows: Iterable[Row], start: float, end: float) -> list[Row]:
+    return [row for row in rows if start <= number(row, "at") <= end]
+
+
+def _worst_lag(rows: Sequence[Row]) -> float:
+    return max((number(row, "lag_p99_s") for row in rows), default=0.0)
+
+
+def _late_fraction(record: RunRecord) -> float:
+    finished = [entry.event for entry in record.journal.entries if isinstance(entry.event, TaskFinished)]
+    return sum(event.late_s > 0 for event in finished) / len(finished) if finished else 0.0
+
+
+def _busy(cpu: list[float]) -> list[str]:
+    """A sample a second: busy if so many in a row are over the limit."""
+    for first in range(len(cpu) - BUSY_FOR_S + 1):
+        if min(cpu[first : first + BUSY_FOR_S]) > BUSY_FRACTION:
+            return [f"the processor was over {BUSY_FRACTION:.0%} busy for {BUSY_FOR_S} s and more"]
+    return []
+
+
+def _lagging(lags: dict[str, float]) -> list[str]:
+    limit = f"the limit is {LAG_LIMIT_S * 1000:.0f} ms"
+    return [
+        f"the event loop of {name} was late by {lag * 1000:.0f} ms (p99; {limit})"
+        for name, lag in lags.items()
+        if lag > LAG_LIMIT_S
+    ]
+
+
+def _late(fraction: float) -> list[str]:
+    if fraction <= LATE_LIMIT:
+        return []
+    return [f"{fraction:.1%} of the tasks took longer than their modelled time (the limit is {LATE_LIMIT:.0%})"]

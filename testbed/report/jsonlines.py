@@ -1,0 +1,71 @@
+"""Reading JSON lines that another process wrote, and perhaps did not finish writing: runs are killed."""
+
+import json
+from pathlib import Path
+
+from venn.wire.errors import UsageError
+
+Row = dict[str, object]
+
+
+def read_rows(path: Path) -> tuple[Row, ...]:
+    """Every whole line, and not a last one that was cut short; nothing if there is no such file.
+
+    Raises UsageError if another line is not a JSON object: then the file was damaged, not cut.
+    """
+    try:
+        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+    except FileNotFoundError:
+        return ()
+    rows = []
+    for line, said in enumerate(lines, start=1):
+        row = _object(said)
+        if row is not None:
+            rows.append(row)
+        elif line < len(lines):
+            raise damaged(path, line)
+    return tuple(rows)
+
+
+def damaged(path: Path, line: int) -> UsageError:
+    """The error for a line that cannot be what was written there."""
+    fix = "restore the file, or run again"
+    return UsageError("RUN_DAMAGED", "is not a line of this file's kind", where=f"{path}:{line}", fix=fix)
+
+
+def number(row: Row, key: str, default: float = 0.0) -> float:
+    """A number of a row; the default where it is absent or something else."""
+    value = row.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+
+
+def integer(row: Row, key: str) -> int:
+    return int(number(row, key))
+
+
+def text(row: Row, key: str) -> str:
+    """A text of a row; empty where it is absent or something else."""
+    value = row.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def texts(row: Row, key: str) -> list[str]:
+    """A list of texts of a row."""
+    value = row.get(key)
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def metrics(row: Row) -> dict[str, float]:
+    """The ``metrics`` of a row: finite or not, but numbers."""
+    value = row.get("metrics")
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): float(one) for name, one in value.items() if isinstance(one, int | float)}
+
+
+def _object(said: bytes) -> Row | None:
+    try:
+        value = json.loads(said)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,164 @@
+"""The report: one HTML file that opens offline, and every figure as SVG, PDF and CSV beside it.
+
+Whatever a device or a job said is escaped by the template engine and has lost its control characters before.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from testbed.report import words
+from testbed.report.figures.devices import MOST_STRIPS
+from testbed.report.figures.jobs import describe_target
+from testbed.report.jsonlines import Row, text, texts
+from testbed.report.learning import curves, targets
+from testbed.report.leases import WORD
+from testbed.report.record import RunRecord
+from testbed.report.regions import Diagram, diagram
+from testbed.report.story import Story
+from testbed.report.summary import Summary
+from testbed.report.table import host_line, lease_sum, response_sum, session_sum
+from venn.wire.text import printable
+
+MOST_FAILURES = 8
+MOST_EXPLANATIONS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Tasks that failed in the same way."""
+
+    count: int
+    job: str
+    phase: str
+    reason: str
+    first_line: str
+
+
+def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, str]) -> str:
+    """The page's HTML. ``figures`` maps a figure's name to its SVG."""
+    found = diagram(story)
+    learned = targets(summary.expectations, curves(record, story))
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            summary=summary,
+            sentence=sentence(summary),
+            warnings=_warnings(record, summary),
+            figures={name: Markup(svg) for name, svg in figures.items()},
+            finished=[job for job in summary.jobs if job.finished],
+            targets=[describe_target(target) for target in learned],
+            diagram=found,
+            served=_served(found, [job.name for job in summary.jobs]),
+            ends=_ends(story, [job.name for job in summary.jobs]),
+            failures=failures(story),
+            sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
+            host_said=host_line(summary.host),
+            strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
+            why=_last_reasons(story),
+            facts=_facts(record, summary),
+            command=" ".join(texts(record.about, "command")),
+            scenario=record.scenario,
+        )
+    )
+
+
+def sentence(summary: Summary) -> str:
+    """What ran, and the result."""
+    jobs = words.counted(len(summary.jobs), "job")
+    ran = f"{jobs} shared {words.counted(summary.devices, 'device')} under {summary.policy}"
+    finished = len(summary.jobs) - summary.unfinished_jobs
+    if summary.unfinished_jobs:
+        ran += f"; {max(0, finished)} finished in {words.span(summary.duration_s)}, {summary.unfinished_jobs} did not"
+    else:
+        mean = words.seconds(summary.mean_jct_s)
+        ran += f" and finished in {words.span(summary.duration_s)}, on average {mean} s after arriving"
+    lost = summary.responses_lost
+    kept = "and no response was lost" if lost == 0 else f"and {words.counted(lost, 'acknowledged response')} lost"
+    return f"{ran}. {words.counted(summary.devices_lost_in_task, 'device')} left in mid-task, {kept}."
+
+
+def failures(story: Story) -> list[Failure]:
+    """The most frequent failures, each with the first line of what its device said."""
+    kinds: Counter[tuple[str, str, str, str]] = Counter()
+    for lease in story.leases.values():
+        if lease.end is not None and WORD[lease.end] == "failed":
+            said = printable((lease.message.splitlines() or [""])[0])
+            kinds[story.jobs[lease.job].name, lease.phase or "", lease.failure or lease.end, said] += 1
+    return [Failure(count, *kind) for kind, count in kinds.most_common(MOST_FAILURES)]
+
+
+def environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("testbed.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for function in (words.seconds, words.metric, words.percent, words.span, words.gib):
+        environment.filters[function.__name__] = function
+    environment.filters["printable"] = lambda said: printable(str(said), 500)
+    return environment
+
+
+def _warnings(record: RunRecord, summary: Summary) -> list[str]:
+    """What a reader must know before believing any figure."""
+    warnings = [f"This machine was too busy: {reason}." for reason in summary.host.reasons]
+    if summary.interrupted:
+        warnings.append("The run was interrupted: this is a partial report.")
+    if summary.audit.findings:
+        warnings.append(f"The auditor has {words.counted(len(summary.audit.findings), 'finding')} (section 6).")
+    if record.about.get("insecure"):
+        warnings.append("The run listened on an address that others can reach (--insecure).")
+    return warnings
+
+
+def _served(found: Diagram, jobs: Sequence[str]) -> list[list[tuple[int, float]]]:
+    """Region by region, per job: leases, and their share of the region's busiest cell."""
+    most = max((count for region in found.regions for count in region.leases.values()), default=0) or 1
+    return [[(region.leases.get(job, 0), region.leases.get(job, 0) / most) for job in jobs] for region in found.regions]
+
+
+def _ends(story: Story, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
+    """How leases ended, a row per end that occurred, a column per job."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for lease in story.leases.values():
+        counts[lease.end.value if lease.end else "live", story.jobs[lease.job].name] += 1
+    ends = sorted({end for end, _ in counts}, key=lambda end: -sum(counts[end, job] for job in jobs))
+    return [(end, [counts[end, job] for job in jobs]) for end in ends]
+
+
+def _last_reasons(story: Story) -> list[tuple[float, str, str]]:
+    """What the plans said of waiting jobs: the latest changes, each with its time."""
+    said = [
+        (t, story.jobs[job].name, printable(why))
+        for t, reasons in story.reasons
+        for job, why in reasons.items()
+        if job in story.jobs
+    ]
+    changed = [
+        entry
+        for index, entry in enumerate(said)
+        if (entry[1], entry[2]) not in {(job, why) for _, job, why in said[:index][-8:]}
+    ]
+    return changed[-MOST_EXPLANATIONS:]
+
+
+def _facts(record: RunRecord, summary: Summary) -> list[tuple[str, str]]:
+    about: Row = record.about
+    facts = [
+        ("seed", str(summary.seed)),
+        ("digest of all decisions", summary.digest),
+        ("venn-testbed", record.journal.software),
+    ]
+    for group in ("versions", "machine"):
+        value = about.get(group)
+        if isinstance(value, dict):
+            facts += [(str(name), str(one)) for name, one in value.items()]
+    commit = text(about, "commit")
+    return [*facts, *([("commit", commit)] if commit else [])]

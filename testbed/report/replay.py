@@ -1,0 +1,150 @@
+"""Replay: the recorded events go through a fresh engine, and must give the recorded effects, line by line.
+
+It starts from the events alone, in a fresh process whose hashes are seeded differently. ``python -m
+testbed.report.replay FILE`` is that process; it prints one JSON object.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import PolicyChanged
+from coordinator.engine.plan import Policy
+from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
+from coordinator.policies.registry import PolicyError, load_policy
+from testbed.report.journal import check_start, settings_of
+from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
+from venn.wire.errors import UsageError, VennError
+from venn.wire.exits import write_line
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first event whose effects were not the same again."""
+
+    line: int  # of the journal
+    n: int  # of the event
+    t: float  # engine seconds
+    event: str
+    recorded: list[str]  # effects, as the live coordinator wrote them
+    again: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    events: int
+    effects: int
+    digest: str  # of the decisions made again
+    recorded_digest: str  # empty: the coordinator did not stop cleanly
+    hash_seed: str
+    difference: Difference | None
+
+    @property
+    def same(self) -> bool:
+        return self.difference is None and self.recorded_digest in ("", self.digest)
+
+
+def replay(folder: Path) -> Replayed:
+    """Replay a run folder in a fresh process. Raises UsageError if it holds no journal that can be replayed."""
+    path = folder / "events.jsonl" if folder.is_dir() else folder
+    seed = str(1 + secrets.randbelow(2**32 - 1))
+    command = [sys.executable, "-m", "testbed.report.replay", str(path)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        message = f"the replaying process ended with exit code {done.returncode}"
+        raise VennError("REPLAY_DIED", message, where=str(path)) from None
+    if "error" in said:
+        raise UsageError(**said["error"])
+    difference = said.pop("difference")
+    return Replayed(**said, difference=None if difference is None else Difference(**difference))
+
+
+def replay_here(path: Path) -> Replayed:
+    """The same, in this process."""
+    rows = read_rows(path)
+    if not rows:
+        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix="name the folder of a run")
+    settings = settings_of(check_start(rows[0], path), path)
+    engine = Engine(settings, _policy(settings.policy, path))
+    digest = Digest()
+    events = effects = 0
+    for line, row in enumerate(rows[1:], start=2):
+        if "event" not in row:
+            continue
+        made = _again(engine, row, path, line)
+        events, effects = events + 1, effects + len(made)
+        digest.update(number(row, "t"), made)
+        recorded, again = _lines(row.get("effects")), _lines([effect_to_json(effect) for effect in made])
+        if recorded != again:
+            event = json.dumps(row["event"])
+            difference = Difference(line, integer(row, "n"), number(row, "t"), event, recorded, again)
+            return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), difference)
+    return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), None)
+
+
+def describe(difference: Difference) -> Iterator[str]:
+    """The difference, for people: only the lines that are not the same."""
+    yield f"first difference at event {difference.n} (line {difference.line}, {difference.t:.3f} s): {difference.event}"
+    common = 0
+    for one, other in zip(difference.recorded, difference.again, strict=False):
+        if one != other:
+            break
+        common += 1
+    for effect in difference.recorded[common:]:
+        yield f"  recorded  {effect}"
+    for effect in difference.again[common:]:
+        yield f"  again     {effect}"
+
+
+def _again(engine: Engine, row: Row, path: Path, line: int) -> list[Effect]:
+    try:
+        event = event_from_json(row["event"])
+    except RecordError:
+        raise damaged(path, line) from None
+    if isinstance(event, PolicyChanged):
+        engine.set_policy(_policy(event.policy, path))
+    return engine.handle(event, number(row, "t"))
+
+
+def _policy(name: str, path: Path) -> Policy:
+    try:
+        return load_policy(name)
+    except PolicyError as error:
+        raise UsageError("NO_POLICY", str(error), where=str(path), fix="install the policy that the run used") from None
+
+
+def _lines(effects: object) -> list[str]:
+    """One text per effect, the same for what was read and what was made."""
+    return [json.dumps(effect, separators=(",", ":")) for effect in effects] if isinstance(effects, list) else []
+
+
+def _end(rows: Sequence[Row]) -> str:
+    return text(rows[-1], "digest") if rows[-1].get("kind") == "end" else ""
+
+
+def _hash_seed() -> str:
+    return os.environ.get("PYTHONHASHSEED", "random")
+
+
+def main(path: Path) -> int:
+    try:
+        said: dict[str, object] = asdict(replay_here(path))
+    except VennError as error:
+        said = {"error": {key: getattr(error, key) for key in ("reason", "message", "where", "fix")}}
+    write_line(sys.stdout, json.dumps(said))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,262 @@
+"""What happened in a run, by job, attempt, lease, session and device, told from the coordinator's events alone."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from coordinator.engine import effects as done
+from coordinator.engine import events as past
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.model import (
+    AttemptEndReason,
+    AttemptStatus,
+    FailureReason,
+    JobEnd,
+    JobSpec,
+    LeaseEnd,
+    Phase,
+    SessionEnd,
+)
+from coordinator.engine.requirements import Capabilities
+from testbed.report.journal import Entry, Journal
+
+
+@dataclass(slots=True)
+class LeaseStory:
+    lease: LeaseSeq
+    device: DeviceId
+    session: SessionSeq  # the first it was held in
+    job: JobId
+    request: RequestId
+    round: int
+    attempt: int
+    offered_at: float
+    spans: list[tuple[float, float | None]] = field(default_factory=list)  # when it was RUNNING; open at the end: None
+    ended_at: float | None = None
+    end: LeaseEnd | None = None  # None: live when the record ends
+    phase: Phase | None = None
+    failure: FailureReason | None = None
+    message: str = ""
+    compute_s: float | None = None  # as its device measured
+    late_s: float = 0.0  # beyond its modelled time
+
+    def device_seconds(self, until: float) -> float:
+        """How long a device worked for it, up to ``until``."""
+        return sum((until if end is None else end) - start for start, end in self.spans)
+
+    def stop(self, at: float) -> None:
+        """RUNNING no more."""
+        if self.spans and self.spans[-1][1] is None:
+            self.spans[-1] = (self.spans[-1][0], at)
+
+
+@dataclass(slots=True)
+class AttemptStory:
+    request: RequestId
+    job: JobId
+    round: int
+    attempt: int
+    opened_at: float
+    deadline_at: float
+    responses_needed: int  # K
+    places: int  # C
+    filled_at: float | None = None
+    ended_at: float | None = None
+    status: AttemptStatus = AttemptStatus.OPEN
+    reason: AttemptEndReason | None = None
+    responses: int = 0  # counted, at its end
+    leases: list[LeaseStory] = field(default_factory=list)
+
+    def split(self, until: float) -> tuple[float, float]:
+        """Scheduling delay and response collection time, seconds; of an open attempt, up to ``until``.
+
+        The delay ends when C was reached, or with the attempt if that came first (``engine.md``, rule 12).
+        """
+        end = until if self.ended_at is None else self.ended_at
+        filled = end if self.filled_at is None else min(self.filled_at, end)
+        return filled - self.opened_at, end - filled
+
+
+@dataclass(slots=True)
+class JobStory:
+    spec: JobSpec
+    arrived_at: float
+    attempts: list[AttemptStory] = field(default_factory=list)
+    pauses: list[tuple[float, float | None, str]] = field(default_factory=list)  # from, to, reason
+    ended_at: float | None = None
+    end: JobEnd | None = None
+    message: str = ""
+
+    @property
+    def name(self) -> str:
+        """The middle of its key, owner/name/run."""
+        return job_name(self.spec.job)
+
+    @property
+    def finished(self) -> bool:
+        return self.end is JobEnd.FINISHED
+
+    def closed(self) -> list[AttemptStory]:
+        return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.CLOSED]
+
+    def aborted(self) -> list[AttemptStory]:
+        return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.ABORTED]
+
+    def completed_at(self) -> float | None:
+        """The close of its last round; None if it did not finish."""
+        ends = [attempt.ended_at for attempt in self.closed() if attempt.ended_at is not None]
+        return max(ends) if self.finished and ends else None
+
+
+@dataclass(slots=True)
+class SessionStory:
+    session: SessionSeq
+    device: DeviceId
+    started_at: float
+    ended_at: float | None = None
+    end: SessionEnd | None = None
+    in_task: bool = False  # a lease of it was RUNNING when it ended
+
+
+@dataclass(slots=True)
+class Story:
+    jobs: dict[JobId, JobStory] = field(default_factory=dict)
+    leases: dict[LeaseSeq, LeaseStory] = field(default_factory=dict)
+    sessions: dict[SessionSeq, SessionStory] = field(default_factory=dict)
+    capabilities: dict[DeviceId, Capabilities] = field(default_factory=dict)  # as last reported
+    refused: list[tuple[float, DeviceId, SessionEnd]] = field(default_factory=list)  # check-ins that got no session
+    reasons: list[tuple[float, dict[JobId, str]]] = field(default_factory=list)  # of each plan: why requests wait
+    policies: list[tuple[float, str]] = field(default_factory=list)  # changes while it ran
+    ended_s: float = 0.0  # engine time of the last entry
+
+    def attempts(self) -> Iterator[AttemptStory]:
+        for job in self.jobs.values():
+            yield from job.attempts
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """From the first job's arrival to the end of the last: what the figures are about."""
+        if not self.jobs:
+            return 0.0, self.ended_s
+        ends = [self.ended_s if job.ended_at is None else job.ended_at for job in self.jobs.values()]
+        return min(job.arrived_at for job in self.jobs.values()), max(ends)
+
+
+def job_name(job: JobId) -> str:
+    """The name in a job's key, owner/name/run."""
+    parts = job.split("/")
+    return parts[1] if len(parts) == 3 else job
+
+
+def tell(journal: Journal) -> Story:
+    """The whole story of a journal."""
+    teller = _Teller()
+    for entry in journal.entries:
+        teller.hear(entry)
+    teller.story.ended_s = journal.last_s
+    return teller.story
+
+
+class _Teller:
+    def __init__(self) -> None:
+        self.story = Story()
+        self._attempts: dict[RequestId, AttemptStory] = {}
+
+    def hear(self, entry: Entry) -> None:
+        self._event(entry)
+        for effect in entry.effects:
+            self._device_effect(entry.t, effect)
+            self._lease_effect(entry.t, effect)
+            self._job_effect(entry, effect)
+
+    def _event(self, entry: Entry) -> None:
+        match entry.event:
+            case past.DeviceCheckedIn(device=device, capabilities=capabilities):
+                self.story.capabilities[device] = capabilities
+            case past.TaskFinished(lease=number, compute_s=compute_s, late_s=late_s):
+                if (lease := self.story.leases.get(number)) is not None:
+                    lease.compute_s, lease.late_s = compute_s, late_s
+            case past.PolicyChanged(policy=policy):
+                self.story.policies.append((entry.t, policy))
+            case _:
+                pass
+
+    def _device_effect(self, t: float, effect: done.Effect) -> None:
+        story = self.story
+        match effect:
+            case done.OpenSession(session=number, device=device):
+                story.sessions[number] = SessionStory(number, device, t)
+            case done.CloseSession(session=number, device=device, reason=reason):
+                if number not in story.sessions:
+                    story.refused.append((t, device, reason))
+            case done.EndSession(session=number, reason=reason, in_task=in_task):
+                if (session := story.sessions.get(number)) is not None:
+                    session.ended_at, session.end, session.in_task = t, reason, in_task
+            case _:
+                pass
+
+    def _lease_effect(self, t: float, effect: done.Effect) -> None:
+        leases = self.story.leases
+        match effect:
+            case done.OfferLease():
+                lease = LeaseStory(
+                    effect.lease,
+                    effect.device,
+                    effect.session,
+                    effect.job,
+                    effect.request,
+                    effect.round,
+                    effect.attempt,
+                    t,
+                )
+                leases[effect.lease] = lease
+                if (attempt := self._attempts.get(effect.request)) is not None:
+                    attempt.leases.append(lease)
+            case done.RunLease(lease=number) | done.ResumeLease(lease=number):
+                leases[number].spans.append((t, None))
+            case done.MissLease(lease=number):
+                leases[number].stop(t)
+            case done.EndLease(lease=number):
+                lease = leases[number]
+                lease.stop(t)
+                lease.ended_at, lease.end = t, effect.reason
+                lease.phase, lease.failure, lease.message = effect.phase, effect.failure, effect.message
+            case _:
+                pass
+
+    def _job_effect(self, entry: Entry, effect: done.Effect) -> None:
+        t, jobs = entry.t, self.story.jobs
+        match effect:
+            case done.AcceptJob(job=key) if key not in jobs and isinstance(entry.event, past.JobSubmitted):
+                jobs[key] = JobStory(entry.event.spec, t)
+            case done.AcceptAttempt() if effect.request not in self._attempts:
+                attempt = AttemptStory(
+                    effect.request,
+                    effect.job,
+                    effect.round,
+                    effect.attempt,
+                    t,
+                    effect.deadline_at,
+                    effect.responses_needed,
+                    effect.places,
+                )
+                self._attempts[effect.request] = attempt
+                jobs[effect.job].attempts.append(attempt)
+            case done.FillAttempt(request=request):
+                self._attempts[request].filled_at = t
+            case done.EndAttempt(request=request, status=status, reason=reason, responses=responses):
+                attempt = self._attempts[request]
+                attempt.ended_at, attempt.status, attempt.reason, attempt.responses = t, status, reason, responses
+            case done.PauseJob(job=key, reason=why):
+                jobs[key].pauses.append((t, None, why))
+            case done.ResumeJob(job=key):
+                if jobs[key].pauses and jobs[key].pauses[-1][1] is None:
+                    start, _, why = jobs[key].pauses[-1]
+                    jobs[key].pauses[-1] = (start, t, why)
+            case done.EndJob(job=key, end=end, message=message):
+                jobs[key].ended_at, jobs[key].end, jobs[key].message = t, end, message
+            case done.AdoptPlan(reasons=reasons):
+                said = dict(reasons)
+                if not self.story.reasons or self.story.reasons[-1][1] != said:
+                    self.story.reasons.append((t, said))
+            case _:
+                pass

@@ -1,0 +1,242 @@
+"""The summary of a run: the figures of its table, report and summary.json, each with its unit in its name."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, is_dataclass, replace
+
+from coordinator.engine.record import Digest
+
+from coordinator.engine.model import AttemptStatus, LeaseEnd
+from testbed.report.audit import Audit, audit
+from testbed.report.hostload import HostSummary, judge_host
+from testbed.report.jsonlines import Row, metrics, number, text, texts
+from testbed.report.leases import LeaseSum, count_leases
+from testbed.report.record import RunRecord
+from testbed.report.story import JobStory, LeaseStory, Story, tell
+from testbed.report.waits import waits
+from testbed.scenario.expect import evaluate, parse_expectation, with_defaults
+from venn.wire.errors import UsageError
+
+ACCURACY = "accuracy"  # the metric that has a column of its own
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps."""
+
+    name: str
+    requirement: str  # its name, else its text
+    finished: bool
+    rounds: int  # closed
+    aborts: int
+    accuracy: float | None  # of the last round
+    metrics: dict[str, float]  # of the last round
+    arrived_s: float  # engine time
+    jct_s: float | None
+    delay_s: float
+    collect_s: float
+    gaps_s: float | None
+    stragglers: int
+    wasted_device_s: float  # worked on leases that are in no closed round
+    waited_s: dict[str, float]  # the delay by reason; adds up to delay_s
+    message: str  # why it did not finish
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    expect: str
+    got: float | None  # None: the run has no such number
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    cpu: str
+    memory: str
+    link: str
+    processes: int  # devices that had a process of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    name: str
+    policy: str
+    seed: int
+    backend: str
+    devices: int
+    duration_s: float  # from the first job's arrival to the end of the last
+    interrupted: bool
+    jobs: tuple[JobSummary, ...]  # by arrival
+    unfinished_jobs: int
+    mean_jct_s: float | None  # over finished jobs
+    sessions: int
+    sessions_by_end: dict[str, int]  # as the coordinator observed it; "open" when the record ends
+    devices_lost_in_task: int  # sessions that ended while a lease was RUNNING, Goodbye or not
+    lost_in_task_by_end: dict[str, int]
+    processes_killed: int  # crashes of devices with a process of their own: each was a SIGKILL
+    leases: LeaseSum
+    responses_acknowledged: int
+    responses_in_rounds: int
+    responses_in_aborted: int
+    responses_pending: int  # of attempts that were open when the record ends
+    responses_lost: int
+    responses_counted_twice: int
+    emulation: Emulation
+    host: HostSummary
+    expectations: tuple[Expected, ...]
+    digest: str  # of all decisions, 64 bits in hex
+    audit: Audit
+
+    @property
+    def passed(self) -> bool:
+        """Every expectation held."""
+        return all(one.held for one in self.expectations)
+
+
+def summarise(record: RunRecord, story: Story | None = None) -> Summary:
+    """The figures of a run. ``story`` saves telling it twice."""
+    story = story or tell(record.journal)
+    checked = audit(record)
+    waited = waits(story)
+    arrivals = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
+    jobs = tuple(_job(record, story, job, waited[job.name]) for job in arrivals)
+    jcts = [job.jct_s for job in jobs if job.jct_s is not None]
+    ended = [session for session in story.sessions.values() if session.end is not None]
+    lost = [session.end.value for session in ended if session.end and session.in_task]
+    about = record.about
+    window = story.window
+    summary = Summary(
+        name=text(about, "name") or record.journal.name,
+        policy=text(about, "policy") or record.journal.settings.policy,
+        seed=int(number(about, "seed", record.journal.settings.seed)),
+        backend=text(about, "backend") or "process",
+        devices=len(record.population) or len(story.capabilities),
+        duration_s=window[1] - window[0],
+        interrupted=bool(about.get("interrupted", not record.journal.digest)),
+        jobs=jobs,
+        unfinished_jobs=_unfinished(about, jobs),
+        mean_jct_s=sum(jcts) / len(jcts) if jcts else None,
+        sessions=len(story.sessions),
+        sessions_by_end=_sessions_by_end(story),
+        devices_lost_in_task=len(lost),
+        lost_in_task_by_end=dict(sorted(Counter(lost).items())),
+        processes_killed=_processes_killed(record),
+        leases=count_leases(story.leases.values()),
+        responses_acknowledged=checked.responses,
+        responses_in_rounds=checked.in_rounds,
+        responses_in_aborted=checked.in_aborted,
+        responses_pending=checked.pending,
+        responses_lost=checked.lost,
+        responses_counted_twice=checked.counted_twice,
+        emulation=_emulation(record),
+        host=judge_host(record, window),
+        expectations=(),
+        digest=record.journal.digest or _digest(record),
+        audit=checked,
+    )
+    return replace(summary, expectations=_expectations(record, to_json(summary)))
+
+
+def to_json(summary: Summary) -> dict[str, object]:
+    """The object of summary.json: what is not a finite number is null."""
+    value = _plain(summary)
+    assert isinstance(value, dict)
+    return value
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _expectations(record: RunRecord, summary: dict[str, object]) -> tuple[Expected, ...]:
+    try:
+        wanted = [parse_expectation(each) for each in texts(record.about, "expect")]
+    except ValueError as error:
+        raise UsageError("RUN_DAMAGED", f"an expectation {error}", where=str(record.folder / "run.json")) from None
+    return tuple(Expected(*verdict) for verdict in evaluate(with_defaults(wanted), summary))
+
+
+def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float]) -> JobSummary:
+    splits = [attempt.split(story.ended_s) for attempt in job.attempts]
+    delay, collect = sum(one[0] for one in splits), sum(one[1] for one in splits)
+    completed = job.completed_at()
+    jct = None if completed is None else completed - job.arrived_at
+    last = _last_metrics(record, job.name)
+    leases = [lease for attempt in job.attempts for lease in attempt.leases]
+    return JobSummary(
+        name=job.name,
+        requirement=job.spec.requirement_name or str(job.spec.requirement),
+        finished=job.finished,
+        rounds=len(job.closed()),
+        aborts=len(job.aborted()),
+        accuracy=last.get(ACCURACY),
+        metrics=last,
+        arrived_s=job.arrived_at,
+        jct_s=jct,
+        delay_s=delay,
+        collect_s=collect,
+        gaps_s=None if jct is None else jct - delay - collect,
+        stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
+        wasted_device_s=_wasted(job, story.ended_s),
+        waited_s=waited,
+        message=job.message if not job.finished else "",
+    )
+
+
+def _last_metrics(record: RunRecord, job: str) -> dict[str, float]:
+    driver = record.drivers.get(job)
+    closed = [row for row in driver.rounds if row.get("status") == AttemptStatus.CLOSED] if driver else []
+    return metrics(closed[-1]) if closed else {}
+
+
+def _wasted(job: JobStory, until: float) -> float:
+    """Device-seconds of leases that ended, or would end, in no closed round."""
+
+    def used(lease: LeaseStory, closed: bool) -> bool:
+        return closed and lease.end is LeaseEnd.COUNTED
+
+    return sum(
+        lease.device_seconds(until)
+        for attempt in job.attempts
+        for lease in attempt.leases
+        if attempt.status is not AttemptStatus.OPEN and not used(lease, attempt.status is AttemptStatus.CLOSED)
+    )
+
+
+def _unfinished(about: Row, jobs: tuple[JobSummary, ...]) -> int:
+    """Jobs that were asked for and did not finish, those included that never arrived."""
+    asked = set(texts(about, "jobs")) | {job.name for job in jobs}
+    return len(asked) - sum(job.finished for job in jobs)
+
+
+def _sessions_by_end(story: Story) -> dict[str, int]:
+    return dict(
+        sorted(Counter(session.end.value if session.end else "open" for session in story.sessions.values()).items())
+    )
+
+
+def _processes_killed(record: RunRecord) -> int:
+    alone = record.alone()
+    rows = (row for log in record.hosts.values() for row in log.sessions)
+    return sum(row.get("event") == "end" and row.get("how") == "crash" and text(row, "device") in alone for row in rows)
+
+
+def _emulation(record: RunRecord) -> Emulation:
+    """Every task's time is modelled and no limit is set: the only means there is so far."""
+    return Emulation(cpu="modelled", memory="not limited", link="not limited", processes=len(record.alone()))
+
+
+def _digest(record: RunRecord) -> str:
+    digest = Digest()
+    for entry in record.journal.entries:
+        digest.update(entry.t, list(entry.effects))
+    return digest.hex()

@@ -1,0 +1,185 @@
+"""The final table: what a run came to, on one screen; plain text where it does not go to a terminal."""
+
+from pathlib import Path
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from testbed.report.hostload import HostSummary
+from testbed.report.summary import JobSummary, Summary
+from testbed.report.words import counted, gib, metric, percent, seconds, span
+
+LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out
+MOST_FINDINGS = 5  # of the auditor, on the screen; the report has all
+
+
+def print_summary(summary: Summary, console: Console, *, report: Path | None = None, following: str = "") -> None:
+    """Print it. ``report`` is the page's path, ``following`` the command that a user may want next."""
+    before = console.width
+    console.width = max(before, LEAST_WIDTH)
+    try:
+        console.print(final_table(summary, report=report, following=following), crop=False)
+    finally:
+        console.width = before
+
+
+def final_table(summary: Summary, *, report: Path | None = None, following: str = "") -> RenderableType:
+    parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
+    parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
+    parts += [_line(line, "bold red") for line in _audit_lines(summary)]
+    parts += ["", _expectations(summary)]
+    closing = [f"{name:<11}{value}" for name, value in (("report", report), ("next", following)) if value]
+    return Group(*parts, *([""] if closing else []), *(_line(line) for line in closing))
+
+
+def _line(text: str, style: str = "") -> Text:
+    """One line, however long: a terminal wraps it, a file keeps it whole."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")
+
+
+def _headline(summary: Summary) -> Text:
+    ended = "interrupted after" if summary.interrupted else "ended after" if summary.unfinished_jobs else "finished in"
+    line = _line(summary.name, "bold")
+    line.append(
+        f"   policy {summary.policy}   seed {summary.seed}   backend {summary.backend}   "
+        f"{counted(summary.devices, 'device')}   {ended} {span(summary.duration_s)}",
+        style="not bold",
+    )
+    return line
+
+
+def _jobs(summary: Summary) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("JOB", no_wrap=True)
+    headers = [
+        "ROUNDS",
+        "ABORTS",
+        "JCT s",
+        "= DELAY",
+        "+ COLLECT",
+        "+ GAPS",
+        "STRAGGLERS",
+        "WASTED device-s",
+        "ACCURACY",
+    ]
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    for job in summary.jobs:
+        table.add_row(Text(job.name), *_job_cells(job))
+    if summary.jobs:
+        table.add_row(*_total_cells(summary), style="bold")
+    return table
+
+
+def _job_cells(job: JobSummary) -> list[str]:
+    return [
+        str(job.rounds),
+        str(job.aborts),
+        seconds(job.jct_s) if job.finished else "unfinished",
+        seconds(job.delay_s),
+        seconds(job.collect_s),
+        seconds(job.gaps_s),
+        str(job.stragglers),
+        seconds(job.wasted_device_s),
+        metric(job.accuracy),
+    ]
+
+
+def _total_cells(summary: Summary) -> list[str]:
+    """Means of the times over finished jobs, so that they add up too; totals of the counts over all."""
+    jobs = summary.jobs
+    finished = [job for job in jobs if job.finished]
+
+    def mean(values: list[float]) -> str:
+        return seconds(sum(values) / len(values)) if values else "-"
+
+    return [
+        "mean / total",
+        str(sum(job.rounds for job in jobs)),
+        str(sum(job.aborts for job in jobs)),
+        seconds(summary.mean_jct_s),
+        mean([job.delay_s for job in finished]),
+        mean([job.collect_s for job in finished]),
+        mean([job.gaps_s for job in finished if job.gaps_s is not None]),
+        str(sum(job.stragglers for job in jobs)),
+        seconds(sum(job.wasted_device_s for job in jobs)),
+        "",
+    ]
+
+
+def lease_sum(summary: Summary) -> str:
+    """``816 = 558 responses + 132 stragglers + ...``"""
+    leases = summary.leases
+    words = ["responses", "stragglers", "lost", "failed", "expired", "revoked"] + (["live"] if leases.live else [])
+    return f"{leases.granted} = " + " + ".join(f"{getattr(leases, word)} {word}" for word in words)
+
+
+def response_sum(summary: Summary) -> str:
+    """``558 acknowledged = 547 in rounds + 11 in aborted attempts + 0 lost; 0 counted twice``"""
+    pending = f" + {summary.responses_pending} in open attempts" if summary.responses_pending else ""
+    return (
+        f"{summary.responses_acknowledged} acknowledged = {summary.responses_in_rounds} in rounds + "
+        f"{summary.responses_in_aborted} in aborted attempts{pending} + {summary.responses_lost} lost; "
+        f"{summary.responses_counted_twice} counted twice"
+    )
+
+
+def session_sum(summary: Summary) -> str:
+    """``912 = 610 said goodbye + 290 lost their connection + ...; 121 ended in mid-task``"""
+    ends = summary.sessions_by_end
+    goodbye = sum(count for end, count in ends.items() if end.startswith("goodbye"))
+    parts = [f"{goodbye} with a goodbye"]
+    parts += [f"{count} {end.replace('_', ' ')}" for end, count in ends.items() if not end.startswith("goodbye")]
+    killed = f", {counted(summary.processes_killed, 'process', 'processes')} killed" if summary.processes_killed else ""
+    return f"{summary.sessions} = {' + '.join(parts)}; {summary.devices_lost_in_task} ended in mid-task{killed}"
+
+
+def _sums(summary: Summary) -> list[str]:
+    return [
+        f"leases     {lease_sum(summary)}",
+        f"responses  {response_sum(summary)}",
+        f"sessions   {session_sum(summary)}",
+    ]
+
+
+def _machine(summary: Summary) -> list[str]:
+    emulation = summary.emulation
+    processes = f", {emulation.processes} of them processes" if emulation.processes else ""
+    return [
+        f"emulation  cpu {emulation.cpu} ({counted(summary.devices, 'device')}{processes}), link {emulation.link}",
+        f"host       {host_line(summary.host)}",
+    ]
+
+
+def host_line(host: HostSummary) -> str:
+    """How busy the machine was, and whether that leaves the figures worth anything."""
+    if host.cpu_max is None:
+        return "was not watched: nothing is known of how busy it was"
+    lag = max(host.lag_p99_max_s.values(), default=0.0)
+    busy = (
+        f"{percent(host.cpu_max)} busy at most, {percent(host.cpu_mean)} on average, "
+        f"{gib(host.memory_max_bytes)} GiB used, event loops late by {lag * 1000:.0f} ms at most"
+    )
+    return f"{busy}: TOO BUSY, do not trust these figures" if host.saturated else f"{busy}: figures can be trusted"
+
+
+def _audit_lines(summary: Summary) -> list[str]:
+    findings = summary.audit.findings
+    if not findings:
+        return []
+    lines = [f"audit      {counted(len(findings), 'finding')}"]
+    lines += [f"  {one.kind} {one.subject}: {one.message}" for one in findings[:MOST_FINDINGS]]
+    left = len(findings) - MOST_FINDINGS
+    return [*lines, f"  and {left} more, in the report"] if left > 0 else lines
+
+
+def _expectations(summary: Summary) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table.add_column("EXPECTED", no_wrap=True)
+    table.add_column("GOT", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for one in summary.expectations:
+        held = Text("ok", style="green") if one.held else Text("NOT MET", style="bold red")
+        table.add_row(Text(f"  {one.expect}"), metric(one.got), held)
+    return table

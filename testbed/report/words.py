@@ -1,0 +1,48 @@
+"""How figures are written for people, in every table and on every page alike."""
+
+import math
+
+
+def seconds(value: float | None, digits: int = 1) -> str:
+    """``12.3``; ``-`` for none."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def span(value: float) -> str:
+    """``47 s``, ``1 min 28 s``, ``2 h 5 min``."""
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def clock(value: float) -> str:
+    """``00:47``; hours only where there are any."""
+    whole = max(0, int(value))
+    hours = f"{whole // 3600}:" if whole >= 3600 else ""
+    return f"{hours}{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def metric(value: float | None) -> str:
+    """``0.931``; ``-`` for none."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if value == round(value) and abs(value) < 1e6:
+        return f"{value:.0f}"
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.4g}"
+
+
+def percent(fraction: float | None) -> str:
+    return "-" if fraction is None else f"{fraction * 100:.0f} %"
+
+
+def gib(count: float | None) -> str:
+    """``2.1`` GiB, without its unit."""
+    return "-" if count is None else f"{count / 2**30:.1f}"
+
+
+def counted(number: int, thing: str, many: str = "") -> str:
+    """``1 device``, ``104 devices``."""
+    return f"{number} {thing if number == 1 else many or thing + 's'}"

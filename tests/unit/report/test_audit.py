@@ -1,0 +1,192 @@
+"""Each fault that is planted in one of the three logs must be found by the other two."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coordinator.engine import effects as done
+from coordinator.engine import events as past
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId
+from coordinator.engine.model import LeaseEnd
+from coordinator.engine.requirements import AllDevices
+from testbed.report.audit import Audit, audit
+from testbed.report.record import load_run
+from tests.unit.report.crowd import Crowd
+from tests.unit.report.world import World
+
+
+def check(world: World, folder: Path) -> Audit:
+    return audit(load_run(world.write(folder)))
+
+
+def kinds(found: Audit) -> set[str]:
+    return {finding.kind for finding in found.findings}
+
+
+def test_a_clean_run_has_nothing_to_find(world: World, tmp_path: Path) -> None:
+    found = check(world, tmp_path)
+    assert found.findings == ()
+    assert (found.leases, found.responses, found.in_rounds, found.in_aborted, found.lost) == (6, 4, 3, 1, 0)
+
+
+def test_a_large_clean_run_has_nothing_to_find(tmp_path: Path) -> None:
+    found = check(Crowd().run(), tmp_path)
+    assert found.findings == ()
+    assert found.responses == found.in_rounds + found.in_aborted
+
+
+def test_every_single_manifest_line_is_missed(tmp_path: Path) -> None:
+    """The log that decides what is in the model: no line of it can vanish unseen."""
+    world = Crowd(devices=30).run()
+    for job in world.specs:
+        lines = world.logs[f"jobs/{job}/manifest"]
+        closed = {(row["round"], row["attempt"]) for row in lines if row.get("status") == "closed"}
+        for index in range(0, len(lines), 7):
+            world.logs[f"jobs/{job}/manifest"] = lines[:index] + lines[index + 1 :]
+            found = check(world, tmp_path / f"{job}-{index}")
+            gone = lines[index]
+            assert found.findings, gone
+            if gone.get("outcome", "counted") == "counted" and (gone["round"], gone["attempt"]) in closed:
+                assert found.lost >= 1
+                assert "RESPONSE_LOST" in kinds(found)
+        world.logs[f"jobs/{job}/manifest"] = lines
+
+
+def drop_sum(world: World) -> None:
+    rows = world.logs["jobs/wide/manifest"]
+    rows[:] = [row for row in rows if row.get("status") != "closed"]
+
+
+def lease_out_of_sum(world: World) -> None:
+    row = next(row for row in world.logs["jobs/wide/manifest"] if row.get("status") == "closed")
+    row["leases"] = row["leases"][:-1]  # type: ignore[index]
+
+
+def lease_twice_in_sum(world: World) -> None:
+    row = next(row for row in world.logs["jobs/wide/manifest"] if row.get("status") == "closed")
+    row["leases"] = [*row["leases"], row["leases"][0]]  # type: ignore[index, misc]
+
+
+def other_bytes(world: World) -> None:
+    world.logs["devices/swarm/receipts"][0]["sha256"] = "00" * 32
+
+
+def other_outcome(world: World) -> None:
+    world.logs["devices/swarm/receipts"][0]["outcome"] = "straggler"
+
+
+def other_device(world: World) -> None:
+    world.logs["devices/swarm/receipts"][0]["device"] = "c"
+
+
+def decided_for_another(world: World) -> None:
+    world.logs["jobs/wide/manifest"][0]["device"] = "c"
+
+
+def unknown_lease(world: World) -> None:
+    row = dict(world.logs["jobs/wide/manifest"][0], lease=999)
+    world.logs["jobs/wide/manifest"].append(row)
+
+
+def decided_twice(world: World) -> None:
+    world.logs["jobs/wide/manifest"].append(dict(world.logs["jobs/wide/manifest"][0], outcome="straggler"))
+
+
+def another_status(world: World) -> None:
+    row = next(row for row in world.logs["jobs/wide/manifest"] if row.get("status") == "aborted")
+    row["status"] = "closed"
+
+
+def closed_alone(world: World) -> None:
+    world.log("jobs/wide", "manifest", kind="attempt", round=2, attempt=1, status="closed", leases=[])
+
+
+def ended_twice(world: World) -> None:
+    world.hear(31.0, past.TimePassed(), end(1, LeaseEnd.EXPIRED))
+
+
+def never_granted(world: World) -> None:
+    world.hear(31.0, past.TimePassed(), end(77, LeaseEnd.EXPIRED))
+
+
+def two_leases(world: World) -> None:
+    world.check_in(32.0, "a")
+    attempt = world.open(33.0, "wide", 2)
+    world.lease(34.0, "a", attempt)
+    world.lease(35.0, "a", attempt)
+
+
+def too_many(world: World) -> None:
+    world.check_in(32.0, "c")
+    world.check_in(32.0, "a")
+    attempt = world.open(33.0, "narrow", 2)
+    world.lease(34.0, "a", attempt)
+    world.lease(35.0, "c", attempt)
+
+
+def end(lease: int, reason: LeaseEnd) -> done.EndLease:
+    return done.EndLease(LeaseSeq(lease), DeviceId("b"), RequestId(1), JobId("me/wide/r1"), 1, 1, reason)
+
+
+@pytest.mark.parametrize(
+    ("plant", "kind", "lost"),
+    [
+        (drop_sum, "NO_SUM", 2),
+        (lease_out_of_sum, "OTHER_SUM", 1),
+        (lease_twice_in_sum, "COUNTED_TWICE", 0),
+        (other_bytes, "OTHER_RESPONSE", 0),
+        (other_outcome, "OTHER_OUTCOME", 0),
+        (other_device, "UNKNOWN_RECEIPT", 0),
+        (decided_for_another, "OTHER_LEASE", 0),
+        (unknown_lease, "NEVER_GRANTED", 0),
+        (decided_twice, "DECIDED_TWICE", 0),
+        (another_status, "OTHER_STATUS", 0),
+        (closed_alone, "NOT_CLOSED", 0),
+        (ended_twice, "ENDED_TWICE", 0),
+        (never_granted, "NEVER_GRANTED", 0),
+        (two_leases, "TWO_LEASES", 0),
+        (too_many, "TOO_MANY_LEASES", 0),
+    ],
+)
+def test_a_planted_fault_is_found(
+    world: World, tmp_path: Path, plant: Callable[[World], None], kind: str, lost: int
+) -> None:
+    plant(world)
+    found = check(world, tmp_path)
+    assert kind in kinds(found)
+    assert found.lost == lost
+
+
+def test_what_was_acknowledged_before_a_run_was_killed_is_pending_and_not_lost(tmp_path: Path) -> None:
+    world = World()
+    for device in ("a", "b"):
+        world.device(device, cpu=1.0)
+        world.check_in(1.0, device)
+    world.job(2.0, "one", AllDevices(), label="any", demand=2, rounds=3)
+    attempt = world.open(3.0, "one", 1)
+    world.respond(5.0, world.lease(4.0, "a", attempt))
+    last = world.lease(5.0, "b", attempt)
+    found = audit(load_run(world.write(tmp_path / "open", digest=None)))
+    assert (found.responses, found.pending, found.lost, found.findings) == (1, 1, 0, ())
+    world.respond(6.0, last)
+    world.logs["jobs/one/manifest"].pop()  # closed, and the driver was killed before it wrote that down
+    found = audit(load_run(world.write(tmp_path / "closed", digest=None)))
+    assert (found.responses, found.pending, found.lost, found.findings) == (2, 2, 0, ())
+    world.finish(7.0, "one")  # a finished job has no such excuse
+    found = audit(load_run(world.write(tmp_path / "finished")))
+    assert (found.pending, found.lost) == (0, 2)
+
+
+def test_receipts_of_an_earlier_coordinator_are_not_ours(world: World, tmp_path: Path) -> None:
+    receipts = world.logs["devices/swarm/receipts"]
+    receipts.append(dict(receipts[0], lease=500, incarnation=1))
+    assert check(world, tmp_path).findings == ()
+
+
+def test_a_repeated_receipt_is_what_the_first_one_said(world: World, tmp_path: Path) -> None:
+    receipts = world.logs["devices/swarm/receipts"]
+    receipts[0] = dict(receipts[0], outcome="duplicate", first_outcome="counted")
+    found = check(world, tmp_path)
+    assert found.findings == ()
+    assert found.responses == 4

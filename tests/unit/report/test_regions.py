@@ -1,0 +1,36 @@
+from pathlib import Path
+
+from coordinator.engine.requirements import AllDevices, Comparison, Every
+from testbed.report.journal import read_journal
+from testbed.report.regions import diagram
+from testbed.report.story import tell
+from tests.unit.report.crowd import Crowd
+from tests.unit.report.world import World
+
+
+def test_devices_are_cut_into_the_cells_of_the_diagram(tmp_path: Path) -> None:
+    story = tell(read_journal(Crowd().run().write(tmp_path) / "events.jsonl"))
+    found = diagram(story)
+    assert [(group.name, len(group.devices)) for group in found.groups] == [
+        ("any", 60),
+        ("roomy", 40),
+        ("powerful", 20),
+    ]
+    assert {region.groups: len(region.devices) for region in found.regions} == {
+        ("any",): 20,
+        ("any", "roomy"): 20,
+        ("any", "roomy", "powerful"): 20,
+    }
+    assert sum(region.check_ins for region in found.regions) == len(story.sessions)
+    assert sum(sum(region.leases.values()) for region in found.regions) == len(story.leases)
+    assert all("label-count" not in region.leases for region in found.regions if "powerful" not in region.groups)
+
+
+def test_two_requirements_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    world = World()
+    world.device("a", cpu=1.0)
+    world.check_in(0.0, "a")
+    world.job(0.0, "one", AllDevices(), label="any", demand=1, rounds=1)
+    world.job(0.0, "two", Every((AllDevices(), Comparison("cpu", ">", 2.0))), label="any", demand=1, rounds=1)
+    found = diagram(tell(read_journal(world.write(tmp_path) / "events.jsonl")))
+    assert [group.name for group in found.groups] == ["all", "all and cpu > 2"]

@@ -1,0 +1,34 @@
+import math
+
+import pytest
+
+from testbed.report.statistics import estimate, jain, percentile, ratio
+
+
+def test_the_interval_is_that_of_student() -> None:
+    found = estimate([10.0, 12.0, 14.0])
+    assert (found.mean, found.spread, found.runs) == (12.0, 2.0, 3)
+    assert found.high - found.mean == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-5)
+    assert found.mean - found.low == pytest.approx(found.high - found.mean)
+
+
+def test_one_run_has_no_interval_and_two_claim_nothing() -> None:
+    assert estimate([5.0]).high == math.inf
+    assert not estimate([5.0]).real
+    assert not estimate([5.0, 5.0]).real
+    assert estimate([5.0, 5.0, 5.0]).real
+    assert not estimate([5.0, -4.0, 0.5]).real
+
+
+def test_ratios_are_averaged_as_ratios() -> None:
+    found = ratio([2.0, 0.5, 1.0])
+    assert found.mean == pytest.approx(1.0)
+    assert found.low == pytest.approx(1 / found.high)
+
+
+def test_order_statistics_and_fairness() -> None:
+    assert percentile([1.0], 0.95) == 1.0
+    assert percentile([4.0, 1.0, 2.0, 3.0], 0.5) == 2.5
+    assert jain([1.0, 1.0, 1.0]) == 1.0
+    assert jain([1.0, 0.0]) == 0.5
+    assert jain([0.0]) == 1.0

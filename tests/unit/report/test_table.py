@@ -1,0 +1,59 @@
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from testbed.report.audit import Finding
+from testbed.report.record import load_run
+from testbed.report.summary import Summary, summarise
+from testbed.report.table import print_summary
+from tests.unit.report.world import World
+
+
+def printed(summary: Summary, *, width: int = 80, terminal: bool = False) -> str:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=terminal, color_system="standard" if terminal else None)
+    print_summary(summary, console, report=Path("runs/x/report.html"), following="venn compare x.yaml")
+    assert console.width == width
+    return file.getvalue()
+
+
+@pytest.fixture
+def summary(world: World, tmp_path: Path) -> Summary:
+    for second in range(30):
+        world.busy(second, 0.4)
+    return summarise(load_run(world.write(tmp_path)))
+
+
+def test_where_there_is_no_terminal_it_is_plain_and_whole(summary: Summary) -> None:
+    said = printed(summary)
+    assert "\x1b" not in said
+    assert "…" not in said
+    lines = said.splitlines()
+    assert lines[0] == "by-hand   policy venn   seed 7   backend process   3 devices   finished in 29 s"
+    assert lines[3].split() == ["wide", "1", "1", "25.0", "4.0", "16.0", "5.0", "0", "8.0", "0.920"]
+    assert lines[5].split() == ["mean", "/", "total", "2", "2", "26.5", "4.0", "15.0", "7.5", "0", "9.0"]
+    assert "leases     6 = 4 responses + 0 stragglers + 1 lost + 1 failed + 0 expired + 0 revoked" in lines
+    assert "responses  4 acknowledged = 3 in rounds + 1 in aborted attempts + 0 lost; 0 counted twice" in lines
+    assert any("1 ended in mid-task, 1 process killed" in line for line in lines)
+    assert any(line.startswith("host") and line.endswith("figures can be trusted") for line in lines)
+    assert any(line.split() == ["jobs.wide.accuracy", ">=", "0.90", "0.920", "ok"] for line in lines)
+    assert lines[-2:] == ["report     runs/x/report.html", "next       venn compare x.yaml"]
+
+
+def test_on_a_terminal_it_has_colours(summary: Summary) -> None:
+    assert "\x1b[" in printed(summary, width=120, terminal=True)
+
+
+def test_what_is_wrong_is_said(summary: Summary) -> None:
+    finding = Finding("RESPONSE_LOST", "lease 3", "was acknowledged [bold]COUNTED[/bold]")
+    audit = replace(summary.audit, findings=(finding,) * 7)
+    host = replace(summary.host, saturated=True, reasons=("the processor was busy",))
+    said = printed(replace(summary, audit=audit, host=host, unfinished_jobs=1))
+    assert "audit      7 findings" in said
+    assert "and 2 more, in the report" in said
+    assert "[bold]COUNTED[/bold]" in said
+    assert "TOO BUSY" in said
+    assert "ended after" in said
