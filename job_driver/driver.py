@@ -265,7 +265,7 @@ class Driver:
             case Ended():
                 over = not error.told
             case PeerError():
-                over = error.reason in ("OUT_OF_SPACE", "FILE_FAILED")
+                over = error.reason == "OUT_OF_SPACE"
             case VennError():
                 over = True
             case _:

@@ -8,8 +8,9 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +18,8 @@ from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds
 from job_driver.spool import Response, Spool
 from venn.wire.chunks import CHUNK_BYTES
-from venn.wire.errors import PeerError
-from venn.wire.files import write_all, writing
+from venn.wire.errors import PeerError, VennError
+from venn.wire.files import file_error, write_all
 
 CREDIT_BUDGET = 16 * 2**20  # bytes that all devices together may have under way
 MOST_CREDIT = 4 * 2**20  # bytes, of one device
@@ -50,22 +51,20 @@ class Upload:
         self.writer: asyncio.Timeout | None = None  # of the stream that writes now; expiring it sends that stream away
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._hash = hashlib.sha256()
-        with writing(path):
-            self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
 
     @property
     def complete(self) -> bool:
         return self.offset == self.announcement.size
 
     def append(self, offset: int, data: bytes) -> None:
-        """The next piece. Raises Refused where it does not follow, PeerError OUT_OF_SPACE where the disk is full."""
+        """The next piece. Raises Refused where it does not follow, OSError."""
         if self._descriptor is None or offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
         if offset + len(data) > self.announcement.size:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
         descriptor = self._descriptor
-        with writing(self.path):
-            write_all(lambda piece: os.write(descriptor, piece), data)
+        write_all(lambda piece: os.write(descriptor, piece), data)
         self._hash.update(data)
         self.offset += len(data)
 
@@ -117,15 +116,23 @@ class Intake:
         self._form, self._aggregation = form, aggregation
 
     def begin(self, announcement: Announcement) -> Upload:
-        """Start a response, or go on with it. Raises Refused where another one was begun on this lease."""
+        """Start a response, or go on with it. Raises Refused where another was begun on this lease, VennError."""
         key = announcement.no, announcement.lease
         upload = self._uploads.get(key)
         if upload is None:
-            upload = self._uploads[key] = Upload(announcement, self._spool.partial(*key))
+            path = self._spool.partial(*key)
+            with self._disk(path):
+                upload = self._uploads[key] = Upload(announcement, path)
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         upload.send_away()
         return upload
+
+    def append(self, upload: Upload, offset: int, data: bytes) -> None:
+        """The next piece. Raises Refused where it does not follow, VennError where the disk fails."""
+        with self._disk(upload.path):
+            upload.append(offset, data)
+        self.active.add(upload.announcement.lease)
 
     def credit(self, upload: Upload) -> int:
         """Bytes beyond its offset that a device may send now: a share of what all may, but at least a chunk."""
@@ -142,7 +149,7 @@ class Intake:
     async def acknowledge(self, announcement: Announcement) -> tuple[Decision, bool]:
         """The decision on a response whose bytes are all here, or are not needed; and whether it is new.
 
-        Goes on to its end even if its caller is cancelled. Raises Refused (ATTEMPT_PURGED), PeerError OUT_OF_SPACE.
+        Goes on to its end even if its caller is cancelled. Raises Refused (ATTEMPT_PURGED), VennError (a disk).
         """
         upload = self._uploads.get((announcement.no, announcement.lease))
         if upload is None:
@@ -169,6 +176,20 @@ class Intake:
     def close(self) -> None:
         for upload in list(self._uploads.values()):
             self._forget(upload)
+
+    @contextmanager
+    def _disk(self, path: Path) -> Iterator[None]:
+        """What a disk refuses ends the job: without it nothing can be acknowledged."""
+        try:
+            yield
+        except OSError as error:
+            failure = file_error(error, path)
+            self._failed(failure)
+            raise failure from error
+        except VennError as failure:
+            if not isinstance(failure, Refused):
+                self._failed(failure)
+            raise
 
     def _size(self, announcement: Announcement) -> str:
         return self._form.size_problem(announcement.size) if self._form else ""
@@ -210,10 +231,10 @@ class Intake:
             announcement.metrics,
         )
         try:
-            await asyncio.to_thread(self._spool.keep, response)
-        except PeerError as error:
+            with self._disk(self._spool.path(no, lease)):
+                await asyncio.to_thread(self._spool.keep, response)
+        except VennError as error:
             self.rounds.retract(no, lease, error.reason)
-            self._failed(error)
             raise
         if decision.outcome is Outcome.COUNTED and aggregation is not None:
             aggregation.add(Part(lease, self._spool.path(no, lease), response.weight, response.metrics))

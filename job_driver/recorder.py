@@ -7,9 +7,11 @@ from job_driver.client import Link, Restarted
 from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire.errors import PeerError
 
 BATCH_S = 0.010
 MOST_IN_A_CALL = 5000
+UNKNOWN_ATTEMPT = "OUT_OF_ORDER"  # the coordinator never opened it, or has forgotten it
 
 OUTCOMES = {
     Outcome.COUNTED: common.OUTCOME_COUNTED,
@@ -74,4 +76,9 @@ class Recorder:
             answer = await self._link.call(self._link.stub.RecordResponses, request)
         except Restarted:
             return
-        self._answered(no, answer.status)
+        except PeerError as error:
+            if error.reason != UNKNOWN_ATTEMPT:
+                raise
+            self._answered(no, pb.ATTEMPT_STATUS_ABORTED)
+        else:
+            self._answered(no, answer.status)

@@ -15,7 +15,7 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.v1.task_pb2_grpc import TaskServiceServicer
 from venn.wire.chunks import check
-from venn.wire.errors import PeerError
+from venn.wire.errors import VennError
 from venn.wire.status import abort
 from venn.wire.text import printable
 from venn.wire.tickets import TicketError
@@ -36,6 +36,7 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "CREDIT": grpc.StatusCode.INVALID_ARGUMENT,
     "TOO_LONG": grpc.StatusCode.INVALID_ARGUMENT,
     "OUT_OF_SPACE": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "FILE": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "OTHER_RESPONSE": grpc.StatusCode.ALREADY_EXISTS,
     "SUPERSEDED": grpc.StatusCode.ABORTED,
 }
@@ -85,7 +86,7 @@ class TaskService(TaskServiceServicer):
             if not self._intake.foreseen(announcement):
                 await self._receive(announcement, left_s, context)
             decision, new = await self._intake.acknowledge(announcement)
-        except PeerError as error:
+        except VennError as error:
             await _refuse(context, error)
         told = receipt(self._job, announcement.no, decision, new=new)
         await context.write(task.SubmitResponse(receipt=told))
@@ -112,7 +113,7 @@ class TaskService(TaskServiceServicer):
             await _refuse(context, error)
 
     async def _receive(self, announcement: Announcement, left_s: float, context: Context) -> None:
-        """Take the bytes, until all are here or the response cannot count any more. Raises PeerError."""
+        """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
         upload = self._intake.begin(announcement)
         limit = asyncio.timeout(left_s)
         try:
@@ -144,8 +145,7 @@ class TaskService(TaskServiceServicer):
             check(frame.chunk)
             if granted < frame.chunk.offset + len(frame.chunk.data) <= announcement.size:
                 raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-            upload.append(frame.chunk.offset, frame.chunk.data)
-            self._intake.active.add(announcement.lease)
+            self._intake.append(upload, frame.chunk.offset, frame.chunk.data)
             if self._intake.foreseen(announcement):
                 return
 
@@ -207,5 +207,5 @@ def _proceed(offset: int, granted: int) -> task.SubmitResponse:
     return task.SubmitResponse(proceed=task.Proceed(offset=offset, credit_bytes=granted - offset))
 
 
-async def _refuse(context: Context, error: PeerError) -> NoReturn:
+async def _refuse(context: Context, error: VennError) -> NoReturn:
     await abort(context, CODES.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION), error.reason, error.message)

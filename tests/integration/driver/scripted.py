@@ -1,0 +1,264 @@
+"""The other two sides of a driver, scripted: a coordinator that does what a test says, and devices that misbehave."""
+
+import asyncio
+import hashlib
+import secrets
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import numpy as np
+
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.v1 import task_pb2 as task
+from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
+from venn.v1.task_pb2_grpc import TaskServiceStub
+from venn.wire import tensors, tickets
+from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.status import abort
+from venn.wire.versions import this_version
+
+CHUNK = 64 * 1024
+
+
+class Coordinator(JobServiceServicer):
+    """Answers a driver. Leases and ends of attempts happen when a test says so; the K-th response closes by itself."""
+
+    def __init__(self) -> None:
+        self.incarnation = int(time.time() * 1000)
+        self.key, self.key_id = secrets.token_bytes(32), secrets.token_hex(8)
+        self.submitted: list[pb.SubmitJobRequest] = []
+        self.opened: dict[tuple[int, int], pb.OpenAttemptRequest] = {}
+        self.status: dict[tuple[int, int], int] = {}
+        self.recorded: dict[tuple[int, int], dict[int, int]] = {}  # attempt -> lease -> outcome
+        self.record_calls = 0
+        self.activity: list[int] = []
+        self.metrics: dict[int, Mapping[str, float]] = {}
+        self.ended = ""  # finished, cancelled, failed
+        self.cancel_reason = ""
+        self.closes = True  # whether the K-th response closes an attempt
+        self.address = ""
+        self._frames: list[pb.FollowJobResponse] = []
+        self._changed = asyncio.Condition()
+        self._known = False
+
+    def restart(self) -> None:
+        """Come back with another incarnation and no memory."""
+        self.incarnation += 1000
+        self.key, self.key_id = secrets.token_bytes(32), secrets.token_hex(8)
+        self._known, self._frames = False, []
+        self.opened, self.status, self.recorded = {}, {}, {}
+
+    async def wait_for(self, condition: Any) -> None:
+        """Until a condition on this object holds."""
+        async with asyncio.timeout(20), self._changed:
+            await self._changed.wait_for(lambda: condition(self))
+
+    async def tell(self, **frame: Any) -> None:
+        """A frame on the follow stream."""
+        self._frames.append(pb.FollowJobResponse(seq=len(self._frames) + 1, **frame))
+        await self._change()
+
+    async def end_attempt(self, no: tuple[int, int], status: int, reason: int) -> None:
+        self.status[no] = status
+        await self.tell(attempt_ended=pb.AttemptEnded(attempt=self.attempt(no), status=status, reason=reason))
+
+    async def end_lease(self, no: tuple[int, int], lease: int, reason: int) -> None:
+        await self.tell(ended=pb.LeaseEnded(lease=lease, attempt=self.attempt(no), reason=reason))
+
+    def attempt(self, no: tuple[int, int]) -> common.AttemptKey:
+        return common.AttemptKey(job=self.submitted[-1].key, round=no[0], attempt=no[1])
+
+    def ticket(
+        self, no: tuple[int, int], lease: int, *, seconds: float = 60, key: bytes | None = None
+    ) -> common.Ticket:
+        not_after = int((time.time() + seconds) * 1000)
+        payload = common.TicketPayload(
+            device=f"device-{lease}", attempt=self.attempt(no), lease=lease, not_after_ms=not_after
+        )
+        return tickets.sign(payload, key or self.key, self.key_id)
+
+    # -- JobService
+
+    async def SubmitJob(self, request: pb.SubmitJobRequest, context: Any) -> pb.SubmitJobResponse:
+        self.submitted.append(request)
+        self._known, self.address = True, request.address
+        await self._change()
+        return pb.SubmitJobResponse(
+            ticket_key=self.key,
+            key_id=self.key_id,
+            incarnation=self.incarnation,
+            now_ms=int(time.time() * 1000),
+            version=this_version(),
+        )
+
+    async def OpenAttempt(self, request: pb.OpenAttemptRequest, context: Any) -> pb.OpenAttemptResponse:
+        await self._check(context)
+        no = request.key.round, request.key.attempt
+        self.opened.setdefault(no, request)
+        self.status.setdefault(no, pb.ATTEMPT_STATUS_OPEN)
+        await self._change()
+        return pb.OpenAttemptResponse(status=self.status[no], responses_needed=1, places=1)
+
+    async def FollowJob(self, request: pb.FollowJobRequest, context: Any) -> AsyncIterator[pb.FollowJobResponse]:
+        await self._check(context)
+        after = request.after_seq
+        yield pb.FollowJobResponse(now_ms=int(time.time() * 1000), alive=pb.DriverAlive(address_verified=True))
+        while self._known:
+            for frame in self._frames[after:]:
+                frame.now_ms = int(time.time() * 1000)
+                yield frame
+                after = frame.seq
+            async with self._changed:
+                await self._changed.wait_for(lambda seen=after: len(self._frames) > seen or not self._known)
+
+    async def RecordResponses(self, request: pb.RecordResponsesRequest, context: Any) -> pb.RecordResponsesResponse:
+        await self._check(context)
+        self.record_calls += 1
+        no = request.attempt.round, request.attempt.attempt
+        if no not in self.opened:
+            await abort(context, grpc.StatusCode.FAILED_PRECONDITION, "OUT_OF_ORDER", "it was not opened here")
+        told = self.recorded.setdefault(no, {})
+        for response in request.responses:
+            told.setdefault(response.lease, response.outcome)
+        counted = sum(outcome == common.OUTCOME_COUNTED for outcome in told.values())
+        if self.closes and self.status.get(no) == pb.ATTEMPT_STATUS_OPEN and counted >= self._needed():
+            await self.end_attempt(no, pb.ATTEMPT_STATUS_CLOSED, pb.ATTEMPT_END_REASON_ENOUGH)
+        await self._change()
+        return pb.RecordResponsesResponse(status=self.status.get(no, pb.ATTEMPT_STATUS_ABORTED), responses=counted)
+
+    async def ReportActivity(self, request: pb.ReportActivityRequest, context: Any) -> pb.ReportActivityResponse:
+        self.activity += request.leases
+        await self._change()
+        return pb.ReportActivityResponse()
+
+    async def ReportRound(self, request: pb.ReportRoundRequest, context: Any) -> pb.ReportRoundResponse:
+        self.metrics[request.round] = dict(request.metrics)
+        await self._change()
+        return pb.ReportRoundResponse()
+
+    async def FinishJob(self, request: pb.FinishJobRequest, context: Any) -> pb.FinishJobResponse:
+        await self._check(context)
+        self.ended = "finished"
+        return pb.FinishJobResponse()
+
+    async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.CancelJobResponse:
+        self.ended, self.cancel_reason = "failed" if request.failed else "cancelled", request.reason
+        return pb.CancelJobResponse(phase=pb.JOB_PHASE_CANCELLED)
+
+    def _needed(self) -> int:
+        spec = self.submitted[-1].spec
+        return -(-int(float(spec.min_response) * 100) * spec.demand // 100)
+
+    async def _check(self, context: Any) -> None:
+        if not self._known:
+            await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_JOB", "no such job")
+
+    async def _change(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@asynccontextmanager
+async def coordinator(address: str = "127.0.0.1:0") -> AsyncIterator[tuple[Coordinator, str]]:
+    """A scripted coordinator on loopback, and its address."""
+    server, scripted = make_server(), Coordinator()
+    add_JobServiceServicer_to_server(scripted, server)
+    bound = bind(server, address, insecure=False)
+    await server.start()
+    try:
+        yield scripted, bound
+    finally:
+        scripted._known = False
+        await scripted._change()
+        await server.stop(0)
+
+
+class Device:
+    """One device's dealings with a driver, step by step."""
+
+    def __init__(self, side: Coordinator, no: tuple[int, int], lease: int, *, address: str = "") -> None:
+        self.side, self.no, self.lease = side, no, lease
+        self.ticket = side.ticket(no, lease)
+        self._channel = open_channel(address or side.address)
+        self.stub: Any = TaskServiceStub(self._channel)
+
+    async def __aenter__(self) -> "Device":
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._channel.close()
+
+    async def fetch(self, artifact: common.Artifact, *, offset: int = 0, length: int = 0) -> bytes:
+        request = task.FetchRequest(
+            ticket=self.ticket, version=this_version(), sha256=artifact.sha256, offset=offset, length=length
+        )
+        got = bytearray()
+        async for answer in self.stub.Fetch(request):
+            assert answer.total_bytes == artifact.size
+            if not answer.HasField("chunk"):
+                continue
+            assert answer.chunk.offset == offset + len(got)
+            assert zlib.crc32(answer.chunk.data) == answer.chunk.crc32
+            got += answer.chunk.data
+        return bytes(got)
+
+    async def model(self) -> dict[str, np.ndarray]:
+        return tensors.decode(await self.fetch(self.side.opened[self.no].task.model))
+
+    def header(
+        self, body: bytes, *, weight: float = 1.0, total: int | None = None, **metrics: float
+    ) -> task.SubmitRequest:
+        header = task.SubmitHeader(
+            ticket=self.ticket,
+            version=this_version(),
+            covers=[task.Cover(lease=self.lease, weight=weight)],
+            total_bytes=len(body) if total is None else total,
+            sha256=hashlib.sha256(body).digest(),
+            metrics=metrics,
+        )
+        return task.SubmitRequest(header=header)
+
+    def begin(self) -> Any:
+        """A Submit stream."""
+        return self.stub.Submit()
+
+    async def submit(
+        self, arrays: Mapping[str, np.ndarray] | bytes, *, weight: float = 1.0, **metrics: float
+    ) -> common.Receipt:
+        """A well-behaved submission."""
+        body = arrays if isinstance(arrays, bytes) else tensors.encode(arrays)
+        call = self.begin()
+        await call.write(self.header(body, weight=weight, **metrics))
+        sent = 0
+        while True:
+            answer = await call.read()
+            assert answer is not grpc.aio.EOF, await call.code()
+            if answer.WhichOneof("frame") == "receipt":
+                return answer.receipt
+            end = min(len(body), answer.proceed.offset + answer.proceed.credit_bytes)
+            sent = max(sent, answer.proceed.offset)
+            while sent < end:
+                await call.write(piece(body, sent, min(end, sent + CHUNK)))
+                sent = min(end, sent + CHUNK)
+
+
+def piece(body: bytes, start: int, end: int) -> task.SubmitRequest:
+    data = body[start:end]
+    return task.SubmitRequest(chunk=task.Chunk(offset=start, data=data, crc32=zlib.crc32(data)))
+
+
+async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
+    """The status and reason with which a driver ended a stream."""
+    from venn.wire.status import reason_of
+
+    try:
+        while await call.read() is not grpc.aio.EOF:
+            pass
+    except grpc.aio.AioRpcError as error:
+        return error.code(), reason_of(error)
+    return await call.code(), ""

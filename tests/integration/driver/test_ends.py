@@ -1,0 +1,206 @@
+"""Restarts, resumption and the ways in which a job ends early."""
+
+import asyncio
+import errno
+import json
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from job_driver.spool import Spool
+from tests.integration.driver.scripted import Coordinator, Device, refusal
+from tests.integration.driver.test_rounds import response
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
+
+CHANGES = """
+import numpy as np
+from job_driver import Job, Result
+
+class Grows:
+    def __init__(self, model): self.model = model
+    def add(self, result): pass
+    def close(self): return {"w": np.zeros(7)}
+
+job = Job(initial=lambda rng: {"w": np.zeros(5)}, on_device=lambda m, t: Result(m), aggregate=Grows)
+"""
+
+
+async def submit(side: Coordinator, no: tuple[int, int], lease: int, value: float, **more: Any) -> common.Receipt:
+    async with Device(side, no, lease) as device:
+        return await device.submit(response(value), **more)
+
+
+async def test_a_restarted_coordinator_gets_the_job_again_and_the_next_attempt(side: Coordinator, run: Any) -> None:
+    async with run() as job:
+        assert (await submit(side, (1, 1), 1, 50.0)).outcome == common.OUTCOME_COUNTED
+        old = side.ticket((1, 1), 2)
+        side.restart()
+        await side.tell()
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+        assert side.submitted[-1].known_incarnation > side.submitted[0].known_incarnation
+        async with Device(side, (1, 1), 2) as late:
+            late.ticket = old
+            assert (await late.submit(response(50.0))).outcome == common.OUTCOME_STRAGGLER
+        await submit(side, (1, 2), 1, 1.0)
+        await submit(side, (1, 2), 2, 2.0)
+        result = await job
+    assert result.finished
+    assert result.model["w"][0] == 1.5
+    assert (1, 1) not in side.recorded
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+async def test_a_killed_driver_resumes_to_the_same_model_bit_by_bit(
+    side: Coordinator, run: Any, tmp_path: Path, deterministic: bool
+) -> None:
+    values = {4: 0.1, 2: 1e7, 3: 0.3, 1: -1e7}  # floats whose sum depends on its order
+    first, settings = tmp_path / "job", {"demand": 4, "deterministic": deterministic}
+    async with run(folder=first, **settings) as job:
+        for lease, value in list(values.items())[:2]:
+            await submit(side, (1, 1), lease, value, weight=1.1)
+        await side.wait_for(lambda s: len(s.recorded.get((1, 1), ())) == 2)
+        shutil.copytree(first, tmp_path / "as-killed")
+        for lease, value in list(values.items())[2:]:
+            await submit(side, (1, 1), lease, value, weight=1.1)
+        whole = await job
+    side.status[1, 1] = pb.ATTEMPT_STATUS_OPEN
+    side.recorded, side.opened, side._frames = {}, {}, []
+    async with run(folder=tmp_path / "as-killed", resume=True, **settings) as job:
+        await side.wait_for(lambda s: len(s.recorded.get((1, 1), ())) == 2)  # told again, from the spool
+        again = await submit(side, (1, 1), 2, 1e7)
+        assert (again.outcome, again.first_outcome) == (common.OUTCOME_DUPLICATE, common.OUTCOME_COUNTED)
+        for lease, value in list(values.items())[2:]:
+            await submit(side, (1, 1), lease, value, weight=1.1)
+        resumed = await job
+    assert side.submitted[-1].driver_incarnation > side.submitted[0].driver_incarnation
+    assert resumed.model["w"].tobytes() == whole.model["w"].tobytes()
+
+
+async def test_resuming_after_the_close_but_before_the_model(side: Coordinator, run: Any, tmp_path: Path) -> None:
+    async with run(folder=tmp_path / "job", demand=1) as job:
+        side.closes = False
+        await submit(side, (1, 1), 1, 4.0)
+        await side.wait_for(lambda s: s.recorded.get((1, 1)))
+        shutil.copytree(tmp_path / "job", tmp_path / "as-killed")
+        await side.end_attempt((1, 1), pb.ATTEMPT_STATUS_CLOSED, pb.ATTEMPT_END_REASON_ENOUGH)
+        await job
+    async with run(folder=tmp_path / "as-killed", demand=1, resume=True) as job:
+        result = await job
+    assert result.model["w"][0] == 4.0
+    lines = (tmp_path / "as-killed" / "manifest.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["response", "attempt"]
+
+
+async def test_resuming_under_another_coordinator_opens_the_next_attempt(
+    side: Coordinator, run: Any, tmp_path: Path
+) -> None:
+    async with run(folder=tmp_path / "job") as job:
+        await submit(side, (1, 1), 1, 50.0)
+        job.cancel()
+        with suppress(asyncio.CancelledError):
+            await job
+    assert side.ended == ""  # another driver may go on with it
+    side.restart()
+    async with run(folder=tmp_path / "job", resume=True) as job:
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+        await submit(side, (1, 2), 1, 1.0)
+        await submit(side, (1, 2), 2, 2.0)
+        assert (await job).model["w"][0] == 1.5
+
+
+async def test_a_stopped_driver_without_a_folder_cancels_its_job(side: Coordinator, run: Any) -> None:
+    async with run() as job:
+        job.cancel()
+        with suppress(asyncio.CancelledError):
+            await job
+    assert side.ended == "cancelled"
+
+
+async def test_a_cancelled_job_ends_unfinished(side: Coordinator, run: Any) -> None:
+    async with run() as job:
+        await side.tell(job_ended=pb.JobEnded(phase=pb.JOB_PHASE_CANCELLED, message="not today"))
+        result = await job
+    assert (result.finished, result.phase, result.message) == (False, "cancelled", "not today")
+
+
+async def test_a_job_that_crashes_on_devices_gives_up(side: Coordinator, run: Any) -> None:
+    async with run() as job:
+        await side.tell(paused=pb.JobPaused(reason="JOB_CRASHES", message="ValueError: no rows"))
+        result = await job
+    assert (result.finished, result.phase) == (False, "failed")
+    assert "ValueError: no rows" in side.cancel_reason
+
+
+async def test_a_model_whose_shapes_change_is_told_in_one_line(side: Coordinator, run: Any) -> None:
+    async with run(source=CHANGES, demand=1) as job:
+        async with Device(side, (1, 1), 1) as device:
+            await device.submit({"w": np.zeros(5)})
+        with pytest.raises(VennError) as caught:
+            await job
+    assert caught.value.exit_code == ExitCode.FAILED
+    assert "float64[7]" in str(caught.value)
+    assert "float64[5]" in str(caught.value)
+    assert side.ended == "failed"
+
+
+async def test_a_full_disk_ends_the_job_and_not_the_truth(
+    side: Coordinator, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with run(folder=tmp_path / "job") as job:
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr("job_driver.intake.write_all", full)
+        async with Device(side, (1, 1), 1) as device:
+            call = device.begin()
+            from tests.integration.driver.scripted import piece
+            from venn.wire import tensors
+
+            whole = tensors.encode(response(1.0))
+            await call.write(device.header(whole))
+            await call.read()
+            await call.write(piece(whole, 0, len(whole)))
+            assert await refusal(call) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_SPACE")
+        with pytest.raises(PeerError, match="no space"):
+            await job
+    assert side.ended == "failed"
+    assert not (tmp_path / "job" / "manifest.jsonl").read_text()
+
+
+async def test_no_coordinator_is_one_clear_error(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("job_driver.client.FIRST_CONTACT_S", 0.2)
+    async with run(coordinator="127.0.0.1:1") as job:
+        with pytest.raises(PeerError, match="does not answer"):
+            await job
+
+
+async def test_a_folder_in_use_and_a_damaged_spool_are_told(side: Coordinator, run: Any, tmp_path: Path) -> None:
+    async with run(folder=tmp_path / "job") as job:
+        await submit(side, (1, 1), 1, 1.0)
+        job.cancel()
+    async with run(folder=tmp_path / "job") as job:
+        with pytest.raises(UsageError, match="--resume"):
+            await job
+    (tmp_path / "job" / "spool" / "1-1-1.tensors").write_bytes(b"power was lost")
+    async with run(folder=tmp_path / "job", resume=True) as job:
+        with pytest.raises(UsageError, match="acknowledged response is missing or damaged"):
+            await job
+
+
+def test_a_torn_manifest_line_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "manifest.jsonl").write_text(
+        '{"kind":"attempt","round":1,"attempt":1,"status":"aborted"}\n{"kind":"resp'
+    )
+    spool = Spool(tmp_path)
+    assert [story.no for story in spool.stories(after_round=0)] == [(1, 1)]
+    assert (tmp_path / "manifest.jsonl").read_text().endswith("}\n")
+    spool.close()

@@ -1,0 +1,63 @@
+"""A job's rounds, from the first attempt to the checkpoint."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.integration.driver.scripted import Coordinator, Device
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+
+
+def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray]:
+    return {"w": np.full(size, value, dtype=np.float32), "n": np.array(n)}
+
+
+async def test_a_round_closes_at_the_kth_response_and_its_mean_is_the_next_model(
+    side: Coordinator, run: Any, tmp_path: Path
+) -> None:
+    async with run(folder=tmp_path / "job", rounds=2) as job:
+        for round_, value in ((1, 1.0), (2, 5.0)):
+            await side.wait_for(lambda s, r=round_: (r, 1) in s.opened)
+            async with Device(side, (round_, 1), 10 * round_) as one, Device(side, (round_, 1), 10 * round_ + 1) as two:
+                assert (await one.model())["w"][0] == (0.0 if round_ == 1 else 1.75)
+                first = await one.submit(response(value), weight=3, loss=1.0)
+                assert first.outcome == common.OUTCOME_COUNTED
+                assert (await two.submit(response(value + 3), weight=1, loss=3.0)).outcome == common.OUTCOME_COUNTED
+        result = await job
+    assert result.finished
+    assert [r.number for r in result.rounds] == [1, 2]
+    assert result.rounds[0].metrics == {"loss": 1.5}
+    assert result.model["w"][0] == np.float32(5.75)
+    assert result.model["n"] == 3
+    assert side.ended == "finished"
+    assert side.metrics[1] == {"loss": 1.5}
+    lines = [json.loads(line) for line in (tmp_path / "job" / "rounds.jsonl").read_text().splitlines()]
+    assert [(line["round"], line["status"], line["responses"]) for line in lines] == [
+        (1, "closed", 2),
+        (2, "closed", 2),
+    ]
+    manifest = [json.loads(line) for line in (tmp_path / "job" / "manifest.jsonl").read_text().splitlines()]
+    assert [line["kind"] for line in manifest] == ["response", "response", "attempt"] * 2
+    assert manifest[2]["leases"] == [10, 11]
+    assert not list((tmp_path / "job" / "spool").iterdir())
+
+
+async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator, run: Any, tmp_path: Path) -> None:
+    async with run(folder=tmp_path / "job") as job:
+        async with Device(side, (1, 1), 1) as lost:
+            assert (await lost.submit(response(100.0))).outcome == common.OUTCOME_COUNTED
+        await side.end_attempt((1, 1), pb.ATTEMPT_STATUS_ABORTED, pb.ATTEMPT_END_REASON_DEADLINE)
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+        async with Device(side, (1, 2), 2) as one, Device(side, (1, 2), 3) as two:
+            await one.submit(response(1.0))
+            await two.submit(response(2.0))
+        result = await job
+    assert result.model["w"][0] == np.float32(1.5)
+    lines = [json.loads(line) for line in (tmp_path / "job" / "rounds.jsonl").read_text().splitlines()]
+    assert [(line["attempt"], line["status"], line["reason"]) for line in lines] == [
+        (1, "aborted", "deadline"),
+        (2, "closed", "enough"),
+    ]
