@@ -70,11 +70,11 @@ class Driver:
         self._key = answer.ticket_key
         await self._open_next()
 
-    async def follow(self) -> None:
+    async def follow(self, counter: "Counter") -> None:
         async for _ in self._stub.FollowJob(job.FollowJobRequest(job=KEY, driver_incarnation=1)):
-            pass
+            counter.messages += 1
 
-    async def record(self) -> None:
+    async def record(self, counter: "Counter") -> None:
         """Hand over in batches, as a driver does."""
         while True:
             await asyncio.sleep(RECORD_EVERY_S)
@@ -85,6 +85,7 @@ class Driver:
             for lease in batch:
                 request.responses.add(lease=lease, outcome=common.OUTCOME_COUNTED)
             answer = await self._stub.RecordResponses(request)
+            counter.messages += 2
             if answer.status == job.ATTEMPT_STATUS_CLOSED:
                 await self._open_next()
 
@@ -196,7 +197,7 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
     bare: list[float] = []
     async with bare_server() as bare_address, asyncio.TaskGroup() as group:
         echo = Echo(bare_address)
-        background = [group.create_task(driver.follow()), group.create_task(driver.record())]
+        background = [group.create_task(driver.follow(counter)), group.create_task(driver.record(counter))]
         for number, channel in enumerate(channels):
             background.append(group.create_task(device_cycles(channel, f"bench-{number}", driver, counter)))
         await counter.until(CYCLES // 5)  # warm
