@@ -95,13 +95,14 @@ class Link:
         while True:
             request = pb.FollowJobRequest(job=self.job, driver_incarnation=self.driver_incarnation, after_seq=after)
             try:
-                async for frame in self.stub.FollowJob(request):
+                async for message in self.stub.FollowJob(request):
                     backoff.reset()
-                    self._admission.learn_time(frame.now_ms)
-                    if 0 < frame.seq <= after:
-                        continue
-                    after = frame.seq or after
-                    handle(frame)
+                    self._admission.learn_time(message.now_ms)
+                    for frame in (message, *message.more):
+                        if 0 < frame.seq <= after:
+                            continue
+                        after = frame.seq or after
+                        handle(frame)
             except grpc.aio.AioRpcError as error:
                 if reason_of(error) == HISTORY_GONE:
                     after = 0

@@ -26,7 +26,7 @@ from venn.wire.tickets import CHALLENGE_BYTES, identify_mac
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-FRAMES_PER_LOOK = 256
+FRAMES_PER_MESSAGE = 256
 IDENTIFY_S = 5.0
 FIRST_RETRY_S = 0.25
 LONGEST_RETRY_S = 5.0
@@ -111,12 +111,10 @@ class Followers:
                     f"frame {cursor + 1} is not kept; kept are {job.history.first} to {job.history.last}",
                     fix="submit the job again, and follow it from 0",
                 )
-            frames = job.history.after(cursor, FRAMES_PER_LOOK)
-            for frame in frames:
-                frame.now_ms = self._now_ms()
-                await context.write(frame)
+            frames = job.history.after(cursor, FRAMES_PER_MESSAGE)
             if frames:
                 cursor += len(frames)
+                await context.write(convert.in_one(frames, self._now_ms()))
                 continue
             if job.ended:
                 return

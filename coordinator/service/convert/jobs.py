@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from coordinator.engine import effects
@@ -131,6 +131,15 @@ def metrics(message: Mapping[str, float]) -> dict[str, float]:
 
 
 # -- frames of the follow stream
+
+
+def in_one(frames: Sequence[job_pb2.FollowJobResponse], now_ms: int) -> job_pb2.FollowJobResponse:
+    """Numbered frames as one message; a message costs more than what it carries. The frames stay as they are."""
+    message = job_pb2.FollowJobResponse()
+    message.CopyFrom(frames[0])
+    message.now_ms = now_ms
+    message.more.extend(frames[1:])
+    return message
 
 
 def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:

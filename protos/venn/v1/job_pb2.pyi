@@ -405,6 +405,7 @@ class FollowJobResponse(google.protobuf.message.Message):
     PAUSED_FIELD_NUMBER: builtins.int
     JOB_ENDED_FIELD_NUMBER: builtins.int
     ALIVE_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     seq: builtins.int
     """0: a sign of life, not numbered"""
     now_ms: builtins.int
@@ -423,6 +424,10 @@ class FollowJobResponse(google.protobuf.message.Message):
     def job_ended(self) -> global___JobEnded: ...
     @property
     def alive(self) -> global___DriverAlive: ...
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___FollowJobResponse]:
+        """the numbered frames that come next, in order: one message when many happen at once"""
+
     def __init__(
         self,
         *,
@@ -435,9 +440,10 @@ class FollowJobResponse(google.protobuf.message.Message):
         paused: global___JobPaused | None = ...,
         job_ended: global___JobEnded | None = ...,
         alive: global___DriverAlive | None = ...,
+        more: collections.abc.Iterable[global___FollowJobResponse] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "paused", b"paused"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "now_ms", b"now_ms", "paused", b"paused", "seq", b"seq"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "more", b"more", "now_ms", b"now_ms", "paused", b"paused", "seq", b"seq"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["granted", "ended", "filled", "attempt_ended", "paused", "job_ended", "alive"] | None: ...
 
 global___FollowJobResponse = FollowJobResponse

@@ -5,6 +5,7 @@ import heapq
 import itertools
 import secrets
 import typing
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -247,17 +248,19 @@ class Follower:
     def __init__(self, call: Any) -> None:
         self.call = call
         self.seen: list[job_pb2.FollowJobResponse] = []
+        self._coming: deque[job_pb2.FollowJobResponse] = deque()
 
     async def next(self, kind: str) -> job_pb2.FollowJobResponse:
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                frame = await self.call.read()
-                if frame is grpc.aio.EOF:
+                while self._coming:
+                    self.seen.append(self._coming.popleft())
+                    if self.seen[-1].WhichOneof("frame") == kind:
+                        return self.seen[-1]
+                message = await self.call.read()
+                if message is grpc.aio.EOF:
                     raise EOFError(await self.call.code())
-                assert isinstance(frame, job_pb2.FollowJobResponse)
-                self.seen.append(frame)
-                if frame.WhichOneof("frame") == kind:
-                    return frame
+                self._coming.extend((message, *message.more))
 
 
 class World:
