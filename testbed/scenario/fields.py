@@ -61,9 +61,9 @@ def _duration(*, positive: bool) -> PlainValidator:
     return PlainValidator(read)
 
 
-def _drawn(unit: Unit, *, positive: bool) -> PlainValidator:
+def _drawn(unit: Unit) -> PlainValidator:
     def read(value: object, info: ValidationInfo) -> Distribution:
-        return as_distribution(value, info, unit, positive=positive)
+        return as_distribution(value, info, unit)
 
     return PlainValidator(read)
 
@@ -135,16 +135,14 @@ Surplus = Annotated[
 
 Lasting = Annotated[
     Distribution,
-    _drawn("duration", positive=True),
+    _drawn("duration"),
     _DRAWN_OUT,
     _schema("distribution of durations", "string", "exp(8s)", "lognormal(8s; 1.0)", "5s..20s"),
 ]
-Score = Annotated[
-    Distribution, _drawn("number", positive=True), _DRAWN_OUT, _schema("distribution of numbers", _DRAWN, "1..4", 8)
-]
+Score = Annotated[Distribution, _drawn("number"), _DRAWN_OUT, _schema("distribution of numbers", _DRAWN, "1..4", 8)]
 Size = Annotated[
     Distribution,
-    _drawn("bytes", positive=True),
+    _drawn("bytes"),
     _DRAWN_OUT,
     _schema("distribution of sizes", "string", "2 GB", "2 GB..8 GB"),
 ]

@@ -71,7 +71,7 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})
     except ValidationError as error:
-        findings += [_finding(each, document.root) for each in error.errors(include_url=False)]
+        findings += [_finding(each) for each in error.errors(include_url=False)]
     else:
         findings += check(scenario)
     if findings:
@@ -96,7 +96,7 @@ def _without_value(value: Value, path: KeyPath) -> Iterator[Finding]:
             yield from _without_value(inner, (*path, index))
 
 
-def _finding(error: ErrorDetails, root: Value) -> Finding:
+def _finding(error: ErrorDetails) -> Finding:
     """What pydantic found, in words for people."""
     path: KeyPath = tuple(step for step in error["loc"] if step != "[key]")
     match error["type"]:
@@ -114,14 +114,14 @@ def _finding(error: ErrorDetails, root: Value) -> Finding:
     return Finding(path, error["msg"])
 
 
-def _kind(path: KeyPath) -> tuple[str, type[BaseModel]] | None:
+def _kind(path: KeyPath) -> tuple[str, type[BaseModel]]:
     for pattern, kind in KINDS.items():
         if len(pattern) == len(path) and all(want in (None, step) for want, step in zip(pattern, path, strict=True)):
             return kind
-    return None
+    raise AssertionError(f"no mapping with fixed keys at {path}")
 
 
-def keys_of(kind: str, model: type[BaseModel]) -> list[str]:
+def _keys_of(kind: str, model: type[BaseModel]) -> list[str]:
     """The keys that a mapping of this kind may have."""
     own = list(model.model_fields)
     return own + [source for source, _ in INHERITANCE] if kind == "scenario" else own
@@ -129,15 +129,13 @@ def keys_of(kind: str, model: type[BaseModel]) -> list[str]:
 
 def _unknown_key(path: KeyPath) -> Finding:
     key = str(path[-1])
-    found = _kind(path[:-1])
-    assert found is not None, f"no mapping with fixed keys at {path[:-1]}"
-    name, model = found
+    name, model = _kind(path[:-1])
     if key in LATER.get(name, {}):
         return Finding(path, "has no effect yet", f"take it out: {LATER[name][key]}")
     for other, other_model in KINDS.values():
-        if other != name and key in keys_of(other, other_model):
+        if other != name and key in _keys_of(other, other_model):
             return Finding(path, "unknown key here", f"it belongs {HOMES[other]}")
-    return Finding(path, "unknown key", known(key, keys_of(name, model)))
+    return Finding(path, "unknown key", known(key, _keys_of(name, model)))
 
 
 def _missing_key(path: KeyPath) -> Finding:

@@ -44,7 +44,7 @@ VERSION = 1  # of the scenario format
 MOST = 1_000_000  # of anything that is counted
 LONGEST = 366 * 86_400.0  # seconds; as long as a coordinator counts
 LARGEST_SEED = 2**63 - 1
-NAME = re.compile(r"[a-z0-9-]{1,40}")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SOURCES = (DIGITS,)
@@ -107,54 +107,36 @@ def as_positive_number(value: object) -> float:
     return number
 
 
-def as_distribution(value: object, info: ValidationInfo, unit: Unit, *, positive: bool) -> Distribution:
+def as_distribution(value: object, info: ValidationInfo, unit: Unit) -> Distribution:
+    """A distribution whose draws are above 0."""
     if isinstance(value, Distribution):
         distribution = value
     else:
         folder: Path = (info.context or {}).get("folder", Path())
         distribution = _read(lambda text: parse_distribution(text, unit, folder=folder), value)
-    low = lowest(distribution)
-    if low < 0:
+    least = _least(distribution)
+    if least < 0:
         raise wrong(f"{shown(value)} goes below 0", "let it begin at 0 or above")
-    if positive and low == 0 and not _reaches_above(distribution):
-        raise wrong(f"{shown(value)} is not above 0", "write more")
+    if least == 0:
+        raise wrong(f"{shown(value)} is not always above 0", "let it begin above 0")
     return distribution
 
 
-def lowest(distribution: Distribution) -> float:
-    """The greatest lower bound of what it draws."""
+def _least(distribution: Distribution) -> float:
+    """The least that it draws; of a range that begins at 0 and goes on, and of what has a tail, more than 0."""
     match distribution:
-        case Constant():
-            return distribution.value
-        case Uniform():
-            return distribution.low
-        case Empirical():
-            return min(distribution.values)
-    return 0.0
-
-
-def highest(distribution: Distribution) -> float:
-    """The least upper bound of what it draws."""
-    match distribution:
-        case Constant():
-            return distribution.value
-        case Uniform():
-            return distribution.high
-        case Empirical():
-            return max(distribution.values)
-    return math.inf
-
-
-def _reaches_above(distribution: Distribution) -> bool:
-    """Whether a lower bound of 0 is never, or almost never, drawn."""
-    if isinstance(distribution, Empirical):
-        return False
-    return highest(distribution) > 0
+        case Constant(value=value):
+            return value
+        case Uniform(low=low, high=high):
+            return low or high
+        case Empirical(values=values):
+            return min(values)
+    return math.ulp(0.0)
 
 
 def as_name(value: object) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise wrong(f"{shown(value)} is not a name", "a name has 1 to 40 of a-z, 0-9 and -")
+        raise wrong(f"{shown(value)} is not a name", "a name has 1 to 40 of a-z, 0-9 and -, and does not begin with -")
     return value
 
 
