@@ -13,7 +13,7 @@ from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.runners.pool import WorkerPool
 from device_agent.runners.process import Output, Work
-from device_agent.session import LEASE_GRACE_S, Stage
+from device_agent.session import Stage
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
 from venn.v1 import common_pb2, device_pb2
@@ -68,7 +68,7 @@ class Assignment:
             start.offer.driver_address,
             start.offer.ticket,
             lease=start.key.lease,
-            ends_at=start.ends_at + LEASE_GRACE_S,
+            ends_at=start.ends_at,
             rng=rng,
         )
 

@@ -26,6 +26,8 @@ from venn.wire.exits import write_line
 from venn.wire.logs import log
 from venn.wire.tokens import load_token
 
+DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
+
 logger = logging.getLogger(__name__)
 
 
@@ -97,8 +99,8 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journa
     try:
         await pool.warm()
         async with asyncio.TaskGroup() as group:
-            for device in devices:
-                group.create_task(_play(device, refusals))
+            for number, device in enumerate(devices):
+                group.create_task(_play(device, refusals, number * DIAL_SPREAD_S))
     finally:
         await pool.close()
         watching.cancel()
@@ -107,7 +109,8 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journa
         raise refusals[-1]
 
 
-async def _play(device: Device, refusals: list[Refused]) -> None:
+async def _play(device: Device, refusals: list[Refused], after_s: float) -> None:
+    await asyncio.sleep(after_s)
     try:
         await device.run()
     except* Refused as group:

@@ -15,6 +15,7 @@ import grpc
 from device_agent.artifacts import ArtifactStore
 from device_agent.backoff import Backoff
 from device_agent.failures import LeaseOver, TaskFailed
+from device_agent.session import LEASE_GRACE_S
 from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks
 from venn.wire.channel import open_channel
@@ -84,7 +85,9 @@ class Drivers:
 
 
 class Transfer:
-    """The transfers of one lease. ``address`` may be changed at any time (Redirect). Times are the loop's."""
+    """The transfers of one lease. It ends at ``ends_at`` (the loop's time), or later if its driver is away
+    meanwhile. ``address`` may be changed at any time (Redirect).
+    """
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class Transfer:
         self.address = address
         self.downloaded = self.uploaded = 0  # bytes, those that were sent again included
         self._drivers, self._ticket, self._lease, self._rng = drivers, ticket, lease, rng
-        self._ends_at = ends_at
+        self._last_try = ends_at + LEASE_GRACE_S
         now = asyncio.get_running_loop().time()
         self._reach_by = now + min(FIRST_CONTACT_S, max(0.0, ends_at - now) / 3)
         self._reached = False
@@ -159,10 +162,11 @@ class Transfer:
             self._patience.reschedule(None)
 
     async def _pause(self, seconds: float, phase: common_pb2.Phase.ValueType) -> None:
-        left = self._ends_at - asyncio.get_running_loop().time()
-        if left <= 0:
+        until = self._last_try if self._reached else min(self._last_try, self._reach_by)
+        left = until - asyncio.get_running_loop().time()
+        if left <= 0 and self._reached:
             raise LeaseOver(phase)
-        await asyncio.sleep(min(seconds, left))
+        await asyncio.sleep(max(0.0, min(seconds, left)))
 
     # -- down
 

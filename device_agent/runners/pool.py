@@ -34,8 +34,6 @@ class WorkerPool:
 
     async def close(self) -> None:
         """All workers are gone when this returns."""
-        for task in self._background:
-            task.cancel()
         if self._background:
             await asyncio.wait(self._background)
         idle, self._idle = self._idle, []

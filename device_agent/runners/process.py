@@ -128,7 +128,10 @@ class WorkerProcess:
             await self._stop()
             raise LeaseOver(common_pb2.PHASE_ON_DEVICE) from None
         except asyncio.CancelledError:
-            await asyncio.shield(self._stop())
+            stopping = asyncio.create_task(self._stop())
+            while not stopping.done():  # it takes no longer for being cancelled again
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait({stopping})
             raise
         except GONE as error:
             await self.close()
@@ -142,19 +145,17 @@ class WorkerProcess:
 
     async def close(self) -> None:
         """It is gone when this returns."""
-        if self._output < 0:
-            return
         with suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
         self._drain()
-        asyncio.get_running_loop().remove_reader(self._output)
-        os.close(self._output)
-        self._output = -1
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        with suppress(ConnectionError):
-            await self._process.stdin.wait_closed()
+        if self._output >= 0:
+            asyncio.get_running_loop().remove_reader(self._output)
+            os.close(self._output)
+            self._output = -1
+        with suppress(TimeoutError):  # somebody whom the job's code started may hold the pipe open
+            async with asyncio.timeout(STOP_WITHIN_S):
+                await self._process.communicate()
 
     # -- messages
 

@@ -1,0 +1,260 @@
+"""Job code in processes of its own: warm, killed when it must be, and honest about what it died of."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from device_agent.failures import LeaseOver, TaskFailed
+from device_agent.runners.pool import WorkerPool
+from device_agent.runners.process import Work
+from job_driver.bundle import pack
+from venn.v1 import common_pb2 as common
+from venn.wire import tensors
+
+MODEL = tensors.encode({"w": np.arange(4.0)})
+HEAD = "import os, sys, time\nimport numpy as np\nfrom job_driver import Arrays, Job, Result, Task\n"
+TAIL = "\njob = Job(initial=lambda rng: {}, on_device=work)\n"
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(1, nice=0)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., Work]:
+    def make(body: str, *, seconds: float = 30.0, heard: Callable[[float], None] = lambda fraction: None) -> Work:
+        file = tmp_path / "task.py"
+        file.write_text(HEAD + body + TAIL)
+        return work(pack(file), seconds=seconds, heard=heard)
+
+    return make
+
+
+def work(
+    code: bytes | None,
+    *,
+    seconds: float = 30.0,
+    heard: Callable[[float], None] = lambda fraction: None,
+    params: dict[str, bool | int | float | str] | None = None,
+) -> Work:
+    return Work(
+        code=code,
+        code_sha256=hashlib.sha256(code).digest() if code else b"",
+        model=MODEL,
+        model_sha256=hashlib.sha256(MODEL).digest(),
+        params=params or {},
+        data="/dev/null",
+        device="d",
+        round=2,
+        attempt=1,
+        seed=7,
+        ends_at=asyncio.get_running_loop().time() + seconds,
+        progress=heard,
+    )
+
+
+DOUBLE = """
+def work(model: Arrays, task: Task) -> Result:
+    model["w"] *= 2
+    return Result({**model, "pid": np.int64(os.getpid())}, weight=3.0, metrics={"round": task.round})
+"""
+
+
+async def test_a_task_runs_on_a_copy_of_the_model_in_a_warm_process(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    outputs = [await pool.run(job(DOUBLE)) for _ in range(3)]
+    results = [tensors.decode(output.body) for output in outputs]
+    assert all(result["w"].tolist() == [0, 2, 4, 6] for result in results)
+    assert len({int(result["pid"]) for result in results}) == 1
+    assert outputs[0].weight == 3.0
+    assert outputs[0].metrics == {"round": 2.0}
+    assert outputs[0].sha256 == hashlib.sha256(outputs[0].body).digest()
+    assert int(results[0]["pid"]) != os.getpid()
+
+
+async def test_a_task_has_its_own_random_numbers_and_nothing_of_the_task_before(
+    pool: WorkerPool, job: Callable[..., Work]
+) -> None:
+    body = """
+kept = []
+def work(model: Arrays, task: Task) -> Result:
+    kept.append(1)
+    return Result({"drawn": task.rng.random(3), "kept": np.int64(len(kept))})
+"""
+    first, second = [tensors.decode((await pool.run(job(body))).body) for _ in range(2)]
+    assert first["drawn"].tolist() == second["drawn"].tolist()
+    assert int(second["kept"]) == 1
+
+
+async def test_each_job_has_processes_of_its_own(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    one = tensors.decode((await pool.run(job(DOUBLE))).body)["pid"]
+    other = tensors.decode((await pool.run(job(DOUBLE + "# another\n"))).body)["pid"]
+    again = tensors.decode((await pool.run(job(DOUBLE))).body)["pid"]
+    assert one != other
+    assert one == again
+
+
+async def test_a_worker_computes_on_one_thread_without_our_secrets(
+    pool: WorkerPool, job: Callable[..., Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VENN_DEVICE_TOKEN", "secret")
+    body = """
+def work(model: Arrays, task: Task) -> Result:
+    hidden = "VENN_DEVICE_TOKEN" not in os.environ and "grpc" not in sys.modules
+    return Result({"ok": np.bool_(hidden and os.environ["OMP_NUM_THREADS"] == "1")})
+"""
+    assert tensors.decode((await pool.run(job(body))).body)["ok"]
+
+
+async def test_an_exception_comes_with_its_line_and_the_last_output(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    body = """
+def work(model: Arrays, task: Task) -> Result:
+    for number in range(100):
+        print("line", number)
+    raise ValueError("x has 0 rows")
+"""
+    with pytest.raises(TaskFailed, match="ValueError: x has 0 rows") as failure:
+        await pool.run(job(body))
+    assert failure.value.phase == common.PHASE_ON_DEVICE
+    assert failure.value.reason == common.FAILURE_REASON_TASK_CRASHED
+    tail = failure.value.output_tail.splitlines()
+    assert "line 99" in tail
+    assert "line 1" not in tail
+    assert any('raise ValueError("x has 0 rows")' in line for line in tail)
+    assert not any("worker.py" in line for line in tail)
+
+
+@pytest.mark.parametrize(
+    ("body", "phase", "message"),
+    [
+        ("import nothing_of_that_name\nwork = print", common.PHASE_IMPORT, "No module named 'nothing_of_that_name'"),
+        ("def work(model, task: return 1", common.PHASE_IMPORT, "SyntaxError"),
+        ("def work(model, task): return 1", common.PHASE_ON_DEVICE, "returned int, not Result"),
+        ("def work(model, task): sys.exit(3)", common.PHASE_ON_DEVICE, "SystemExit: 3"),
+        ("def work(model, task): os._exit(3)", common.PHASE_ON_DEVICE, "the worker process died: exit code 3"),
+        (
+            "def work(model, task): return Result({'o': np.array([object()])})",
+            common.PHASE_ON_DEVICE,
+            "array o has dtype object",
+        ),
+    ],
+)
+async def test_what_goes_wrong_is_said_in_one_line(
+    pool: WorkerPool, job: Callable[..., Work], body: str, phase: int, message: str
+) -> None:
+    with pytest.raises(TaskFailed) as failure:
+        await pool.run(job(body))
+    assert message in failure.value.message
+    assert "\n" not in failure.value.message
+    assert failure.value.phase == phase
+    assert await pool.run(job(DOUBLE))  # and the next task finds a worker
+
+
+async def test_a_worker_killed_by_a_signal_is_named_with_its_output_and_replaced(
+    pool: WorkerPool, job: Callable[..., Work]
+) -> None:
+    body = """
+def work(model: Arrays, task: Task) -> Result:
+    print("about to die", flush=True)
+    os.kill(os.getpid(), 9)
+"""
+    with pytest.raises(TaskFailed, match="died: signal 9") as failure:
+        await pool.run(job(body))
+    assert failure.value.output_tail == "about to die"
+    assert await pool.run(job(DOUBLE))
+
+
+async def test_a_damaged_bundle_fails_the_import(pool: WorkerPool) -> None:
+    with pytest.raises(TaskFailed, match="the bundle is damaged") as failure:
+        await pool.run(work(b"no zip"))
+    assert failure.value.phase == common.PHASE_IMPORT
+
+
+async def test_a_revoked_task_hears_of_it_at_its_next_progress(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    body = """
+def work(model: Arrays, task: Task) -> Result:
+    while True:
+        task.progress(0.5)
+"""
+    running = asyncio.Event()
+    task = asyncio.create_task(pool.run(job(body, heard=lambda fraction: running.set())))
+    await running.wait()
+    [worker] = children()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert worker.is_running()  # it stays warm
+    assert await pool.run(job(DOUBLE))
+
+
+STUCK = """
+def work(model: Arrays, task: Task) -> Result:
+    task.progress(0.1)
+    while True:
+        pass
+"""
+
+
+async def test_a_task_that_does_not_listen_is_killed(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    running = asyncio.Event()
+    task = asyncio.create_task(pool.run(job(STUCK, heard=lambda fraction: running.set())))
+    await running.wait()
+    [worker] = children()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not worker.is_running()
+
+
+async def test_a_task_past_its_lease_is_killed(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    with pytest.raises(LeaseOver):
+        await pool.run(job(STUCK, seconds=0.5))
+
+
+async def test_a_worker_ends_with_its_agent_even_in_mid_task(tmp_path: Path) -> None:
+    """The agent is a process that dies by SIGKILL while its worker computes."""
+    file = tmp_path / "task.py"
+    file.write_text(HEAD + STUCK + TAIL)
+    script = f"""
+import asyncio, hashlib, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from job_driver.bundle import pack
+from device_agent.runners.pool import WorkerPool
+from tests.integration.agent.test_workers import work
+
+async def main():
+    code = pack(Path({str(file)!r}))
+    await WorkerPool(1).run(work(code, heard=lambda fraction: print("running", flush=True)))
+asyncio.run(main())
+"""
+    agent = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert agent.stdout is not None
+    assert await agent.stdout.readline() == b"running\n"
+    [worker] = psutil.Process(agent.pid).children()
+    agent.send_signal(signal.SIGKILL)
+    await agent.communicate()
+    await asyncio.to_thread(worker.wait, 10)
+
+
+async def test_the_synthetic_task_spends_what_it_is_told(pool: WorkerPool) -> None:
+    params: dict[str, bool | int | float | str] = {"kind": "synthetic", "compute_s": 0.2, "upload_bytes": 1000}
+    output = await pool.run(work(None, params=params))
+    assert output.compute_cpu_s >= 0.2
+    assert tensors.decode(output.body)["payload"].nbytes == 1000
+    echoed = await pool.run(work(None, params={"kind": "synthetic"}))
+    assert tensors.decode(echoed.body)["w"].tolist() == [0, 1, 2, 3]
+
+
+def children() -> list[psutil.Process]:
+    return psutil.Process().children()
