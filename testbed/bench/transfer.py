@@ -58,6 +58,7 @@ class Fleet:
 
     def __init__(self, address: str, token: str) -> None:
         self.seconds: list[float] = []  # per round
+        self.begun = asyncio.Event()
         self._address, self._token = address, token
         self._all_offered = asyncio.Barrier(DEVICES)
         self._all_done = asyncio.Barrier(DEVICES)
@@ -72,6 +73,7 @@ class Fleet:
             async for answer in call:
                 if answer.WhichOneof("frame") != "offer":
                     continue
+                self.begun.set()
                 await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=answer.offer.lease)))
                 if await self._all_offered.wait() == 0:
                     self._began = time.perf_counter()
@@ -108,7 +110,7 @@ async def _ours(folder: Path, say: Callable[[str], None]) -> tuple[list[float], 
         driver = await running.start("driver", ["job", "run", str(file)], flags)
         say(f"{ROUNDS} rounds of {DEVICES} x {MODEL_BYTES / 1e6:.0f} MB down and up")
         async with asyncio.TaskGroup() as group:
-            memory = group.create_task(_growth(driver))
+            memory = group.create_task(_growth(driver, fleet.begun))
             devices = [group.create_task(fleet.serve(number)) for number in range(DEVICES)]
             if await driver.wait() != 0:
                 raise driver.failure("did not finish")
@@ -118,14 +120,14 @@ async def _ours(folder: Path, say: Callable[[str], None]) -> tuple[list[float], 
     return fleet.seconds[1:], grown / MODEL_BYTES
 
 
-async def _growth(driver: Program) -> float:
-    """Bytes by which the driver's resident memory grew at most, from when it is ready for its first device."""
+async def _growth(driver: Program, begun: asyncio.Event) -> float:
+    """Bytes by which the driver's resident memory grew at most, from when its first device has its first offer."""
     process = psutil.Process(driver.pid)
-    least = most = 0
+    await begun.wait()
+    least = most = process.memory_info().rss
     with suppress(psutil.Error):
         while driver.running:
-            resident = process.memory_info().rss
-            least, most = least or resident, max(most, resident)
+            most = max(most, process.memory_info().rss)
             await asyncio.sleep(0.02)
     return most - least
 
