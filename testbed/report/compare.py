@@ -133,7 +133,7 @@ async def run_apart(one: Asked, folder: Path, backend: str) -> Row:
     except asyncio.CancelledError:
         await _stop(process)
         raise
-    return _answer(output, process.returncode or 0, one)
+    return read_answer(output, process.returncode or 0, one)
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
@@ -148,7 +148,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
         await process.wait()
 
 
-def _answer(output: bytes, code: int, one: Asked) -> Row:
+def read_answer(output: bytes, code: int, one: Asked) -> Row:
     """The summary that the run printed; raises what it says went wrong."""
     where = f"{one.scenario.name} under {one.policy}, seed {one.seed}"
     try:

@@ -61,6 +61,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
             why=_last_reasons(story),
             facts=_facts(record, summary),
+            said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),
             scenario=record.scenario,
         )

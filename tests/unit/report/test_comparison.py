@@ -113,5 +113,6 @@ def test_its_page_has_every_figure(tmp_path: Path) -> None:
     assert "the difference is real" in page
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {f"three-jobs-{name}.csv" for name in ("speed-up", "jct", "split", "differences")} <= names
+    (tmp_path / "none").mkdir()
     alone = write_comparison([compared(runs(("random", [None]), ("venn", [None])))], tmp_path / "none")
     assert "did not finish" in alone.read_text()
