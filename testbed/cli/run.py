@@ -14,6 +14,7 @@ from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
+from testbed.scenario.packaged import named
 from venn.wire.command import Context, command, execute, run_async
 
 app = typer.Typer(add_completion=False)
@@ -27,7 +28,7 @@ Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new o
 @command
 def run(
     context: Context,
-    scenario: Annotated[Path, typer.Argument(help="The scenario file.")],
+    scenario: Annotated[str, typer.Argument(help="A scenario file, or the name of a packaged one.")],
     policy: Policy = None,
     backend: Annotated[str | None, typer.Option(help="In place of the scenario's.")] = None,
     seed: Seed = None,
@@ -42,7 +43,7 @@ def run(
     settings = list(overrides or ())
     settings += [f"{key}={value}" for key, value in (("policy", policy), ("backend", backend)) if value is not None]
     settings += [f"seed={seed}"] if seed is not None else []
-    return run_file(context, scenario, settings, out=out, validate=validate)
+    return run_file(context, named(scenario), settings, out=out, validate=validate)
 
 
 def run_file(context: Context, file: Path, settings: list[str], *, out: Path | None, validate: bool = False) -> int:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from testbed.live.folder import RunFolder
 from testbed.population.data import HELD_OUT, split
-from testbed.population.device import DeviceSpec, FleetSpec, write_population
+from testbed.population.device import DeviceSpec, write_population
 from testbed.population.expand import expand
-from testbed.scenario.model import Fleet, Scenario
+from testbed.scenario.model import Scenario
 from venn.wire.errors import UsageError
 
 SWARM = "swarm"  # the host of the devices that have no process of their own
@@ -50,28 +50,10 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
             raise
         if (where / HELD_OUT).exists():
             held_out[name] = where / HELD_OUT
-    fleets = [_spec(name, fleet) for name, fleet in scenario.fleets.items()]
-    devices = tuple(expand(fleets, seed=scenario.seed, time_scale=scenario.time_scale, data=shares))
+    devices = tuple(expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
     return Prepared(devices, _hosts(devices, folder), held_out)
-
-
-def _spec(name: str, fleet: Fleet) -> FleetSpec:
-    return FleetSpec(
-        name=name,
-        count=fleet.count,
-        cpu=fleet.cpu,
-        memory=fleet.memory,
-        os=fleet.os,
-        labels=fleet.labels,
-        session=fleet.session,
-        gap=fleet.gap,
-        crash=float(fleet.crash),
-        tasks_per_session=fleet.tasks_per_session,
-        tasks_per_day=fleet.tasks_per_day,
-        processes=fleet.processes,
-    )
 
 
 def _hosts(devices: tuple[DeviceSpec, ...], folder: RunFolder) -> tuple[DeviceHost, ...]:
