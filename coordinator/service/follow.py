@@ -91,12 +91,21 @@ class Followers:
             if job.follower is me or me is None:
                 raise  # the transport, or the end of the server
             me.uncancel()
+            if job.follower is None:
+                await abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
             await abort(context, grpc.StatusCode.ABORTED, "SUPERSEDED", "a newer stream of this job has taken over")
         finally:
             verifier.cancel()
             if job.follower is me:
                 job.follower = None
                 self._host.handle(events.DriverLost(job.job, incarnation))
+
+    def dismiss(self) -> None:
+        """The coordinator is going down: end all streams. That is no loss of their drivers."""
+        for job in self._jobs:
+            if job.follower is not None:
+                follower, job.follower = job.follower, None
+                follower.cancel()
 
     async def _tell(self, job: Job, cursor: int, context: Context) -> None:
         """The frames after ``cursor``, and a sign of life per heartbeat, or when there is news of the address."""

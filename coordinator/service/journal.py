@@ -13,7 +13,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, effect_to_json, event_to_json, settings_to_json
-from venn.wire.files import file_error, write_all, writing
+from venn.wire.files import file_error, write_all
 
 FORMAT = 1
 
@@ -32,9 +32,11 @@ class Journal:
         self._lines: list[str] = []
         self._number = 0
         self._digest = Digest()
-        keep_previous(path)
-        with writing(path):
+        try:
+            keep_previous(path)
             self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise file_error(error, path) from error
         self._size = 0
         start = {
             "kind": "start",

@@ -35,7 +35,7 @@ from coordinator.service.view import View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.v1.job_pb2_grpc import add_JobServiceServicer_to_server
 from venn.wire.channel import bind, make_server
-from venn.wire.files import writing
+from venn.wire.files import file_error
 from venn.wire.lag import LagMonitor
 from venn.wire.logs import log
 from venn.wire.tokens import TokenInterceptor, Tokens
@@ -85,7 +85,7 @@ class Coordinator:
         self.ledger = Ledger(self.host)
         self.story = Story(self.host, self.ledger)
         self.devices = DeviceService(self.host, settings.engine, offers)
-        followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine.heartbeat_s)
+        self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine.heartbeat_s)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
         self.machine = Machine(self.lag)
         self.view = View(
@@ -101,7 +101,7 @@ class Coordinator:
             self.host,
             jobs=self.jobs,
             offers=offers,
-            followers=followers,
+            followers=self.followers,
             ledger=self.ledger,
             view=self.view,
             insecure=settings.insecure,
@@ -114,8 +114,10 @@ class Coordinator:
         settings = self.settings
         if settings.folder is None:
             return None
-        with writing(settings.folder):
+        try:
             settings.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise file_error(error, settings.folder) from error
         return Journal(
             settings.folder / "events.jsonl",
             settings=settings.engine,
@@ -157,10 +159,11 @@ class Coordinator:
             self.host.fail(error)
 
     async def drain(self, timeout_s: float) -> None:
-        """Refuse newcomers, send every device away, wait for their goodbyes; at most so many seconds."""
+        """Refuse newcomers, send devices away, wait for their goodbyes, at most so many seconds; then end the rest."""
         for service in ("", *SERVICES):
             await self.health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
         await self.devices.drain(timeout_s)
+        self.followers.dismiss()
 
 
 @asynccontextmanager

@@ -57,6 +57,7 @@ def test_it_says_where_it_listens_and_stops_cleanly_on_sigterm(tmp_path: Path) -
         (("--listen", "127.0.0.1:0", "--policy", "vann"), "POLICY"),
         (("--listen", "127.0.0.1:0", "--heartbeat", "soon"), None),
         (("--listen", "127.0.0.1:0", "--nonsense"), "USAGE"),
+        (("--listen", "127.0.0.1:0", "--dir", "/proc/nowhere"), "FILE"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_2(tmp_path: Path, arguments: tuple[str, ...], reason: str | None) -> None:

@@ -9,7 +9,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from coordinator.engine import effects
 from coordinator.engine.model import SessionEnd
-from tests.integration.service.peers import TOKENS, World, world
+from tests.integration.service.peers import TOKENS, World, check_in_frame, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.channel import open_channel
 from venn.wire.status import reason_of
@@ -152,20 +152,31 @@ async def test_faults_are_off_unless_allowed() -> None:
         assert await refusal(made.admin.InjectFault(fault)) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT")
 
 
-async def test_going_down_tells_devices_first_and_waits_for_their_goodbyes() -> None:
+async def test_going_down_tells_devices_first_and_waits_for_the_busy_ones() -> None:
     async with world() as made:
-        await made.driver().start()
-        device = made.device()
-        await device.check_in()
+        driver = made.driver()
+        follower = await driver.start()
+        await driver.open()
+        busy, idle = made.device("busy"), made.device("idle")
+        await busy.check_in()
+        await busy.accept()
+        await made.until(effects.RunLease)
+        await idle.check_in()
         draining = asyncio.create_task(made.coordinator.drain(10.0))
-        await device.next("drain")
-        await device.call.write(
-            device_pb2.ConnectRequest(seq=9, goodbye=device_pb2.Goodbye(reason=device_pb2.GOODBYE_REASON_TOLD_TO))
-        )
-        await draining
+        await busy.next("drain")
+        code, error = await idle.end()
+        assert (code, reason_of(error or grpc.RpcError())) == (grpc.StatusCode.UNAVAILABLE, "DRAINED")
+        assert not draining.done()
         late = made.device("late")
-        await late.call.write(device_pb2.ConnectRequest(seq=1, check_in=device_pb2.CheckIn(device="late")))
-        assert (await late.end())[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.FAILED_PRECONDITION)
+        await late.call.write(check_in_frame("late"))
+        code, error = await late.end()
+        assert (code, reason_of(error or grpc.RpcError())) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        await busy.say(goodbye=device_pb2.Goodbye(reason=device_pb2.GOODBYE_REASON_TOLD_TO))
+        await draining
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await follower.next("job_ended")
+        assert (caught.value.code(), reason_of(caught.value)) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
+        assert not made.of(effects.PauseJob)
 
 
 async def test_health_needs_no_token_and_admin_calls_do() -> None:

@@ -1,0 +1,106 @@
+"""events.jsonl: what was recorded live gives the same effects again, and a full disk stops the coordinator cleanly."""
+
+import asyncio
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from coordinator.engine import effects
+from coordinator.engine.engine import Engine
+from coordinator.engine.model import EngineSettings
+from coordinator.engine.record import Digest, effect_to_json, event_from_json, settings_from_json
+from coordinator.policies.registry import load_policy
+from coordinator.service import cli
+from coordinator.service.server import Coordinator, CoordinatorSettings
+from tests.integration.service.peers import TOKENS, World, world
+from venn.v1 import common_pb2, device_pb2
+from venn.wire.errors import ExitCode, PeerError
+
+
+async def play(made: World) -> None:
+    """Two devices, two rounds, a crash, a loss, a flood of nonsense, a change of policy."""
+    driver = made.driver()
+    await driver.start(demand=2, min_response="0.5", rounds=2)
+    await driver.open()
+    phone, tablet, bad = made.device("phone"), made.device("tablet"), made.device("bad")
+    capabilities = common_pb2.Capabilities(
+        numbers={"cpu": 0.1 + 0.2}, labels={"site": common_pb2.LabelValues(values=["lab", "attic"])}
+    )
+    await phone.check_in(capabilities=capabilities, tasks_per_session=3)
+    await tablet.check_in()
+    first, second = await phone.accept(), await tablet.accept()
+    await bad.call.write(device_pb2.ConnectRequest(seq=1))
+    await driver.record(first.lease)
+    await phone.finish(first)
+    failed = device_pb2.Failed(
+        lease=second.lease,
+        phase=common_pb2.PHASE_ON_DEVICE,
+        reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
+        message='ValueError: "quoted", and \u00fcml\u00e4uts',
+    )
+    await tablet.say(failed=failed)
+    await driver.open(round_=2)
+    third = await phone.accept()
+    await made.until(effects.RunLease, lambda effect: effect.lease == third.lease)
+    await phone.vanish()
+    await made.until(effects.MissLease)
+    made.coordinator.engine.set_policy(load_policy("fifo"))
+    await driver.record(third.lease, round_=2)
+
+
+async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -> None:
+    async with world(policy="venn", folder=tmp_path, name="replayed") as made:
+        await play(made)
+        await made.until(effects.EndAttempt, lambda effect: effect.round == 2)
+        seen = [effect_to_json(effect) for effect in made.effects]
+    start, *lines, end = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert (start["kind"], start["format"], start["name"], end["kind"]) == ("start", 1, "replayed", "end")
+    settings = settings_from_json(start["settings"])
+    engine, digest = Engine(settings, load_policy(settings.policy)), Digest()
+    again = []
+    for number, line in enumerate(lines, 1):
+        assert line["n"] == number
+        made_again = engine.handle(event_from_json(line["event"]), line["t"])
+        digest.update(line["t"], made_again)
+        encoded = json.loads(json.dumps([effect_to_json(effect) for effect in made_again]))
+        assert encoded == line["effects"]
+        again.extend(encoded)
+    assert digest.hex() == end["digest"]
+    assert json.loads(json.dumps(seen)) == again[: len(seen)]
+
+
+class NoSpace:
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fileno(self) -> int:
+        return int(self._file.fileno())
+
+
+async def test_a_full_disk_is_one_error_and_a_clean_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready: asyncio.Future[Coordinator] = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(cli, "announce", lambda coordinator, as_json: ready.set_result(coordinator))
+    settings = CoordinatorSettings(engine=EngineSettings(seed=1, policy="fifo"), tokens=TOKENS, folder=tmp_path)
+    serving = asyncio.create_task(cli.serve(settings, load_policy("fifo"), drain_s=1.0, as_json=True))
+    started = await ready
+    made = World(started)
+    assert started.journal is not None
+    file = started.journal._file
+    started.journal._file = NoSpace(file)  # type: ignore[assignment]
+    device = made.device()
+    with pytest.raises((EOFError, grpc.aio.AioRpcError)):
+        await device.check_in()
+    with pytest.raises(PeerError) as caught:
+        await serving
+    assert (caught.value.reason, caught.value.exit_code) == ("OUT_OF_SPACE", ExitCode.PEER)
+    assert str(tmp_path / "events.jsonl") in str(caught.value)
+    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
+    await made.close()
+    file.close()
