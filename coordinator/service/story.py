@@ -72,7 +72,7 @@ class Story:
         self._places: defaultdict[RequestId, deque[Entry]] = defaultdict(lambda: deque(maxlen=MOST_PLACES))
         self._opened: dict[RequestId, Opened] = {}
         self._aborted: dict[tuple[JobId, int], Entry] = {}  # by job and round: to be opened again
-        self._jobs: set[JobId] = set()
+        self._jobs: set[JobId] = set()  # unfinished ones
         self._listen(host)
 
     def _listen(self, host: Host) -> None:
@@ -184,6 +184,7 @@ class Story:
         self.add(now, "RESUMED", short_name(effect.job), job=effect.job)
 
     def _job_ended(self, now: float, effect: effects.EndJob) -> None:
+        self._jobs.discard(effect.job)
         self._aborted = {key: entry for key, entry in self._aborted.items() if key[0] != effect.job}
         message = f": {effect.message}" if effect.message else ""
         self.add(now, JOB_ENDS[effect.end], f"{short_name(effect.job)} is {effect.end}{message}", job=effect.job)
