@@ -28,7 +28,7 @@ from venn.wire.logs import log
 from venn.wire.text import printable
 
 NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
-OCCUPIED_S = 5.0  # wait at least, where another process has this device's name
+OCCUPIED_S = 5.0  # wait, where another process has this device's name and the coordinator does not say how long
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Device:
                 part = await self._converse(interval)
             except Occupied as error:
                 log(logger, logging.WARNING, str(error), device=self.spec.device)
-                await asyncio.sleep(max(OCCUPIED_S, error.retry_after_s))
+                await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
                 continue
             except Lost as error:
                 await self._hang_up()

@@ -72,11 +72,12 @@ async def run_devices(run: Run) -> int:
         raise UsageError("NO_DEVICES", "there is no device", fix="give at least one")
     parse_address(run.coordinator)
     trace = None if run.trace is None else read_trace(run.trace)
+    token = load_token("device", dir=run.tokens)
     journal = Journal(run.folder)
     pool = WorkerPool(run.workers)
     setting = Setting(
         coordinator=run.coordinator,
-        token=load_token("device", dir=run.tokens),
+        token=token,
         epoch=run.epoch,
         means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
         journal=journal,

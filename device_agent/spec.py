@@ -41,7 +41,7 @@ class DeviceSpec:
                 fix="use 1 to 64 letters, digits, '.', '_' and '-'",
             )
         if not 0 <= self.crash <= 1:
-            raise UsageError("CRASH", f"{self.crash:g} is no fraction", where=self.device, fix="say e.g. 30%")
+            raise UsageError("CRASH", f"crash {self.crash:g} is not between 0 and 1", where=self.device, fix="e.g. 30%")
         if self.gap is not None and self.session is None:
             raise UsageError(
                 "GAP", "a gap needs sessions around it", where=self.device, fix="say --session exp(8s) too"

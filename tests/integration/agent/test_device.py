@@ -17,6 +17,7 @@ from tests.integration.agent.scripted import INCARNATION, Conversation, offer
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.wire import tensors
+from venn.wire.errors import PeerError
 
 MODEL = tensors.encode({"w": np.zeros(200_000)})  # four chunks
 
@@ -366,12 +367,24 @@ async def test_a_wrong_token_is_refused_for_good(stage: Stage) -> None:
     assert group.group_contains(Refused, match="token is missing or wrong")
 
 
-async def test_a_name_that_is_taken_is_waited_for(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("device_agent.device.OCCUPIED_S", 0.1)
+async def test_a_name_that_is_taken_is_waited_for(stage: Stage) -> None:
     stage.play()
     first = await stage.coordinator.stream()
     first.end(grpc.StatusCode.ALREADY_EXISTS, "DUPLICATE_DEVICE", retry_after_s="0.2")
     await (await stage.coordinator.stream()).welcome()
+
+
+async def test_a_full_disk_ends_the_device_with_one_clear_line(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise PeerError("OUT_OF_SPACE", "no space is left on the disk", where="receipts.jsonl")
+
+    monkeypatch.setattr(stage.journal, "receipt", full)
+    playing = stage.play()
+    stream = await leased(stage, synthetic(stage))
+    await stream.hear("goodbye")
+    with pytest.raises(ExceptionGroup) as group:
+        await playing
+    assert group.group_contains(PeerError, match="no space is left")
 
 
 async def test_a_coordinator_that_is_not_there_is_given_up_with_one_clear_line(stage: Stage) -> None:
