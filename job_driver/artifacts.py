@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from venn.v1.task_pb2 import Chunk
 from venn.wire.chunks import CHUNK_BYTES
 
 
@@ -22,8 +21,8 @@ class Artifact:
         descriptor = os.open(path, os.O_RDONLY)
         return Artifact(descriptor, sha256, os.fstat(descriptor).st_size)
 
-    def chunk(self, offset: int, end: int) -> Chunk:
-        """The bytes from ``offset`` (below ``end``) to the next whole multiple of the chunk size, or to ``end``."""
+    def read(self, offset: int, end: int) -> tuple[bytes, int]:
+        """The bytes from ``offset`` to the next multiple of the chunk size, or to ``end``; and their CRC-32."""
         stop = min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
         data = os.pread(self._descriptor, stop - offset, offset)
         checksum = self._checksums.get((offset, stop))
@@ -31,7 +30,7 @@ class Artifact:
             checksum = zlib.crc32(data)
             if offset % CHUNK_BYTES == 0 and stop in (self.size, offset + CHUNK_BYTES):
                 self._checksums[offset, stop] = checksum
-        return Chunk(offset=offset, data=data, crc32=checksum)
+        return data, checksum
 
     def __del__(self) -> None:
         os.close(self._descriptor)

@@ -23,6 +23,7 @@ from venn.wire import logs
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
+from venn.wire.memory import reuse_freed_memory
 from venn.wire.notation import parse_duration, parse_fraction, parse_requirement
 from venn.wire.tokens import load_token
 
@@ -78,6 +79,7 @@ def run(
     tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")] = None,
 ) -> int:
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
+    reuse_freed_memory()
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     source = load(file)
     if source.job.evaluate is not None and held_out is None:

@@ -51,7 +51,8 @@ class Upload:
         self.writer: asyncio.Timeout | None = None  # of the stream that writes now; expiring it sends that stream away
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._hash = hashlib.sha256()
-        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.ftruncate(self._descriptor, min(os.fstat(self._descriptor).st_size, announcement.size))
 
     @property
     def complete(self) -> bool:
@@ -120,9 +121,8 @@ class Intake:
         key = announcement.no, announcement.lease
         upload = self._uploads.get(key)
         if upload is None:
-            path = self._spool.partial(*key)
-            with self._disk(path):
-                upload = self._uploads[key] = Upload(announcement, path)
+            with self._disk(self._spool.partial(*key)):
+                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key))
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         upload.send_away()

@@ -72,9 +72,10 @@ class TaskService(TaskServiceServicer):
         if offset == end:
             yield task.FetchResponse(total_bytes=artifact.size)
         while offset < end:
-            chunk = artifact.chunk(offset, end)
+            data, checksum = artifact.read(offset, end)
+            chunk = task.Chunk(offset=offset, data=data, crc32=checksum)
             yield task.FetchResponse(total_bytes=artifact.size, chunk=chunk)
-            offset += len(chunk.data)
+            offset += len(data)
             self._intake.active.add(lease)
 
     async def Submit(  # type: ignore[override]  # a coroutine that reads and writes by the context, which stubs lack
@@ -142,10 +143,10 @@ class TaskService(TaskServiceServicer):
                 raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
             if frame.WhichOneof("frame") != "chunk":
                 raise Refused("HEADER", "a frame after the header is no chunk")
-            check(frame.chunk)
-            if granted < frame.chunk.offset + len(frame.chunk.data) <= announcement.size:
+            data = check(frame.chunk)
+            if granted < frame.chunk.offset + len(data) <= announcement.size:
                 raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-            self._intake.append(upload, frame.chunk.offset, frame.chunk.data)
+            self._intake.append(upload, frame.chunk.offset, data)
             if self._intake.foreseen(announcement):
                 return
 

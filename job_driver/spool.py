@@ -85,8 +85,9 @@ class Spool:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._fsync = fsync
         self._path = folder / MANIFEST
-        for partial in self._folder.glob("*.part"):
-            partial.unlink()
+        self._spare: list[Path] = []  # files of discarded responses, as many as an attempt had
+        for left_over in (*self._folder.glob("*.part"), *self._folder.glob("spare-*")):
+            left_over.unlink()
         if self._path.exists():
             _drop_torn_line(self._path)
         self._manifest = JsonLines(self._path, fsync=fsync)
@@ -98,6 +99,13 @@ class Spool:
     def partial(self, no: AttemptNo, lease: int) -> Path:
         """Where it lies while it arrives."""
         return self.path(no, lease).with_suffix(".part")
+
+    def prepare(self, no: AttemptNo, lease: int) -> Path:
+        """The same, before its first byte: there may be a used file there, whose pages are cheaper than new ones."""
+        partial = self.partial(no, lease)
+        if self._spare:
+            self._spare.pop().rename(partial)
+        return partial
 
     def keep(self, response: Response) -> None:
         """Make a decision last; of a counted one the bytes too. Raises PeerError OUT_OF_SPACE; then nothing is kept."""
@@ -136,8 +144,10 @@ class Spool:
 
     def discard(self, no: AttemptNo) -> None:
         """Delete the responses of an attempt: they are in a model that is on disk, or in none."""
-        for path in self._folder.glob(f"{no.round}-{no.attempt}-*"):
+        for path in self._spare:
             path.unlink(missing_ok=True)
+        kept = sorted(self._folder.glob(f"{no.round}-{no.attempt}-*.tensors"))
+        self._spare = [path.rename(self._folder / f"spare-{number}") for number, path in enumerate(kept)]
 
     def stories(self, *, after_round: int) -> list[Story]:
         """The attempts at the rounds after ``after_round``, in order, from the manifest."""
@@ -154,6 +164,8 @@ class Spool:
         return [stories[no] for no in sorted(stories)]
 
     def close(self) -> None:
+        for path in self._spare:
+            path.unlink(missing_ok=True)
         self._manifest.close()
 
 

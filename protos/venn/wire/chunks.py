@@ -23,8 +23,8 @@ def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None
         yield Chunk(offset=offset, data=piece, crc32=zlib.crc32(piece))
 
 
-def check(chunk: Chunk) -> None:
-    """Raises ChunkError."""
+def check(chunk: Chunk) -> bytes:
+    """The chunk's bytes, which each look at ``chunk.data`` would copy anew. Raises ChunkError."""
     data = chunk.data
     if not 0 < len(data) <= MAX_CHUNK_BYTES:
         raise ChunkError(
@@ -34,3 +34,4 @@ def check(chunk: Chunk) -> None:
         raise ChunkError(
             "CHUNK_CORRUPT", f"the chunk at byte {chunk.offset} was damaged on its way", fix="send it again"
         )
+    return data
