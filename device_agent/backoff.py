@@ -1,4 +1,7 @@
-"""How long to wait before trying again: exponential with full jitter, so that many devices do not return at once."""
+"""How long to wait before trying again: exponential with full jitter, so that many devices do not return at once.
+
+And how long to try at all, before the other side was ever met.
+"""
 
 import random
 
@@ -19,3 +22,22 @@ class Backoff:
     def reset(self) -> None:
         """It worked."""
         self.failures = 0
+
+
+class FirstContact:
+    """Whether any device of this process has met the coordinator. If none does, trying ends after ``patience_s``."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._since: float | None = None  # the first try that failed
+        self._met = False
+
+    def met(self) -> None:
+        """From now on it is tried for ever: it was there, and may come back."""
+        self._met = True
+
+    def failed(self, now: float) -> bool:
+        """One more try failed; whether that was the last."""
+        if self._since is None:
+            self._since = now
+        return not self._met and now >= self._since + self._patience_s

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
 from device_agent.availability import Interval
-from device_agent.backoff import Backoff
+from device_agent.backoff import Backoff, FirstContact
 from device_agent.connection import Lost, Occupied, Stream
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.journal import Journal
@@ -42,7 +42,7 @@ class Setting:
     epoch: float  # Unix time at which availability begins
     means: Means
     journal: Journal
-    patience_s: float = math.inf  # to reach the coordinator for the first time
+    first_contact: FirstContact
     crash_kills: bool = False  # a crash is a SIGKILL of this process
 
 
@@ -54,8 +54,6 @@ class Device:
         self._rng = random.Random(int.from_bytes(digest[:8], "little"))
         self._backoff = Backoff(self._rng)
         self._loop = asyncio.get_running_loop()
-        self._patient_until = self._loop.time() + setting.patience_s
-        self._met = False  # the coordinator welcomed this device once
         self._stream: Stream | None = None
         self._parting: asyncio.Future[Part] = self._loop.create_future()
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
@@ -119,7 +117,7 @@ class Device:
                 continue
             except Lost as error:
                 await self._hang_up()
-                if not self._met and self._loop.time() >= self._patient_until:
+                if self._setting.first_contact.failed(self._loop.time()):
                     raise
                 level = logging.WARNING if self._backoff.failures == 0 else logging.DEBUG
                 log(logger, level, f"{error}; dialling again", device=self.spec.device)
@@ -153,7 +151,7 @@ class Device:
 
     def _hear(self, frame: device_pb2.ConnectResponse) -> None:
         if frame.WhichOneof("frame") == "welcome":
-            self._met = True
+            self._setting.first_contact.met()
             self._backoff.reset()
         self._do(self._session.receive(frame, self._loop.time()))
 

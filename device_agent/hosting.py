@@ -14,6 +14,7 @@ from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
 from device_agent.availability import read_trace, upcoming
+from device_agent.backoff import FirstContact
 from device_agent.connection import Refused
 from device_agent.device import Device, Setting
 from device_agent.journal import Journal
@@ -81,7 +82,7 @@ async def run_devices(run: Run) -> int:
         epoch=run.epoch,
         means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
         journal=journal,
-        patience_s=run.patience_s,
+        first_contact=FirstContact(run.patience_s),
         crash_kills=run.crash_kills,
     )
     now_s = time.time() - run.epoch

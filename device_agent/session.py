@@ -32,6 +32,7 @@ from venn.wire.versions import this_version
 WELCOME_WITHIN_S = 10.0  # from the check-in
 LEASE_GRACE_S = 30.0  # a lease may be prolonged while its driver is away; past that the device drops it by itself
 BUSY_RETRY_S = 1.0
+LEAST_HEARTBEAT_S = 0.05  # whatever a coordinator asks for
 
 
 class Link(Enum):
@@ -225,7 +226,7 @@ class Session:
             return
         self.link = Link.OPEN
         self.incarnation = max(self.incarnation, welcome.incarnation)
-        self._heartbeat_s = max(0.05, welcome.heartbeat.ToNanoseconds() / 1e9)
+        self._heartbeat_s = max(LEAST_HEARTBEAT_S, welcome.heartbeat.ToNanoseconds() / 1e9)
         self._silence_s = max(welcome.liveness.ToNanoseconds() / 1e9, 3 * self._heartbeat_s)
         self._acknowledged(1)  # a check-in is recorded before it is answered
         for lease in self.held.values():

@@ -71,7 +71,7 @@ class Worker:
             answer |= {"say": "revoked"}
         except BaseException as error:  # whatever the job's code raises, SystemExit too, ends its task and no more
             _print_trace(error)
-            answer |= {"say": "failed", "phase": phase, "message": _one_line(error)}
+            answer |= {"say": "failed", "phase": phase, "message": self._one_line(error)}
             body = b""
         sys.stdout.flush()
         sys.stderr.flush()
@@ -110,6 +110,14 @@ class Worker:
             )
         return result, took
 
+    def _one_line(self, error: BaseException) -> str:
+        """What was raised, and at which line of the job's file."""
+        name = self._bundle[1] if self._bundle else ""
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
+        place = f" ({name}, line {lines[-1]})" if lines else ""
+        text = " ".join(str(error).split())
+        return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
+
     def _reporter(self, number: int) -> Callable[[float], None]:
         told = 0.0
 
@@ -142,11 +150,6 @@ def _seed(header: Header) -> int:
     """Of (job's seed, device, round, attempt): the same task draws the same numbers wherever it runs."""
     text = f"{header['seed']}/{header['device']}/{header['round']}/{header['attempt']}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _print_trace(error: BaseException) -> None:

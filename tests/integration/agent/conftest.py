@@ -14,6 +14,7 @@ from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
 from device_agent.availability import Interval, always
+from device_agent.backoff import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.journal import Journal
 from device_agent.runners.pool import WorkerPool
@@ -43,7 +44,7 @@ class Stage:
             epoch=time.time(),
             means=Means(self.pool, self.store, self.allowed, self.modelled),
             journal=self.journal,
-            patience_s=self.patience_s,
+            first_contact=FirstContact(self.patience_s),
         )
         device = Device(DeviceSpec(**{"device": "d-1", **spec}), setting, intervals())
         self._playing.append(asyncio.create_task(device.run()))

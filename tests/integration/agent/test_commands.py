@@ -4,7 +4,7 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -132,6 +132,30 @@ def test_a_swarm_says_which_devices(capsys: pytest.CaptureFixture[str]) -> None:
     assert swarm_cli.main([]) == 2
     assert "one of --from, --count and --fleet" in capsys.readouterr().err
     assert swarm_cli.main(["--count", "0"]) == 2
+
+
+class Fleets:
+    """What the testbed declares, when it is installed."""
+
+    @staticmethod
+    def load() -> Callable[[str, Path], Path]:
+        def population(reference: str, folder: Path) -> Path:
+            path = folder / "population.jsonl"
+            path.write_text(reference)
+            return path
+
+        return population
+
+
+def test_a_fleet_is_read_by_the_testbed_if_it_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("device_agent.swarm_cli.metadata.entry_points", lambda group: [])
+    assert swarm_cli.main(["--fleet", "three-jobs.yaml:budget"]) == 2
+    assert "needs the testbed" in capsys.readouterr().err
+    monkeypatch.setattr("device_agent.swarm_cli.metadata.entry_points", lambda group: [Fleets])
+    assert swarm_cli.main(["--fleet", "three-jobs.yaml:budget", "--dir", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'population.jsonl'}:1: is not a device" in capsys.readouterr().err
 
 
 async def test_the_doctor_passes_a_machine_that_can_join(place: Place) -> None:

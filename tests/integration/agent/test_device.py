@@ -137,7 +137,7 @@ async def test_a_crashed_task_is_told_with_its_exception_and_output(stage: Stage
     stage.play()
     failed = await (await leased(stage, task_of(stage, FAILS))).hear("failed")
     assert (failed.phase, failed.reason) == (common.PHASE_ON_DEVICE, common.FAILURE_REASON_TASK_CRASHED)
-    assert failed.message == "ValueError: x has 0 rows"
+    assert failed.message == "ValueError: x has 0 rows (task.py, line 4)"
     assert "looked at the data" in failed.output_tail
     assert "raise ValueError('x has 0 rows')" in failed.output_tail
 

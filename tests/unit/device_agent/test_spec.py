@@ -12,7 +12,7 @@ from device_agent import capabilities, flags
 from device_agent.allowed import AllowedCode, parse_allowed
 from device_agent.artifacts import ArtifactStore
 from device_agent.availability import Interval
-from device_agent.backoff import Backoff
+from device_agent.backoff import Backoff, FirstContact
 from device_agent.flags import Behaviour
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
@@ -152,6 +152,13 @@ def test_backoff_grows_to_its_limit_with_full_jitter_and_is_reproducible() -> No
     assert min(waits[10:]) < 1
     one.reset()
     assert one.next_s() <= 1
+
+
+def test_a_coordinator_that_was_never_met_is_tried_for_a_while_and_one_that_was_for_ever() -> None:
+    contact = FirstContact(10.0)
+    assert [contact.failed(now) for now in (100.0, 109.9, 110.0)] == [False, False, True]
+    contact.met()
+    assert not contact.failed(1000.0)
 
 
 def test_the_store_keeps_one_copy_and_what_was_used_last() -> None:
