@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
-from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds
+from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
 from job_driver.spool import Response, Spool
 from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import PeerError, VennError
@@ -236,7 +236,9 @@ class Intake:
         except VennError as error:
             self.rounds.retract(no, lease, error.reason)
             raise
-        if decision.outcome is Outcome.COUNTED and aggregation is not None:
+        if attempt.status is Status.ABORTED:  # meanwhile
+            self._spool.path(no, lease).unlink(missing_ok=True)
+        elif decision.outcome is Outcome.COUNTED and aggregation is not None:
             aggregation.add(Part(lease, self._spool.path(no, lease), response.weight, response.metrics))
         self._decided(response)
         return decision, True
