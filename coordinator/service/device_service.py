@@ -155,7 +155,7 @@ class DeviceService:
     def _acknowledge(self, session: Session) -> None:
         if session.acknowledged < session.received:
             session.acknowledged = session.received
-            self._send(session, device_pb2.ConnectResponse(ack=device_pb2.Ack(through=session.received)))
+            self._send(session, convert.ack_frame(session.received).SerializeToString())
 
     # -- effects
 
@@ -168,36 +168,35 @@ class DeviceService:
                 liveness=convert.duration(self._settings.liveness_s),
                 version=this_version(),
             )
-            self._send(session, device_pb2.ConnectResponse(welcome=welcome))
+            self._send(session, device_pb2.ConnectResponse(welcome=welcome).SerializeToString())
 
     def _offer(self, now: float, effect: effects.OfferLease) -> None:
         session = self._sessions.get(effect.session)
-        frame = self._offers.frame(effect, self._host.now()) if session else None
-        if session and frame:
+        offer = self._offers.offer(effect, self._host.now()) if session else None
+        if session and offer:
             session.expect_answers()
-            self._send(session, frame)
+            self._send(session, offer)
 
     def _revoke(self, now: float, effect: effects.RevokeLease) -> None:
         if session := self._sessions.get(effect.session):
-            self._send(session, convert.revoke_frame(effect))
+            self._send(session, convert.revoke_frame(effect).SerializeToString())
 
     def redirect(self, session: SessionSeq, lease: int, address: str) -> None:
         """The driver of a live lease has moved."""
         if found := self._sessions.get(session):
-            frame = device_pb2.Redirect(lease=lease, driver_address=address)
-            self._send(found, device_pb2.ConnectResponse(redirect=frame))
+            self._send(found, convert.redirect_frame(lease, address).SerializeToString())
 
     def _send_away(self, now: float, effect: effects.SendAway) -> None:
         """The device says goodbye then; the engine closes the session of one that does not."""
         if session := self._sessions.get(effect.session):
-            self._send(session, convert.come_back_frame(effect))
+            self._send(session, convert.come_back_frame(effect).SerializeToString())
 
     def _close(self, now: float, effect: effects.CloseSession) -> None:
         if session := self._sessions.get(effect.session):
             session.open = False
             session.end(_ending(effect.reason, effect.retry_after_s))
 
-    def _send(self, session: Session, frame: device_pb2.ConnectResponse) -> None:
+    def _send(self, session: Session, frame: bytes) -> None:
         if not session.send(frame) and session.ending is None:
             self._ended(session, SessionEnd.SLOW_READER, "its outbox is full")
             session.end(_ending(SessionEnd.SLOW_READER))
@@ -224,7 +223,7 @@ class DeviceService:
     async def drain(self, timeout_s: float) -> None:
         """Tell all devices that the coordinator goes down, and wait for their goodbyes, at most so many seconds."""
         self.draining = True
-        drain = device_pb2.ConnectResponse(drain=device_pb2.Drain())
+        drain = device_pb2.ConnectResponse(drain=device_pb2.Drain()).SerializeToString()
         for session in list(self._sessions.values()):
             self._send(session, drain)
         try:

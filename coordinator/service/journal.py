@@ -54,9 +54,9 @@ class Journal:
         """Record one handled event; it is on disk after the next ``flush``."""
         self._number += 1
         self._digest.update(now, effects)
-        said = self._encode(event_to_json(event))
-        done = self._encode([effect_to_json(effect) for effect in effects]) if effects else "[]"
-        self._lines.append(f'{{"n":{self._number},"t":{now!r},"event":{said},"effects":{done}}}')
+        done = [effect_to_json(effect) for effect in effects]
+        line = {"n": self._number, "t": now, "event": event_to_json(event), "effects": done}
+        self._lines.append(self._encode(line))
 
     def flush(self) -> None:
         if not self._lines:

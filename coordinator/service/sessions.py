@@ -14,7 +14,6 @@ import grpc
 from grpc.aio import EOF
 
 from coordinator.engine.ids import DeviceId, SessionSeq
-from venn.v1 import device_pb2
 from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -92,11 +91,10 @@ class Session:
 
     # -- out
 
-    def send(self, frame: device_pb2.ConnectResponse) -> bool:
+    def send(self, raw: bytes) -> bool:
         """Put a frame into the outbox; False if it is full, or the stream ends."""
         if self.ending is not None:
             return False
-        raw = frame.SerializeToString()
         outbox = self._outbox
         if outbox is None:
             outbox = self._outbox = deque()

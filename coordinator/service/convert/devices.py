@@ -202,6 +202,14 @@ def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> event
 # -- down
 
 
+def ack_frame(through: int) -> device_pb2.ConnectResponse:
+    return device_pb2.ConnectResponse(ack=device_pb2.Ack(through=through))
+
+
+def redirect_frame(lease: int, address: str) -> device_pb2.ConnectResponse:
+    return device_pb2.ConnectResponse(redirect=device_pb2.Redirect(lease=lease, driver_address=address))
+
+
 def revoke_frame(effect: RevokeLease) -> device_pb2.ConnectResponse:
     return device_pb2.ConnectResponse(
         revoke=device_pb2.Revoke(lease=effect.lease, reason=names.LEASE_END[effect.reason])
@@ -217,23 +225,22 @@ def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
 def offer_template(
     attempt: common_pb2.AttemptKey, task: common_pb2.Task, accept_within_s: float
 ) -> device_pb2.ConnectResponse:
-    """What all offers of one attempt share; copied for each."""
+    """What all offers of one attempt share."""
     offer = device_pb2.Offer(attempt=attempt, task=task, accept_within=duration(accept_within_s))
     return device_pb2.ConnectResponse(offer=offer)
 
 
-def offer_frame(
+def offer_bytes(
     template: device_pb2.ConnectResponse,
     effect: OfferLease,
     ticket: common_pb2.Ticket,
     address: str,
     remaining_s: float,
-) -> device_pb2.ConnectResponse:
-    frame = device_pb2.ConnectResponse()
-    frame.CopyFrom(template)
-    offer = frame.offer
+) -> bytes:
+    """One offer. It is filled into the template itself: what differs between offers is overwritten by each."""
+    offer = template.offer
     offer.lease = effect.lease
     offer.ticket.CopyFrom(ticket)
     offer.driver_address = address
     offer.remaining.CopyFrom(duration(remaining_s))
-    return frame
+    return template.SerializeToString()

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from coordinator.engine import effects
 from coordinator.engine.ids import JobId, LeaseSeq
@@ -33,7 +34,9 @@ def job_key(job: JobId) -> common_pb2.JobKey:
     return common_pb2.JobKey(owner=owner, name=name, run=run)
 
 
+@lru_cache(maxsize=1024)
 def attempt_key(job: JobId, round_: int, attempt: int) -> common_pb2.AttemptKey:
+    """Shared: to be read and copied only."""
     return common_pb2.AttemptKey(job=job_key(job), round=round_, attempt=attempt)
 
 
