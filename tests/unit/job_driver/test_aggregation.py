@@ -1,0 +1,110 @@
+"""The running sum: sliced, in order, dropped when it is not wanted; and what a response may look like."""
+
+import asyncio
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.bundle import JobError, JobFile
+from job_driver.job import Arrays, Job, Result, WeightedMean
+from venn.wire import tensors
+
+
+class Keeps:
+    """Which responses came, in which order."""
+
+    seen: list[float] = []  # noqa: RUF012 - looked at by the tests
+
+    def __init__(self, model: Arrays) -> None:
+        Keeps.seen = []
+
+    def add(self, result: Result) -> None:
+        if result.weight == 13:
+            raise ValueError("unlucky")
+        Keeps.seen.append(result.weight)
+
+    def close(self) -> Arrays:
+        return {"w": np.zeros(2)}
+
+
+def job_file(aggregate: type = Keeps) -> JobFile:
+    return JobFile(Job(initial=dict, on_device=dict, aggregate=aggregate), Path("job.py"), b"")  # type: ignore[arg-type]
+
+
+def part(folder: Path, lease: int, arrays: Arrays, **more: float) -> Part:
+    path = folder / f"{lease}.tensors"
+    path.write_bytes(tensors.encode(arrays))
+    return Part(lease, path, float(lease), more)
+
+
+@pytest.fixture
+def thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1)
+
+
+@pytest.mark.parametrize(("in_lease_order", "order"), [(False, [3.0, 1.0, 2.0]), (True, [1.0, 2.0, 3.0])])
+async def test_the_order_of_arrival_or_of_leases(
+    tmp_path: Path, thread: ThreadPoolExecutor, in_lease_order: bool, order: list[float]
+) -> None:
+    model = {"w": np.zeros(2)}
+    aggregation = Aggregation(job_file(), model, thread, in_lease_order=in_lease_order)
+    for lease in (3, 1, 2):
+        aggregation.add(part(tmp_path, lease, model, loss=lease))
+    await aggregation.close()
+    assert Keeps.seen == order
+    assert aggregation.metrics() == {"loss": (1 + 4 + 9) / 6}
+
+
+async def test_an_aggregator_that_fails_is_told_with_its_job(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    model = {"w": np.zeros(2)}
+    aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
+    aggregation.add(part(tmp_path, 13, model))
+    with pytest.raises(JobError, match="aggregate failed: ValueError: unlucky"):
+        await aggregation.close()
+
+
+async def test_a_dropped_sum_takes_no_more(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    model = {"w": np.zeros(2)}
+    aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
+    aggregation.add(part(tmp_path, 1, model))
+    await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
+    aggregation.drop()
+    aggregation.add(part(tmp_path, 2, model))
+    await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
+    assert Keeps.seen == [1.0]
+
+
+async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    model = {"w": np.ones(1_000_000, np.float32)}
+    parts = [part(tmp_path, lease, model) for lease in range(1, 9)]
+    tracemalloc.start()
+    aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False)
+    for each in parts:
+        aggregation.add(each)
+    after = await aggregation.close()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.all(after["w"] == 1)
+    assert peak < 3.5 * model["w"].nbytes  # the sum in float64 is two models, the result one
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_a_response_may_look_like(tmp_path: Path, same: bool) -> None:
+    model = {"a": np.zeros(3, np.float32), "b": np.zeros((5, 7))}
+    form = ResponseForm(model, len(tensors.encode(model)), same_as_model=same, most_bytes=10_000)
+    other_order = {"b": model["b"], "a": model["a"]}
+    assert form.size_problem(len(tensors.encode(other_order))) == ""
+    assert form.size_problem(20_000).startswith("SIZE: ")
+    path = tmp_path / "response"
+    path.write_bytes(tensors.encode(other_order))
+    assert form.problem(path) == ""
+    path.write_bytes(tensors.encode({"a": model["a"]}))
+    assert form.problem(path).startswith("TENSOR_MISMATCH") is same
+    path.write_bytes(tensors.encode({"a": np.full(3, np.inf, np.float32), "b": model["b"]}))
+    assert form.problem(path).startswith("TENSOR_NOT_FINITE")
+    path.write_bytes(b"nonsense")
+    assert form.problem(path).startswith("TENSOR_MALFORMED")

@@ -1,0 +1,79 @@
+"""Checkpoints: whole, or the one before, whatever the moment of a crash."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from job_driver.checkpoint import MODEL, NEXT_MODEL, Checkpoint, Checkpoints, run_in
+from job_driver.job import Round
+from venn.wire import tensors
+from venn.wire.errors import UsageError
+
+KEY = "me/digits/7"
+
+
+def saved(folder: Path, round_: int, value: float) -> Checkpoints:
+    checkpoints = Checkpoints(folder)
+    artifact = checkpoints.write_model({"w": np.full(5, value)})
+    rounds = tuple(Round(number + 1, 2, 0, 0.5, {"accuracy": 0.5}) for number in range(round_))
+    checkpoints.commit(Checkpoint(KEY, round_, artifact.sha256.hex(), rounds, 11, 12))
+    return checkpoints
+
+
+@pytest.mark.parametrize("fsync", [False, True])
+def test_what_is_committed_is_loaded(tmp_path: Path, fsync: bool) -> None:
+    checkpoints = Checkpoints(tmp_path, fsync=fsync)
+    artifact = checkpoints.write_model({"w": np.arange(5.0)})
+    checkpoints.commit(Checkpoint(KEY, 0, artifact.sha256.hex()))
+    checkpoint, model = checkpoints.load(KEY)
+    assert checkpoint.round == 0
+    assert model.sha256 == artifact.sha256
+    assert tensors.open_file(checkpoints.model)["w"].tolist() == [0, 1, 2, 3, 4]
+    assert model.read(0, 10) == artifact.read(0, 10)
+
+
+def test_the_history_comes_back(tmp_path: Path) -> None:
+    checkpoint, _ = saved(tmp_path, 2, 1.0).load(KEY)
+    assert checkpoint.rounds[1] == Round(2, 2, 0, 0.5, {"accuracy": 0.5})
+    assert (checkpoint.coordinator_incarnation, checkpoint.driver_incarnation) == (11, 12)
+    assert run_in(tmp_path) == "7"
+
+
+def test_a_crash_before_the_state_was_written_leaves_the_one_before(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 1, 1.0)
+    checkpoints.write_model({"w": np.full(5, 2.0)})
+    checkpoint, _ = Checkpoints(tmp_path).load(KEY)
+    assert checkpoint.round == 1
+    assert tensors.open_file(tmp_path / MODEL)["w"][0] == 1.0
+
+
+def test_a_crash_between_the_state_and_the_models_name_is_mended(tmp_path: Path) -> None:
+    saved(tmp_path, 1, 1.0)
+    old = (tmp_path / MODEL).read_bytes()
+    saved(tmp_path, 2, 2.0)
+    (tmp_path / MODEL).rename(tmp_path / NEXT_MODEL)
+    (tmp_path / MODEL).write_bytes(old)
+    checkpoint, _ = Checkpoints(tmp_path).load(KEY)
+    assert checkpoint.round == 2
+    assert tensors.open_file(tmp_path / MODEL)["w"][0] == 2.0
+
+
+def test_an_artifact_outlives_its_name(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    artifact = checkpoints.write_model({"w": np.zeros(5)})
+    checkpoints.commit(Checkpoint(KEY, 0, artifact.sha256.hex()))
+    saved(tmp_path, 1, 1.0)
+    assert artifact.read(0, 8)[0] == tensors.MAGIC
+
+
+@pytest.mark.parametrize("what", ["absent", "another job", "damaged"])
+def test_what_cannot_be_resumed_is_told(tmp_path: Path, what: str) -> None:
+    if what != "absent":
+        saved(tmp_path, 1, 1.0)
+    if what == "damaged":
+        (tmp_path / MODEL).write_bytes(b"")
+    with pytest.raises(UsageError) as caught:
+        Checkpoints(tmp_path).load("me/other/1" if what == "another job" else KEY)
+    assert caught.value.fix
+    assert run_in(tmp_path / "nowhere") == ""

@@ -1,0 +1,80 @@
+"""Settings: K and C exactly, and which devices are asked for."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from job_driver.job import Job
+from job_driver.settings import Settings, with_labels
+from venn.v1 import common_pb2 as common
+from venn.wire.errors import UsageError
+from venn.wire.notation import format_requirement, parse_requirement
+
+
+def settings(**changes: Any) -> Settings:
+    return Settings(**({"name": "digits", "run": "1", "rounds": 3} | changes))
+
+
+@pytest.mark.parametrize(
+    ("fraction", "demand", "needed"), [("0.55", 100, 55), ("0.8", 16, 13), ("1", 7, 7), ("0.01", 1, 1)]
+)
+def test_k_is_the_exact_ceiling(fraction: str, demand: int, needed: int) -> None:
+    assert settings(min_response=Fraction(fraction), demand=demand).responses_needed == needed
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "packages", "whole"),
+    [
+        ("all", "", (), "all"),
+        ("all", "digits", (), "data = digits"),
+        ("memory >= 4 GB", "", (), "memory >= 4 GB"),
+        (
+            "a > 1 or b > 1",
+            "digits",
+            ("torch", "numpy"),
+            "(a > 1 or b > 1) and data = digits and package = torch and package = numpy",
+        ),
+    ],
+)
+def test_a_device_must_have_the_data_and_the_packages(
+    text: str, data: str, packages: tuple[str, ...], whole: str
+) -> None:
+    assert format_requirement(with_labels(parse_requirement(text), data, packages)) == whole
+
+
+def test_an_empty_requirement_is_all_devices() -> None:
+    assert with_labels(common.Requirement(), "", ()).WhichOneof("kind") == "all"
+
+
+def test_the_spec_carries_exact_fractions() -> None:
+    job = Job(initial=dict, on_device=dict)  # type: ignore[arg-type]
+    spec = settings(min_response=Fraction("0.85"), over_commit=Fraction("0.2"), deadline_s=1.5).spec(job)
+    assert (spec.min_response, spec.over_commit) == ("0.85", "0.2")
+    assert (spec.deadline.seconds, spec.deadline.nanos, spec.HasField("lease")) == (1, 500_000_000, False)
+    assert settings(rounds=None, max_rounds=4).spec(job).rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "flag"),
+    [
+        ({"rounds": None}, "--rounds"),
+        ({"max_rounds": 3}, "--max-rounds"),
+        ({"rounds": 0}, "--rounds"),
+        ({"demand": 0}, "--demand"),
+        ({"deadline_s": 0.0}, "--deadline"),
+        ({"min_response": Fraction(0)}, "--min-response"),
+        ({"min_response": Fraction(2)}, "--min-response"),
+        ({"over_commit": Fraction(-1)}, "--over-commit"),
+        ({"lease_s": 0.0}, "--lease"),
+        ({"resume": True}, "--dir"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_told(wrong: dict[str, Any], flag: str) -> None:
+    with pytest.raises(UsageError, match=flag):
+        settings(**wrong)
+
+
+def test_params_keep_their_types() -> None:
+    values = settings(params={"a": True, "b": 2, "c": 0.5, "d": "x"}).param_values()
+    assert [values[name].WhichOneof("kind") for name in "abcd"] == ["boolean", "integer", "number", "text"]
