@@ -113,7 +113,11 @@ async def run_all(plan: Plan, say: Callable[[str], None], run: Runner | None = N
         folder, summary = _kept(one.out)
         if summary is None:
             started = time.monotonic()
-            summary = await run(one, folder, plan.backend)
+            try:
+                summary = await run(one, folder, plan.backend)
+            except asyncio.CancelledError:
+                say(f"stopped after {progress.done} of {progress.total} runs; go on with --resume")
+                raise
             progress.spent.append(time.monotonic() - started)
         result = read_run(summary, str(folder))
         results.setdefault(one.scenario, []).append(result)

@@ -130,7 +130,10 @@ def result_cells(result: PolicyResult, *, first: bool) -> list[str]:
 
 
 def _interval(found: Estimate, digits: int) -> str:
-    return f"{found.low:.{digits}f}-{found.high:.{digits}f}" if found.runs > 1 else "-"
+    if found.runs < 2:
+        return "-"
+    between = "-" if found.low >= 0 else " to "
+    return f"{found.low:.{digits}f}{between}{found.high:.{digits}f}"
 
 
 def _finite(value: object) -> object:

@@ -65,12 +65,13 @@ def _busy(cpu: list[float]) -> list[str]:
 
 
 def _lagging(lags: dict[str, float]) -> list[str]:
+    late = sorted((lag, name) for name, lag in lags.items() if lag > LAG_LIMIT_S)
+    if not late:
+        return []
+    worst, name = late[-1]
+    others = f", and {len(late) - 1} more of our processes," if len(late) > 1 else ""
     limit = f"the limit is {LAG_LIMIT_S * 1000:.0f} ms"
-    return [
-        f"the event loop of {name} was late by {lag * 1000:.0f} ms (p99; {limit})"
-        for name, lag in lags.items()
-        if lag > LAG_LIMIT_S
-    ]
+    return [f"the event loop of {name}{others} was late by {worst * 1000:.0f} ms (p99; {limit})"]
 
 
 def _late(fraction: float) -> list[str]:

@@ -21,6 +21,7 @@ from testbed.report.regions import Diagram, diagram
 from testbed.report.story import Story
 from testbed.report.summary import Summary
 from testbed.report.table import host_line, lease_sum, response_sum, session_sum
+from testbed.report.waits import said_by_plans
 from venn.wire.text import printable
 
 MOST_FAILURES = 8
@@ -59,7 +60,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
             host_said=host_line(summary.host),
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
-            why=_last_reasons(story),
+            why=said_by_plans(story)[:MOST_EXPLANATIONS],
             facts=_facts(record, summary),
             said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),
@@ -80,7 +81,7 @@ def sentence(summary: Summary) -> str:
         ran += f" and finished in {words.span(summary.duration_s)}, on average {mean} s after arriving"
     lost = summary.responses_lost
     kept = "and no response was lost" if lost == 0 else f"and {words.counted(lost, 'acknowledged response')} lost"
-    return f"{ran}. {words.counted(summary.devices_lost_in_task, 'device')} left in mid-task, {kept}."
+    return f"{ran}. {words.counted(summary.devices_lost_in_task, 'session')} ended in mid-task, {kept}."
 
 
 def failures(story: Story) -> list[Failure]:
@@ -134,32 +135,11 @@ def _ends(story: Story, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
     return [(end, [counts[end, job] for job in jobs]) for end in ends]
 
 
-def _last_reasons(story: Story) -> list[tuple[float, str, str]]:
-    """What the plans said of waiting jobs: the latest changes, each with its time."""
-    said = [
-        (t, story.jobs[job].name, printable(why))
-        for t, reasons in story.reasons
-        for job, why in reasons.items()
-        if job in story.jobs
-    ]
-    changed = [
-        entry
-        for index, entry in enumerate(said)
-        if (entry[1], entry[2]) not in {(job, why) for _, job, why in said[:index][-8:]}
-    ]
-    return changed[-MOST_EXPLANATIONS:]
-
-
 def _facts(record: RunRecord, summary: Summary) -> list[tuple[str, str]]:
     about: Row = record.about
-    facts = [
-        ("seed", str(summary.seed)),
-        ("digest of all decisions", summary.digest),
-        ("venn-testbed", record.journal.software),
-    ]
+    facts = {"seed": str(summary.seed), "digest": summary.digest, "venn-testbed": record.journal.software}
     for group in ("versions", "machine"):
         value = about.get(group)
         if isinstance(value, dict):
-            facts += [(str(name), str(one)) for name, one in value.items()]
-    commit = text(about, "commit")
-    return [*facts, *([("commit", commit)] if commit else [])]
+            facts |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
+    return [(name, value) for name, value in (*facts.items(), ("commit", text(about, "commit"))) if value]

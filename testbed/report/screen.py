@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.live.host import LAG_LIMIT_S
-from testbed.report.words import clock, gib, metric, percent
+from testbed.report.words import clock, counted, gib, metric, percent
 from venn.v1.admin_pb2 import DeviceStatus, LogEntry, RegionStatus, Snapshot
 from venn.v1.job_pb2 import JobPhase, JobStatus
 from venn.wire.text import printable
@@ -22,6 +22,7 @@ from venn.wire.text import printable
 NARROW = 80  # columns: below it the sparkline goes
 VERY_NARROW = 64  # then the host's line
 MOST_REGIONS = 6
+MOST_WARNINGS = 2
 STILL_S = 10.0  # nothing moved for so long: say what is waited for
 SPARKS = "▁▂▃▄▅▆▇█"
 LEAST_LINES = 7  # the headline, the jobs' header and fold, two rules, the keys, one to spare
@@ -100,7 +101,7 @@ def render(snapshot: Snapshot, width: int, height: int, now: float, frame: Frame
     keys = [_keys(frame, width)] if frame.keys else []
     foot: list[RenderableType] = [*_leases(snapshot, width)]
     foot += [_host(snapshot)] if width >= VERY_NARROW else []
-    foot += [_line(warning, width, "bold red") for warning in frame.warnings]
+    foot += [_line(warning, width, "bold red") for warning in _latest(frame.warnings)]
     jobs, folded = _foremost(snapshot.jobs, height - LEAST_LINES - len(foot))
     head: list[RenderableType] = [_headline(snapshot, width, now, frame), _rule(width), _jobs(jobs, width)]
     head += [_line(f"and {folded} more", width, RULE)] if folded else []
@@ -128,6 +129,12 @@ def why_lines(jobs: Sequence[JobStatus]) -> list[str]:
     return [
         f"{_name(job)} waits: {printable(job.waits)}" if job.waits else f"{_name(job)} does not wait" for job in jobs
     ]
+
+
+def _latest(warnings: Sequence[str]) -> list[str]:
+    """The last few, and how many came before."""
+    earlier = len(warnings) - MOST_WARNINGS
+    return [*([f"{counted(earlier, 'earlier warning')}"] if earlier > 0 else []), *warnings[-MOST_WARNINGS:]]
 
 
 def _headline(snapshot: Snapshot, width: int, now: float, frame: Frame) -> Text:
@@ -310,7 +317,8 @@ def _keys(frame: Frame, width: int) -> Text:
 def _device_line(device: DeviceStatus, width: int) -> Text:
     doing = f"for {printable(device.job)}" if device.job else printable(device.waits)
     return _line(
-        f"{printable(device.device):<24} {printable(device.state):<8} {device.tasks:>4} tasks   {doing}", width
+        f"{printable(device.device):<24} {printable(device.state):<8} {counted(device.tasks, 'task'):>8}   {doing}",
+        width,
     )
 
 

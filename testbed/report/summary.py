@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
 
-from coordinator.engine.record import Digest
-
 from coordinator.engine.model import AttemptStatus, LeaseEnd
+from coordinator.engine.record import Digest
 from testbed.report.audit import Audit, audit
 from testbed.report.hostload import HostSummary, judge_host
 from testbed.report.jsonlines import Row, metrics, number, text, texts

@@ -11,6 +11,7 @@ from collections import defaultdict
 from coordinator.engine.ids import DeviceId, JobId
 from testbed.report.regions import eligible
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
+from venn.wire.text import printable
 
 NO_DEVICE = "no eligible device free"
 
@@ -33,6 +34,32 @@ def waits(story: Story) -> dict[str, dict[str, float]]:
             reason: seconds[reason] for reason in sorted(seconds, key=lambda one: -seconds[one]) if seconds[reason] > 0
         }
     return found
+
+
+def said_by_plans(story: Story) -> list[tuple[str, str, float]]:
+    """Job name, what a plan said of its waiting, and for how much of its delay that stood; the longest first."""
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
+    names = {key: job.name for key, job in story.jobs.items()}
+    for place, (since, reasons) in enumerate(story.reasons):
+        until = story.reasons[place + 1][0] if place + 1 < len(story.reasons) else story.ended_s
+        for key, why in reasons.items():
+            if key in story.jobs:
+                seconds[names[key], _with_names(why, names)] += _delayed(story.jobs[key], since, until, story.ended_s)
+    found = [(job, why, spent) for (job, why), spent in seconds.items() if spent > 0]
+    return sorted(found, key=lambda entry: (-entry[2], entry[:2]))
+
+
+def _delayed(job: JobStory, since: float, until: float, ended_s: float) -> float:
+    """The part of a span in which an attempt of the job was filling."""
+    fillings = ((attempt.opened_at, attempt.opened_at + attempt.split(ended_s)[0]) for attempt in job.attempts)
+    return sum(max(0.0, min(until, end) - max(since, start)) for start, end in fillings)
+
+
+def _with_names(why: str, names: dict[JobId, str]) -> str:
+    """Jobs by their names, not their keys."""
+    for key, name in names.items():
+        why = why.replace(key, name)
+    return printable(why)
 
 
 def _pieces(

@@ -39,7 +39,7 @@ def host(record: RunRecord, window: tuple[float, float]) -> Drawing | None:
         axes.set_xlabel("seconds")
         axes.grid(axis="y")
     if worst:
-        right.legend(fontsize=7, labelcolor=QUIET, loc="upper right")
+        right.legend(fontsize=7, labelcolor=QUIET, loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)
     figure.tight_layout()
     rows += [(f"lag_ms {name}", at, value) for name, points in lags.items() for at, value in points]
     return Drawing("host", figure, ("series", "seconds", "value"), rows)

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from coordinator.engine.model import AttemptStatus
 from testbed.report.figures.drawing import COLLECT, DELAY, GAPS, INK, LOSS, QUIET, WIDTH_IN, Drawing, job_colours, lanes
 from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
+from testbed.report.waits import NO_DEVICE
 from testbed.report.words import metric, seconds
-
-REASONS = (DELAY, "#c8693b", "#8a5a9e", "#4c5c96", "#5b8a4a", "#97566b", "#5c6b7a", GAPS)
 
 
 def completion(summary: Summary) -> Drawing:
@@ -145,6 +145,7 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
         row[1].set_title(f"{name} over rounds")
         row[0].set_xlabel("seconds since the job arrived")
         row[1].set_xlabel("round")
+        row[1].xaxis.set_major_locator(MaxNLocator(integer=True))
         for axes in row:
             axes.grid()
         row[0].legend(loc="lower right")
@@ -164,19 +165,23 @@ def waiting(summary: Summary) -> Drawing:
     for job in jobs:
         totals.update(job.waited_s)
     reasons = [reason for reason, _ in totals.most_common()]
+    colours = job_colours([job.name for job in jobs])
     figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.42 * len(jobs)))
     axes = figure.add_subplot()
     left = [0.0] * len(jobs)
-    for index, reason in enumerate(reasons):
+    for reason in reasons:
         values = [job.waited_s.get(reason, 0.0) for job in jobs]
-        axes.barh(
-            range(len(jobs)), values, left=left, color=REASONS[min(index, len(REASONS) - 1)], label=reason, height=0.56
-        )
+        axes.barh(range(len(jobs)), values, left=left, color=_reason_colour(reason, colours), label=reason, height=0.56)
         left = [before + value for before, value in zip(left, values, strict=True)]
     lanes(axes, [job.name for job in jobs])
     axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
     rows = [(job.name, reason, spent) for job in jobs for reason, spent in job.waited_s.items()]
     return Drawing("waits", figure, ("job", "reason", "delay_s"), rows)
+
+
+def _reason_colour(reason: str, jobs: dict[str, str]) -> str:
+    """The colour of the job it was behind; amber, as a delay, for none."""
+    return DELAY if reason == NO_DEVICE else jobs.get(reason.removeprefix("behind "), QUIET)
 
 
 def describe_target(target: Target) -> str:
