@@ -119,7 +119,7 @@ class Device:
                 await self._hang_up()
                 if self._setting.first_contact.failed(self._loop.time()):
                     raise
-                level = logging.WARNING if self._backoff.failures == 0 else logging.DEBUG
+                level = {0: logging.INFO, 1: logging.WARNING}.get(self._backoff.failures, logging.DEBUG)
                 log(logger, level, f"{error}; dialling again", device=self.spec.device)
                 await asyncio.sleep(self._backoff.next_s())
                 continue

@@ -109,6 +109,8 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journa
         await asyncio.wait({watching})
     if len(refusals) == len(devices):
         raise refusals[-1]
+    if refusals:
+        log(logger, logging.ERROR, f"{len(refusals)} of {len(devices)} devices were refused, the last: {refusals[-1]}")
 
 
 async def _play(device: Device, refusals: list[Refused], after_s: float) -> None:
@@ -119,4 +121,4 @@ async def _play(device: Device, refusals: list[Refused], after_s: float) -> None
         for error in group.exceptions:
             assert isinstance(error, Refused)
             refusals.append(error)
-            log(logger, logging.ERROR, f"refused for good: {error}", device=device.spec.device)
+            log(logger, logging.INFO, f"refused for good: {error}", device=device.spec.device)

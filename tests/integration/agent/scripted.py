@@ -50,7 +50,7 @@ class Conversation:
     async def say(self, **frame: Any) -> None:
         await self._context.write(device.ConnectResponse(**frame))
 
-    async def welcome(self, heartbeat_s: float = 1.0, liveness_s: float = 5.0) -> device.CheckIn:
+    async def welcome(self, heartbeat_s: float = 1.0, liveness_s: float = 60.0) -> device.CheckIn:
         check_in: device.CheckIn = await self.hear("check_in")
         welcome = device.Welcome(incarnation=INCARNATION, session=1)
         welcome.heartbeat.FromNanoseconds(round(heartbeat_s * 1e9))

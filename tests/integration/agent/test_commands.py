@@ -71,9 +71,8 @@ async def test_an_agent_joins_and_leaves_with_a_goodbye_when_it_is_stopped(place
 async def test_a_crash_is_a_sigkill_of_the_process_after_it_was_written_down(place: Place) -> None:
     folder = place.folder / "pi"
     trace = place.folder / "trace.csv"
-    trace.write_text("device,start_s,end_s\npi,0,3600\n")
     flags = ["--name", "pi", "--cpu", "2", "--trace", str(trace), "--crash", "100%", "--crash-kills"]
-    trace.write_text("device,start_s,end_s\npi,0,1.5\n")
+    trace.write_text("device,start_s,end_s\npi,0,3\n")
     agent = await place.start("agent", *flags, "--dir", str(folder))
     stream = await place.coordinator.stream()
     await stream.welcome()
@@ -84,7 +83,7 @@ async def test_a_crash_is_a_sigkill_of_the_process_after_it_was_written_down(pla
 
 async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Place) -> None:
     trace = place.folder / "trace.csv"
-    rows = "".join(f"s-{number:02},0,1.5\n" for number in range(1, 6))
+    rows = "".join(f"s-{number:02},0,3\n" for number in range(1, 6))
     trace.write_text(f"device,start_s,end_s\n{rows}")
     flags = ["--count", "5", "--name", "s", "--cpu", "1..4", "--memory", "2 GB..8 GB", "--trace", str(trace), "--json"]
     swarm = await place.start("swarm", *flags)
@@ -126,6 +125,25 @@ def test_what_cannot_be_is_one_clear_line(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
     assert words in lines[0]
+
+
+@pytest.mark.parametrize("command", ["agent --name pi --cpu 1", "swarm --name s --count 3"])
+async def test_a_wrong_token_ends_the_command(place: Place, command: str) -> None:
+    (place.folder / "tokens" / "device").write_text("cd" * 32)
+    process = await place.start(command, "-q")
+    _, error = await process.communicate()
+    assert process.returncode == 4
+    assert error.decode().count("\n") == 1
+    assert "the token is missing or wrong; name the coordinator's token folder with --tokens DIR" in error.decode()
+
+
+async def test_another_version_ends_the_command(place: Place) -> None:
+    agent = await place.start("agent", "--name", "pi", "--cpu", "1", "--json", "-q")
+    (await place.coordinator.stream()).end(grpc.StatusCode.FAILED_PRECONDITION, "VERSION")
+    out, _ = await agent.communicate()
+    assert agent.returncode == 4
+    assert json.loads(out)["error"]["reason"] == "VERSION"
+    assert "same version" in json.loads(out)["error"]["fix"]
 
 
 def test_a_swarm_says_which_devices(capsys: pytest.CaptureFixture[str]) -> None:
