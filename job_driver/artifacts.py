@@ -5,6 +5,7 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
+from venn.wire import frames
 from venn.wire.chunks import CHUNK_BYTES
 
 
@@ -14,23 +15,27 @@ class Artifact:
     def __init__(self, descriptor: int, sha256: bytes, size: int) -> None:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
         self._descriptor = descriptor
-        self._checksums: dict[tuple[int, int], int] = {}  # of (offset, length), as many as the file has chunks
+        self._latest: tuple[tuple[int, int], bytes] = ((0, 0), b"")  # from, to; the message
 
     @staticmethod
     def of_file(path: Path, sha256: bytes) -> "Artifact":
         descriptor = os.open(path, os.O_RDONLY)
         return Artifact(descriptor, sha256, os.fstat(descriptor).st_size)
 
-    def read(self, offset: int, end: int) -> tuple[bytes, int]:
-        """The bytes from ``offset`` to the next multiple of the chunk size, or to ``end``; and their CRC-32."""
-        stop = min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
-        data = os.pread(self._descriptor, stop - offset, offset)
-        checksum = self._checksums.get((offset, stop))
-        if checksum is None:
-            checksum = zlib.crc32(data)
-            if offset % CHUNK_BYTES == 0 and stop in (self.size, offset + CHUNK_BYTES):
-                self._checksums[offset, stop] = checksum
-        return data, checksum
+    def boundary(self, offset: int, end: int) -> int:
+        """Where the chunk that begins at ``offset`` ends: the next multiple of the chunk size, or ``end``."""
+        return min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
+
+    def read(self, offset: int, stop: int) -> bytes:
+        """The bytes in between."""
+        return os.pread(self._descriptor, stop - offset, offset)
+
+    def message(self, offset: int, stop: int) -> bytes:
+        """The same as a serialised FetchResponse. Devices that fetch together share it: the latest is kept."""
+        if (offset, stop) != self._latest[0]:
+            data = self.read(offset, stop)
+            self._latest = (offset, stop), frames.fetch_response(self.size, offset, data, zlib.crc32(data))
+        return self._latest[1]
 
     def __del__(self) -> None:
         os.close(self._descriptor)

@@ -7,20 +7,17 @@ again under the same key, and tells its owner (``restarted``), who opens the nex
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import grpc
 
 from job_driver.admission import Admission
 from job_driver.backoff import Backoff
 from venn.v1 import job_pb2 as pb
-from venn.v1.job_pb2_grpc import JobServiceStub
 from venn.wire.errors import PeerError
 from venn.wire.status import peer_error, reason_of
+from venn.wire.stubs import job_stub
 from venn.wire.versions import this_version
-
-if TYPE_CHECKING:  # the stubs' types know two classes, at run time there is one
-    from venn.v1.job_pb2_grpc import JobServiceAsyncStub
 
 CALL_S = 10.0  # patience with one call
 FIRST_CONTACT_S = 10.0  # until the coordinator must have answered once
@@ -53,7 +50,7 @@ class Link:
         restarted: Callable[[], None],
     ) -> None:
         """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up."""
-        self.stub: JobServiceAsyncStub = JobServiceStub(channel)  # type: ignore[assignment]  # see above
+        self.stub = job_stub(channel)
         self.incarnation = submission.known_incarnation  # of the coordinator, the highest met; 0: none
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
         self._where, self._submission, self._admission = where, submission, admission

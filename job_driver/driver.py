@@ -25,11 +25,10 @@ from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
 from job_driver.recorder import Recorder
 from job_driver.rounds import AttemptNo, Rounds, Status
-from job_driver.server import TaskService, key_text
+from job_driver.server import TaskService, add_task_service, key_text
 from job_driver.settings import Settings
 from job_driver.spool import Response, Spool
 from venn.v1 import job_pb2 as pb
-from venn.v1.task_pb2_grpc import add_TaskServiceServicer_to_server
 from venn.wire import tensors
 from venn.wire.channel import bind, is_literal, make_server, open_channel
 from venn.wire.errors import PeerError, UsageError, VennError
@@ -160,9 +159,7 @@ class Driver:
                 where=address,
                 fix="name this machine's IP: --advertise IP:PORT",
             )
-        add_TaskServiceServicer_to_server(
-            TaskService(settings.key, self._admission, self._artifacts, self._intake), server
-        )
+        add_task_service(TaskService(settings.key, self._admission, self._artifacts, self._intake), server)
         healthy = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         return address

@@ -58,7 +58,7 @@ class Upload:
     def complete(self) -> bool:
         return self.offset == self.announcement.size
 
-    def append(self, offset: int, data: bytes) -> None:
+    def append(self, offset: int, data: memoryview) -> None:
         """The next piece. Raises Refused where it does not follow, OSError."""
         if self._descriptor is None or offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
@@ -128,7 +128,7 @@ class Intake:
         upload.send_away()
         return upload
 
-    def append(self, upload: Upload, offset: int, data: bytes) -> None:
+    def append(self, upload: Upload, offset: int, data: memoryview) -> None:
         """The next piece. Raises Refused where it does not follow, VennError where the disk fails."""
         with self._disk(upload.path):
             upload.append(offset, data)

@@ -4,27 +4,22 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import grpc
 import typer
 
 from job_driver.server import key_text
 from venn.v1 import admin_pb2, common_pb2, job_pb2
-from venn.v1.admin_pb2_grpc import AdminServiceStub
-from venn.v1.job_pb2_grpc import JobServiceStub
 from venn.wire import logs
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, command, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.status import peer_error
+from venn.wire.stubs import admin_stub, job_stub
 from venn.wire.text import did_you_mean, printable
 from venn.wire.tokens import load_token
-
-if TYPE_CHECKING:  # the stubs' types know two classes, at run time there is one
-    from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
-    from venn.v1.job_pb2_grpc import JobServiceAsyncStub
 
 CALL_S = 10.0
 OVER = (job_pb2.JOB_PHASE_FINISHED, job_pb2.JOB_PHASE_CANCELLED, job_pb2.JOB_PHASE_FAILED)
@@ -101,7 +96,7 @@ async def _wait(context: Context, name: str, tokens: Path | None) -> int:
     last = job_pb2.JobStatus()
     async with open_channel(context.coordinator, token=load_token("job", dir=tokens)) as channel:
         try:
-            async for answer in _jobs(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
+            async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
                 if (answer.job.phase, answer.job.round) != (last.phase, last.round):
                     logger.info(f"{key_text(key)} {phase_name(answer.job.phase)}, round {answer.job.round}")
                 last = answer.job
@@ -117,7 +112,7 @@ async def _cancel(context: Context, name: str, reason: str, tokens: Path | None)
     async with open_channel(context.coordinator, token=load_token("job", dir=tokens)) as channel:
         try:
             request = job_pb2.CancelJobRequest(job=key, reason=reason)
-            answer = await _jobs(channel).CancelJob(request, timeout=CALL_S)
+            answer = await job_stub(channel).CancelJob(request, timeout=CALL_S)
         except grpc.aio.AioRpcError as error:
             raise peer_error(error, where=f"coordinator at {context.coordinator}") from error
     phase = phase_name(answer.phase)
@@ -129,8 +124,7 @@ async def _cancel(context: Context, name: str, reason: str, tokens: Path | None)
 async def _snapshot(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus]:
     async with open_channel(coordinator, token=load_token("admin", dir=tokens)) as channel:
         try:
-            admin: AdminServiceAsyncStub = AdminServiceStub(channel)  # type: ignore[assignment]  # see above
-            answer = await admin.GetSnapshot(admin_pb2.GetSnapshotRequest(), timeout=CALL_S)
+            answer = await admin_stub(channel).GetSnapshot(admin_pb2.GetSnapshotRequest(), timeout=CALL_S)
         except grpc.aio.AioRpcError as error:
             raise peer_error(error, where=f"coordinator at {coordinator}") from error
     return list(answer.snapshot.jobs)
@@ -152,7 +146,3 @@ async def _find(name: str, coordinator: str, tokens: Path | None) -> common_pb2.
         raise UsageError("UNKNOWN_JOB", f"there is no job {printable(name, 80)}", where=coordinator, fix=hint)
     several = ", ".join(key_text(job.key) for job in named)
     raise UsageError("WHICH_JOB", f"several jobs have this name: {several}", where=name, fix="give owner/name/run")
-
-
-def _jobs(channel: grpc.aio.Channel) -> "JobServiceAsyncStub":
-    return JobServiceStub(channel)  # type: ignore[return-value]  # see above

@@ -2,10 +2,11 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
 from job_driver.artifacts import Artifacts
@@ -13,7 +14,7 @@ from job_driver.intake import Announcement, Intake, Refused, Upload
 from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
-from venn.v1.task_pb2_grpc import TaskServiceServicer
+from venn.wire import frames
 from venn.wire.chunks import check
 from venn.wire.errors import VennError
 from venn.wire.status import abort
@@ -21,6 +22,7 @@ from venn.wire.text import printable
 from venn.wire.tickets import TicketError
 from venn.wire.versions import check_version
 
+SERVICE = task.DESCRIPTOR.services_by_name["TaskService"].full_name
 HEADER_WITHIN_S = 30.0  # from the opening of a stream
 MOST_METRICS = 64
 
@@ -44,8 +46,8 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class TaskService(TaskServiceServicer):
-    """Admits by ticket; keeps nothing itself."""
+class TaskService:
+    """Admits by ticket; keeps nothing itself. Fetch writes, and Submit reads, messages as bytes: see ``frames``."""
 
     def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, intake: Intake) -> None:
         self._job, self._admission, self._artifacts, self._intake = job, admission, artifacts, intake
@@ -58,7 +60,7 @@ class TaskService(TaskServiceServicer):
         except ValueError as error:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "CHALLENGE", str(error))
 
-    async def Fetch(self, request: task.FetchRequest, context: Context) -> AsyncIterator[task.FetchResponse]:
+    async def Fetch(self, request: task.FetchRequest, context: Context) -> None:
         await check_version(context, request.version)
         lease = (await self._admit(request.ticket, context)).lease
         artifact = self._artifacts.find(request.sha256)
@@ -70,17 +72,14 @@ class TaskService(TaskServiceServicer):
         if request.length:
             end = min(end, offset + request.length)
         if offset == end:
-            yield task.FetchResponse(total_bytes=artifact.size)
+            await context.write(task.FetchResponse(total_bytes=artifact.size).SerializeToString())
         while offset < end:
-            data, checksum = artifact.read(offset, end)
-            chunk = task.Chunk(offset=offset, data=data, crc32=checksum)
-            yield task.FetchResponse(total_bytes=artifact.size, chunk=chunk)
-            offset += len(data)
+            stop = artifact.boundary(offset, end)
+            await context.write(artifact.message(offset, stop))
             self._intake.active.add(lease)
+            offset = stop
 
-    async def Submit(  # type: ignore[override]  # a coroutine that reads and writes by the context, which stubs lack
-        self, request_iterator: object, context: Context
-    ) -> None:
+    async def Submit(self, request_iterator: object, context: Context) -> None:
         announcement, left_s = await self._header(context)
         self._intake.active.add(announcement.lease)
         try:
@@ -101,9 +100,10 @@ class TaskService(TaskServiceServicer):
     async def _header(self, context: Context) -> tuple[Announcement, float]:
         try:
             async with asyncio.timeout(HEADER_WITHIN_S):
-                first = await _next(context)
+                message = await _next(context)
         except TimeoutError:
             await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no header came")
+        first = _parsed(message or b"")
         if first is None or first.WhichOneof("frame") != "header":
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is no header")
         await check_version(context, first.header.version)
@@ -137,18 +137,30 @@ class TaskService(TaskServiceServicer):
             if granted < announcement.size and granted - upload.offset <= credit // 2:
                 granted = upload.offset + credit
                 await context.write(_proceed(upload.offset, granted))
-            frame = await _next(context)
+            message = await _next(context)
             _still_writes(upload, limit)
-            if frame is None:
+            if message is None:
                 raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
-            if frame.WhichOneof("frame") != "chunk":
-                raise Refused("HEADER", "a frame after the header is no chunk")
-            data = check(frame.chunk)
-            if granted < frame.chunk.offset + len(data) <= announcement.size:
+            piece = _piece(message)
+            if granted < piece.offset + len(piece.data) <= announcement.size:
                 raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-            self._intake.append(upload, frame.chunk.offset, data)
+            self._intake.append(upload, piece.offset, piece.data)
             if self._intake.foreseen(announcement):
                 return
+
+
+def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
+    """As the generated function would, but that chunks pass as bytes."""
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "Identify": grpc.unary_unary_rpc_method_handler(
+            service.Identify, task.IdentifyRequest.FromString, task.IdentifyResponse.SerializeToString
+        ),
+        "Fetch": grpc.unary_stream_rpc_method_handler(service.Fetch, task.FetchRequest.FromString),
+        "Submit": grpc.stream_stream_rpc_method_handler(
+            service.Submit, response_serializer=task.SubmitResponse.SerializeToString
+        ),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
 
 def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) -> Announcement:
@@ -198,10 +210,28 @@ def _still_writes(upload: Upload, limit: asyncio.Timeout) -> None:
         raise Refused("SUPERSEDED", "a newer stream submits this response")
 
 
-async def _next(context: Context) -> task.SubmitRequest | None:
-    """The next frame; None at the end of the stream."""
-    frame = await context.read()
-    return frame if isinstance(frame, task.SubmitRequest) else None
+async def _next(context: Context) -> bytes | None:
+    """The next message; None at the end of the stream."""
+    message = await context.read()
+    return message if isinstance(message, bytes) else None
+
+
+def _parsed(message: bytes) -> task.SubmitRequest | None:
+    try:
+        return task.SubmitRequest.FromString(message)
+    except DecodeError:
+        return None
+
+
+def _piece(message: bytes) -> frames.Piece:
+    """The chunk of a message. Raises Refused where it has none, ChunkError where it is damaged."""
+    piece = frames.read_submit_request(message)
+    if piece is not None:
+        return piece
+    frame = _parsed(message)
+    if frame is None or frame.WhichOneof("frame") != "chunk":
+        raise Refused("HEADER", "a frame after the header is no chunk")
+    return frames.Piece(frame.chunk.offset, memoryview(check(frame.chunk)))
 
 
 def _proceed(offset: int, granted: int) -> task.SubmitResponse:

@@ -26,12 +26,15 @@ def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None
 def check(chunk: Chunk) -> bytes:
     """The chunk's bytes, which each look at ``chunk.data`` would copy anew. Raises ChunkError."""
     data = chunk.data
+    verify(chunk.offset, data, chunk.crc32)
+    return data
+
+
+def verify(offset: int, data: bytes | memoryview, crc32: int) -> None:
+    """Raises ChunkError unless the bytes are a whole chunk, as they were sent."""
     if not 0 < len(data) <= MAX_CHUNK_BYTES:
         raise ChunkError(
-            "CHUNK_SIZE", f"the chunk at byte {chunk.offset} has {len(data)} bytes, allowed are 1 to {MAX_CHUNK_BYTES}"
+            "CHUNK_SIZE", f"the chunk at byte {offset} has {len(data)} bytes, allowed are 1 to {MAX_CHUNK_BYTES}"
         )
-    if zlib.crc32(data) != chunk.crc32:
-        raise ChunkError(
-            "CHUNK_CORRUPT", f"the chunk at byte {chunk.offset} was damaged on its way", fix="send it again"
-        )
-    return data
+    if zlib.crc32(data) != crc32:
+        raise ChunkError("CHUNK_CORRUPT", f"the chunk at byte {offset} was damaged on its way", fix="send it again")

@@ -1,0 +1,100 @@
+"""Messages that are nearly all chunk, written and read without copying the chunk: FetchResponse and SubmitRequest.
+
+Protobuf's Python API copies a chunk's bytes four times on each side, and most of the time of a large transfer goes
+there. The bytes on the wire are the same; what is not a plain chunk is left to protobuf. See task.proto for the fields.
+"""
+
+from typing import NamedTuple
+
+from venn.wire.chunks import verify
+
+# A field's tag is its number << 3 | its wire type (0 varint, 2 length-delimited, 5 fixed32).
+FETCH_TOTAL, FETCH_CHUNK = 0x08, 0x12
+SUBMIT_CHUNK = 0x12
+OFFSET, DATA, CRC32 = 0x08, 0x12, 0x1D
+
+
+class Piece(NamedTuple):
+    """A chunk that was read in place."""
+
+    offset: int
+    data: memoryview  # of the message: good as long as that
+    total: int = 0  # bytes of the whole artifact, of a FetchResponse
+
+
+def fetch_response(total: int, offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+    """A FetchResponse, serialised."""
+    head = bytes((FETCH_TOTAL,)) + _varint(total) if total else b""
+    return _message(head, FETCH_CHUNK, offset, data, crc32)
+
+
+def submit_request(offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+    """A SubmitRequest that is a chunk, serialised."""
+    return _message(b"", SUBMIT_CHUNK, offset, data, crc32)
+
+
+def read_fetch_response(message: bytes) -> Piece | None:
+    """The chunk of a FetchResponse; None if it is not laid out as one. Raises ChunkError where it is damaged."""
+    if not message or message[0] != FETCH_TOTAL:
+        return None
+    total, at = _read_varint(message, 1)
+    piece = _read_chunk(message, at, FETCH_CHUNK)
+    return piece and piece._replace(total=total)
+
+
+def read_submit_request(message: bytes) -> Piece | None:
+    """The chunk of a SubmitRequest; None if it is a header, or not laid out as one. Raises ChunkError."""
+    return _read_chunk(message, 0, SUBMIT_CHUNK)
+
+
+def _message(head: bytes, tag: int, offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+    inner = (bytes((OFFSET,)) + _varint(offset) if offset else b"") + bytes((DATA,)) + _varint(len(data))
+    tail = bytes((CRC32,)) + crc32.to_bytes(4, "little") if crc32 else b""
+    length = _varint(len(inner) + len(data) + len(tail))
+    return b"".join((head, bytes((tag,)), length, inner, data, tail))
+
+
+def _read_chunk(message: bytes, at: int, tag: int) -> Piece | None:
+    """A chunk that fills the message from ``at`` on, its fields in their order."""
+    if len(message) <= at or message[at] != tag:
+        return None
+    length, at = _read_varint(message, at + 1)
+    if at + length != len(message):
+        return None
+    offset, crc32 = 0, 0
+    if message[at : at + 1] == bytes((OFFSET,)):
+        offset, at = _read_varint(message, at + 1)
+    if message[at : at + 1] != bytes((DATA,)):
+        return None
+    size, at = _read_varint(message, at + 1)
+    data, rest = memoryview(message)[at : at + size], message[at + size :]
+    if len(data) != size:
+        return None
+    if rest:
+        if len(rest) != 5 or rest[0] != CRC32:
+            return None
+        crc32 = int.from_bytes(rest[1:], "little")
+    verify(offset, data, crc32)
+    return Piece(offset, data)
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _read_varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number, and where it ends; a number that is cut short or too long ends nowhere, past the message."""
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(message):
+            break
+        value |= (message[at] & 0x7F) << shift
+        at += 1
+        if message[at - 1] < 0x80:
+            return value, at
+    return 0, len(message) + 1
