@@ -20,7 +20,7 @@ nothing about one that has ended.
 
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttempt
-from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject
+from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject, warm
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.leases import correct, end
 from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestStep, advance
@@ -129,7 +129,7 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
         outcome = Outcome.STRAGGLER
     lease.recorded = outcome
     if outcome is not Outcome.REJECTED:
-        lease.device.cooling.pop(request.job.id, None)
+        warm(world, lease.device, request.job)
     if lease.state is LeaseState.ENDED:
         if outcome is Outcome.COUNTED:
             correct(world, lease)

@@ -5,6 +5,7 @@
 
 from coordinator.engine.effects import PauseJob, ResumeJob
 from coordinator.engine.leases import end
+from coordinator.engine.lifecycle import DeviceState
 from coordinator.engine.model import FailureReason, LeaseEnd, Phase
 from coordinator.engine.state import Cooling, Device, Job, Lease
 from coordinator.engine.world import World
@@ -58,6 +59,12 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
     wait_s = wait_s or min(settings.cooling_most_s, settings.cooling_first_s * 2 ** min(failures, _MOST_DOUBLINGS))
     device.cooling[job.id] = Cooling(world.now + wait_s, failures + 1)
     device.story.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
+
+
+def warm(world: World, device: Device, job: Job) -> None:
+    """A response: the failures of the pair are forgotten."""
+    if device.cooling.pop(job.id, None) is not None and device.session and device.state is DeviceState.IDLE:
+        world.fresh.append(device.session)
 
 
 def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> None:

@@ -18,7 +18,7 @@ from typing import NewType, Union, cast, get_args, get_origin, get_type_hints
 from coordinator.engine.chance import mix
 from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, FillAttempt, OfferLease
 from coordinator.engine.events import Event
-from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import AttemptStatus, EngineSettings
 
 Convert = Callable[[object], object]
 
@@ -79,6 +79,10 @@ def settings_from_json(record: Mapping[str, object]) -> EngineSettings:
         raise RecordError(f"settings cannot be read: {error}") from None
 
 
+# In place of a session: no session has such a number.
+_OPENED, _FILLED, _CLOSED, _ABORTED = (2**64 - number for number in (1, 2, 3, 4))
+
+
 class Digest:
     """A running 64-bit digest of (time, session, request) of each lease and of each transition of a request."""
 
@@ -93,11 +97,11 @@ class Digest:
                     self._add(now, effect.session, effect.request)
                 case AcceptAttempt() if effect.request > self._latest:
                     self._latest = effect.request
-                    self._add(now, 1, effect.request)
+                    self._add(now, _OPENED, effect.request)
                 case FillAttempt():
-                    self._add(now, 2, effect.request)
+                    self._add(now, _FILLED, effect.request)
                 case EndAttempt():
-                    self._add(now, 3, effect.request, *effect.status.encode())
+                    self._add(now, _CLOSED if effect.status is AttemptStatus.CLOSED else _ABORTED, effect.request)
                 case _:
                     pass
 

@@ -60,9 +60,9 @@ class Supply:
 
     def moved(self, counts: Mapping[RegionId, int]) -> bool:
         """Has the rate of a region changed by more than a tenth since the last plan?"""
-        before, was_s, is_s = self._planned, self._planned_span_s, self.span_s
+        before, was_us, is_us = self._planned, _microseconds(self._planned_span_s), _microseconds(self.span_s)
         return any(
-            abs(counts.get(region, 0) * was_s - before.get(region, 0) * is_s) * 10 > before.get(region, 0) * is_s
+            abs(counts.get(region, 0) * was_us - before.get(region, 0) * is_us) * 10 > before.get(region, 0) * is_us
             for region in {**before, **counts}
         )
 
@@ -87,6 +87,11 @@ class Supply:
                     if not self.totals[klass]:
                         del self.totals[klass]
         self._bucket = bucket
+
+
+def _microseconds(seconds: float) -> int:
+    """Integers, so that a tenth is a tenth."""
+    return round(seconds * 1e6)
 
 
 def _recut(counts: Mapping[int, int], shares: Mapping[int, tuple[tuple[int, int], ...]]) -> dict[int, int]:

@@ -104,13 +104,14 @@ class Play:
             self.now = max(due, self.now)
             effects.extend(self.handle(TimePassed()))
         self.now = until
+        effects.extend(self.handle(TimePassed()))
         self.effects = effects
         return effects
 
-    def beat(self, seconds: float) -> list[Effect]:
+    def beat(self, seconds: int) -> list[Effect]:
         """The same, with a heartbeat of every connected device each second."""
         effects: list[Effect] = []
-        for _ in range(int(seconds)):
+        for _ in range(seconds):
             effects += self.wait(1.0)
             for session in list(self.engine.sessions):
                 effects += self.handle(DeviceHeard(session))

@@ -1,0 +1,294 @@
+"""Attempts: protocol rules 1, 3, 19, 20; engine rules 1, 3, 12; and the race of a late COUNTED."""
+
+from fractions import Fraction
+
+import pytest
+
+from coordinator.engine.effects import (
+    AcceptAttempt,
+    AnswerResponses,
+    EndAttempt,
+    EndLease,
+    FillAttempt,
+    OfferLease,
+    RefuseJob,
+    RevokeLease,
+)
+from coordinator.engine.events import AttemptOpened, ResponsesRecorded, TimePassed
+from coordinator.engine.lifecycle import JobState
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd, Outcome
+from tests.unit.engine.play import Play, spec
+
+
+@pytest.mark.parametrize(
+    ("demand", "fraction", "over", "needed", "places"),
+    [
+        (100, "0.55", "0", 55, 100),  # in floats 56
+        (10, "0.8", "0.2", 8, 12),
+        (3, "0.8", "0.1", 3, 4),
+        (1, "0.01", "0", 1, 1),
+    ],
+)
+def test_k_and_c_are_exact_and_fixed_at_open(demand: int, fraction: str, over: str, needed: int, places: int) -> None:
+    play = Play()
+    play.request(demand=demand, min_response=Fraction(fraction), over_commit=Fraction(over))
+    answer = play.one(AcceptAttempt)
+    assert (answer.responses_needed, answer.places, answer.deadline_at) == (needed, places, 60.0)
+
+
+def test_the_kth_response_closes_and_the_next_round_opens() -> None:
+    play = Play()
+    request = play.request(demand=3, min_response=Fraction(2, 3))
+    first, second, third = play.run("one"), play.run("two"), play.run("three")
+    assert play.engine.jobs[request.job.id].state is JobState.COLLECTING
+    play.record(request, first)
+    assert play.one(AnswerResponses).status is AttemptStatus.OPEN
+    play.record(request, second, third)
+    assert play.one(EndAttempt).reason is AttemptEndReason.ENOUGH
+    assert play.one(EndAttempt).responses == 2
+    assert play.one(AnswerResponses) == AnswerResponses(request.job.id, 1, 1, AttemptStatus.CLOSED, 2)
+    assert [effect.reason for effect in play.got(EndLease)] == [
+        LeaseEnd.COUNTED,
+        LeaseEnd.STRAGGLER,  # a COUNTED beyond K is none
+    ]
+    play.open(request.job, 2)
+
+
+def test_without_enough_responses_the_attempt_aborts_at_its_deadline_and_the_next_one_opens() -> None:
+    play = Play()
+    request = play.request(demand=2, deadline_s=15.0)
+    lease = play.run("one")
+    play.record(request, lease)
+    effects = play.beat(15)
+    (end,) = [effect for effect in effects if isinstance(effect, EndAttempt)]
+    assert (end.status, end.reason, end.responses) == (AttemptStatus.ABORTED, AttemptEndReason.DEADLINE, 1)
+    assert request.job.aborts == 1
+    assert play.open(request.job, 1, 2).places == 2
+
+
+def test_an_abort_revokes_what_still_runs() -> None:
+    play = Play()
+    play.request(demand=2, deadline_s=8.0)
+    play.run("one")
+    play.offer("two")
+    effects = play.wait(8.0)
+    assert [effect.reason for effect in effects if isinstance(effect, EndLease)] == [LeaseEnd.REVOKED] * 2
+    assert len([effect for effect in effects if isinstance(effect, RevokeLease)]) == 2
+
+
+def test_a_response_at_its_deadline_counts() -> None:
+    play = Play()
+    request = play.request(demand=1, deadline_s=9.0)
+    lease = play.run("one")
+    play.now = 9.0
+    play.record(request, lease)
+    assert play.one(AnswerResponses).status is AttemptStatus.CLOSED
+
+
+def test_if_the_deadline_was_handled_first_the_answer_is_aborted() -> None:
+    play = Play()
+    request = play.request(demand=1, deadline_s=9.0)
+    lease = play.run("one")
+    play.now = 9.25  # nobody called at 9
+    play.record(request, lease)
+    assert play.one(AnswerResponses).status is AttemptStatus.ABORTED
+
+
+def test_a_fill_ends_the_scheduling_delay_once() -> None:
+    play = Play()
+    request = play.request(demand=2)
+    play.run("one")
+    play.wait(1.0)
+    play.run("two")
+    assert request.filled_at == 1.0
+    play.leave("two")
+    play.wait(2.0)
+    play.check_in("three")  # within C again; the delay is not reopened
+    assert play.one(OfferLease)
+    assert not play.got(FillAttempt)
+    assert request.filled_at == 1.0
+
+
+def test_an_attempt_may_close_before_it_fills() -> None:
+    play = Play()
+    request = play.request(demand=1, over_commit=Fraction(1))
+    lease = play.run("one")
+    play.wait(3.0)
+    play.record(request, lease)
+    assert (request.filled_at, request.ended_at) == (3.0, 3.0)
+    assert not play.got(FillAttempt)
+
+
+def test_live_leases_and_responses_never_exceed_c() -> None:
+    play = Play()
+    request = play.request(demand=2, over_commit=Fraction(1, 2))
+    leases = [play.run(name) for name in ("one", "two", "three")]
+    play.check_in("four")
+    assert not play.got(OfferLease)
+    play.record(request, leases[0])
+    assert not play.got(OfferLease)  # a response keeps its place
+    play.leave("two")
+    assert play.one(OfferLease).device == "four"
+
+
+def test_a_record_is_idempotent_and_the_first_word_stands() -> None:
+    play = Play()
+    request = play.request(demand=2)
+    lease = play.run("one")
+    for outcome in (Outcome.COUNTED, Outcome.COUNTED, Outcome.STRAGGLER):
+        play.record(request, lease, lease, outcome=outcome)
+        assert play.one(AnswerResponses).responses == 1
+
+
+def test_responses_of_other_attempts_leases_do_not_count() -> None:
+    play = Play()
+    request, other = play.request("a", demand=2), play.request("b", demand=2)
+    lease = play.run("one")
+    play.record(other, lease, 77)
+    assert other.counted == 0
+    assert play.lease("one") == lease
+    assert request.placed == 1
+
+
+@pytest.mark.parametrize("how", ["expired", "lost", "unaccepted", "failed"])
+def test_a_response_counted_before_the_driver_heard_of_the_end_counts(how: str) -> None:
+    play = Play()
+    request = play.request(demand=2, lease_s=9.0)
+    lease = play.offer("one") if how == "unaccepted" else play.run("one")
+    if how == "lost":
+        play.leave("one")
+        play.check_in("one")
+    elif how == "failed":
+        play.fail("one")
+    else:
+        play.beat(10)
+    assert play.engine.world.ended[lease].reason == how
+    play.record(request, lease)
+    assert play.one(EndLease).reason is LeaseEnd.COUNTED  # the correction
+    assert request.counted == 1
+    ends = play.engine.world.ends
+    assert (ends[LeaseEnd.COUNTED], ends[LeaseEnd(how)]) == (1, 0)
+    play.record(request, lease)
+    assert not play.got(EndLease)
+
+
+def test_where_the_place_was_leased_again_the_cheapest_is_taken_back() -> None:
+    play = Play()
+    request = play.request(demand=4, min_response=Fraction(3, 4))
+    lost = play.run("lost")
+    play.leave("lost")
+    running = play.run("running")
+    play.run("done")
+    play.finish("done")
+    play.check_in("offered-1")
+    # "done" is free again and got the fourth place before; the newest offer is the cheapest
+    offered = max(request.leases)
+    assert request.unmet == 0
+    play.record(request, lost)
+    ends = {effect.lease: effect.reason for effect in play.got(EndLease)}
+    assert ends == {lost: LeaseEnd.COUNTED, offered: LeaseEnd.REPLACED}
+    assert play.one(RevokeLease).lease == offered
+    assert request.unmet == 0
+    assert running in play.engine.leases
+
+
+def test_a_task_that_runs_goes_before_a_receipt_when_places_are_taken_back() -> None:
+    play = Play()
+    request = play.request(demand=3)
+    lost = play.run("lost")
+    play.leave("lost")
+    older, newer = play.run("older"), play.run("newer")
+    done = play.run("done", per_session=1)
+    play.finish("done")
+    play.record(request, lost)
+    assert [effect.lease for effect in play.got(EndLease)] == [lost, newer]
+    play.record(request, newer)  # the driver had counted that as well
+    assert [effect.lease for effect in play.got(EndLease)] == [newer, older]
+    play.record(request, done)
+    assert play.one(EndAttempt).status is AttemptStatus.CLOSED
+
+
+def test_a_response_counted_in_an_attempt_that_was_aborted_is_kept_as_waste() -> None:
+    play = Play()
+    request = play.request(demand=1, deadline_s=5.0)
+    lease = play.run("one")
+    play.wait(5.0)
+    play.record(request, lease)
+    assert play.one(EndLease).reason is LeaseEnd.COUNTED
+    assert play.one(AnswerResponses) == AnswerResponses(request.job.id, 1, 1, AttemptStatus.ABORTED, 0)
+
+
+def test_a_rejected_response_ends_its_lease_and_frees_its_place() -> None:
+    play = Play()
+    request = play.request(demand=1)
+    lease = play.run("one")
+    play.check_in("two")
+    play.record(request, lease, outcome=Outcome.REJECTED)
+    assert play.one(EndLease).reason is LeaseEnd.REJECTED
+    assert play.one(OfferLease).device == "two"
+    play.finish("one", lease, Outcome.REJECTED)
+    assert not play.got(RevokeLease)
+
+
+def test_the_same_key_has_the_same_answer_and_another_body_is_refused() -> None:
+    play = Play()
+    request = play.request(demand=1)
+    job = request.job
+    play.handle(AttemptOpened(job.id, 1, 1, 1, None))
+    assert play.one(AcceptAttempt).request == request.id
+    play.handle(AttemptOpened(job.id, 1, 1, 1, 5))
+    assert play.one(RefuseJob).reason == "KEY_REUSED"
+    play.record(request, play.run("one"))
+    play.handle(AttemptOpened(job.id, 1, 1, 1, None))
+    assert play.one(AcceptAttempt).status is AttemptStatus.CLOSED
+
+
+@pytest.mark.parametrize(("round_", "attempt"), [(1, 2), (2, 1)])
+def test_only_one_attempt_is_open_at_a_time(round_: int, attempt: int) -> None:
+    play = Play()
+    request = play.request(demand=1)
+    play.handle(AttemptOpened(request.job.id, 1, round_, attempt, None))
+    assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
+
+
+def test_a_closed_round_is_not_opened_again() -> None:
+    play = Play()
+    request = play.request(demand=1)
+    play.record(request, play.run("one"))
+    play.handle(AttemptOpened(request.job.id, 1, 1, 2, None))
+    assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
+    play.open(request.job, 7)  # a driver that resumes may have got further elsewhere
+
+
+def test_records_of_attempts_that_were_never_opened_here_are_refused() -> None:
+    play = Play()
+    job = play.job()
+    play.handle(ResponsesRecorded(job.id, 1, 3, 1, ()))
+    assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
+    play.handle(ResponsesRecorded(spec("x").job, 1, 1, 1, ()))
+    assert play.one(RefuseJob).reason == "UNKNOWN_JOB"
+
+
+def test_old_attempts_are_forgotten_with_their_leases() -> None:
+    play = Play()
+    job = play.job(demand=1)
+    for round_ in range(1, 6):
+        request = play.open(job, round_)
+        lease = play.run("one") if round_ == 1 else play.lease("one")
+        if round_ > 1:
+            play.accept("one")
+        play.record(request, lease)
+        play.finish("one", lease)
+    assert len(play.engine.world.ended) == 2
+    play.handle(AttemptOpened(job.id, 1, 1, 1, None))  # its answer is not forgotten
+    assert play.one(AcceptAttempt).status is AttemptStatus.CLOSED
+
+
+def test_what_was_due_before_an_event_happens_before_it() -> None:
+    play = Play()
+    request = play.request(demand=1, deadline_s=4.0)
+    play.now = 50.0
+    play.check_in("late")
+    assert request.status is AttemptStatus.ABORTED
+    assert not play.got(OfferLease)
+    play.handle(TimePassed())

@@ -1,0 +1,141 @@
+"""Failures: protocol rule 17."""
+
+from fractions import Fraction
+
+import pytest
+
+from coordinator.engine.effects import EndLease, OfferLease, PauseJob, ResumeJob
+from coordinator.engine.events import JobSubmitted, LeaseDeclined
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.model import FailureReason, LeaseEnd, Outcome, Phase
+from tests.unit.engine.play import Play, spec
+
+
+def offered(play: Play, seconds: int) -> bool:
+    return any(isinstance(effect, OfferLease) for effect in play.beat(seconds))
+
+
+def test_a_failed_pair_cools_twice_as_long_each_time() -> None:
+    play = Play()
+    play.request(demand=1, deadline_s=1e6, lease_s=1e6)
+    play.offer("one")
+    for seconds in (30, 60, 120):
+        play.accept("one")
+        play.fail("one")
+        assert play.one(EndLease).phase is Phase.ON_DEVICE
+        assert play.one(EndLease).reason is LeaseEnd.FAILED
+        assert not offered(play, seconds - 1)
+        assert any("COOLING" in line for line in play.engine.explain_device(DeviceId("one"))[:1])
+        assert offered(play, 2)
+
+
+def test_cooling_lasts_an_hour_at_most_and_a_response_ends_it() -> None:
+    play = Play()
+    request = play.request(demand=2, deadline_s=1e6, lease_s=1e6)
+    play.offer("one")
+    device = play.device("one")
+    for _ in range(12):
+        play.accept("one")
+        play.fail("one")
+        play.now = device.cooling[request.job.id].until
+        play.check_in("one")
+    assert device.cooling[request.job.id].until - play.now == 0.0
+    assert play.engine.world.now - 3600.0 > 0
+    waits = [line for line in play.engine.explain_device(DeviceId("one")) if "COOLING" in line]
+    assert "3600 s" in waits[-1]
+    play.accept("one")
+    play.record(request, play.lease("one"))
+    assert request.job.id not in device.cooling
+
+
+def test_other_jobs_may_have_the_device_meanwhile() -> None:
+    play = Play()
+    play.request("a", demand=1)
+    play.request("b", demand=1)
+    play.run("one")
+    play.fail("one", FailureReason.DRIVER_UNREACHABLE)
+    assert play.one(OfferLease).job == "me/b/1"
+
+
+def test_one_device_that_cannot_reach_the_driver_costs_a_round_one_lease() -> None:
+    play = Play()
+    request = play.request(demand=10, min_response=Fraction(9, 10))
+    leases = [play.run(f"d{number}") for number in range(10)]
+    play.fail("d0", FailureReason.DRIVER_UNREACHABLE)
+    play.beat(20)
+    play.record(request, *leases[1:])
+    assert request.counted == 9
+    assert len(request.leases) == 10
+    assert not request.job.pauses
+
+
+def test_crashes_on_several_devices_in_one_round_pause_the_job_and_show_the_first() -> None:
+    play = Play(crashes_to_pause=3)
+    request = play.request(demand=5)
+    for name in ("one", "two", "three", "four"):
+        play.run(name)
+    play.fail("one")
+    play.fail("two", FailureReason.DRIVER_UNREACHABLE)  # not the job's fault
+    play.fail("three")
+    assert not play.got(PauseJob)
+    play.fail("four")
+    pause = play.one(PauseJob)
+    assert pause.reason == "JOB_CRASHES"
+    assert "one: ValueError: no" in pause.message
+    play.check_in("five")
+    assert not play.got(OfferLease)
+    assert play.engine.explain_job(request.job.id)[0].startswith("JOB_CRASHES")
+
+
+def test_the_same_device_crashing_again_is_one_device() -> None:
+    play = Play(crashes_to_pause=2, cooling_first_s=1.0)
+    play.request(demand=1, deadline_s=1e4)
+    play.run("one")
+    play.fail("one")
+    play.beat(2)
+    play.accept("one")
+    play.fail("one")
+    assert not play.got(PauseJob)
+
+
+@pytest.mark.parametrize("how", ["restart", "round"])
+def test_a_restarted_driver_or_a_new_round_lifts_the_pause(how: str) -> None:
+    play = Play(crashes_to_pause=1)
+    request = play.request(demand=2, min_response=Fraction(1, 2))
+    lease = play.run("one")
+    play.run("two")
+    play.fail("two")
+    assert play.got(PauseJob)
+    if how == "restart":
+        play.handle(JobSubmitted(spec(min_response=Fraction(1, 2)), 2))
+    else:
+        play.record(request, lease)
+        play.open(request.job, 2)
+    assert play.one(ResumeJob)
+
+
+def test_a_retry_of_the_same_round_stays_paused() -> None:
+    play = Play(crashes_to_pause=1)
+    request = play.request(demand=2, deadline_s=5.0)
+    play.run("one")
+    play.fail("one")
+    play.wait(5.0)
+    play.open(request.job, 1, 2)
+    assert not play.got(ResumeJob)
+
+
+def test_code_that_devices_may_not_run_pauses_the_job_as_well() -> None:
+    play = Play(crashes_to_pause=2)
+    play.request(demand=2)
+    for name in ("one", "two"):
+        lease = play.offer(name)
+        play.handle(LeaseDeclined(play.session(name), lease, FailureReason.CODE_NOT_ALLOWED, 0.0, "not told to"))
+    assert "code_not_allowed on 2 devices" in play.one(PauseJob).message
+
+
+def test_responses_that_are_refused_on_every_device_pause_the_job() -> None:
+    play = Play(crashes_to_pause=2)
+    request = play.request(demand=2)
+    leases = [play.run("one"), play.run("two")]
+    play.record(request, *leases, outcome=Outcome.REJECTED)
+    assert play.one(PauseJob).reason == "JOB_CRASHES"

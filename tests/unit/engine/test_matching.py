@@ -1,0 +1,168 @@
+"""Plans and matching: engine rules 2 and 6, and work conservation."""
+
+from fractions import Fraction
+
+from coordinator.engine.chance import Purpose, draw, index
+from coordinator.engine.effects import AdoptPlan, FillAttempt, OfferLease
+from coordinator.engine.events import DeviceHeard, JobEnded, PolicyChanged
+from coordinator.engine.model import JobEnd
+from coordinator.engine.plan import Plan, View
+from coordinator.engine.requirements import Comparison
+from tests.unit.engine.play import Fifo, Play, Uniform, needs
+
+ROOMY = Comparison("memory", ">=", 4.0)
+
+
+class Recorder(Fifo):
+    """Keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.views: list[View] = []
+
+    def plan(self, view: View) -> Plan:
+        self.views.append(view)
+        return super().plan(view)
+
+
+def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None:
+    play = Play()
+    request = play.request(demand=3, min_response=Fraction(2, 3))
+    assert play.got(AdoptPlan)  # opened
+    one = play.run("one")
+    play.finish("one")
+    two = play.lease("one")
+    play.accept("one")
+    play.handle(DeviceHeard(play.session("one")))
+    assert play.engine.world.plan_number == 3  # arrival, driver, opening
+    three = play.run("two")
+    assert play.engine.world.plan_number == 4  # filled
+    play.record(request, one)
+    assert not play.got(AdoptPlan)
+    play.record(request, two)
+    assert play.got(AdoptPlan)  # closed
+    play.record(request, three)
+    assert not play.got(AdoptPlan)
+    play.handle(JobEnded(request.job.id, JobEnd.FINISHED))
+    assert play.got(AdoptPlan)
+
+
+def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> None:
+    play = Play()
+    play.request(demand=1)
+    play.run("one")
+    play.check_in("two")
+    play.leave("one")
+    assert play.got(AdoptPlan)
+    assert play.one(OfferLease).device == "two"
+
+
+def test_idle_devices_are_matched_in_the_order_of_their_sessions() -> None:
+    play = Play()
+    for name in ("c", "a", "b"):
+        play.check_in(name)
+    play.check_in("c")  # a newer session: it is last now
+    play.request(demand=2)
+    assert [effect.device for effect in play.got(OfferLease)] == ["a", "b"]
+
+
+def test_a_fill_makes_the_next_plan_and_the_matching_goes_on() -> None:
+    play = Play()
+    first, second = play.job("a", demand=2), play.job("b", demand=2)
+    for number in range(5):
+        play.check_in(f"d{number}")
+    play.open(second)
+    play.open(first)
+    assert [effect.job for effect in play.got(OfferLease)] == [first.id, first.id]
+    play = Play()
+    first, second = play.job("a", demand=2), play.job("b", demand=2)
+    for number in range(3):
+        play.check_in(f"d{number}")
+    play.open(first)
+    fills, offers = play.got(FillAttempt), play.got(OfferLease)
+    assert (len(fills), len(offers)) == (1, 2)
+    play.open(second)
+    assert [effect.device for effect in play.got(OfferLease)] == ["d2"]
+
+
+def test_one_event_can_fill_several_requests_with_a_plan_for_each() -> None:
+    recorder = Recorder()
+    play = Play(recorder)
+    play.request("a", demand=2)
+    play.request("b", demand=2)
+    play.check_in("x", foreign=(9,))
+    play.run("one")
+    play.run("two")
+    play.run("three")
+    play.leave("three")
+    seen = len(recorder.views)
+    play.leave("two")
+    assert len(recorder.views) == seen + 1
+    assert [view.plan_number for view in recorder.views] == list(range(1, len(recorder.views) + 1))
+    assert play.got(OfferLease) == []
+
+
+def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
+    recorder = Recorder()
+    play = Play(recorder)
+    play.request("a", demand=3, over_commit=Fraction(1, 3), rounds=None)
+    job = play.job("b", demand=2, **needs(ROOMY, "roomy"))
+    play.run("one")
+    play.wait(5.0)
+    play.open(job, 1, 1, rounds_left=4)
+    view = recorder.views[-1]
+    first, second = view.requests
+    assert (first.remaining, first.remaining_all_rounds, first.attained) == (3, None, 5.0)
+    assert (second.remaining, second.remaining_all_rounds) == (2, 8)
+    assert [group.group for group in view.groups] == ["all", "memory >= 4"]
+    assert view.now == 5.0
+
+
+def test_by_chance_each_open_request_is_drawn_by_session_and_attempt() -> None:
+    play = Play(Uniform())
+    requests = [play.request(name, demand=50) for name in ("c", "a", "b")]
+    by_arrival = [requests[index].id for index in (1, 2, 0)]  # all at 0: then by name
+    tally = dict.fromkeys(by_arrival, 0)
+    for number in range(60):
+        session = play.check_in(f"d{number}")
+        offer = play.one(OfferLease)
+        assert offer.request == by_arrival[index(draw(7, Purpose.MATCH, session, 0), 3)]
+        tally[offer.request] += 1
+    assert min(tally.values()) > 10
+    play.accept("d0")
+    play.finish("d0")
+    session = play.session("d0")
+    assert play.one(OfferLease).request == by_arrival[index(draw(7, Purpose.MATCH, session, 1), 3)]
+
+
+def test_only_eligible_devices_are_matched() -> None:
+    play = Play()
+    play.request(demand=2, **needs(ROOMY, "roomy"))
+    play.check_in("small", numbers={"memory": 2.0})
+    play.check_in("unknown")
+    assert not play.got(OfferLease)
+    assert play.offer("large", numbers={"memory": 4.0})
+
+
+def test_another_policy_takes_effect_at_once() -> None:
+    class Last(Fifo):
+        name = "last"
+
+        def plan(self, view: View) -> Plan:
+            return Plan(queues=(tuple(request.request for request in reversed(view.requests)),), default=(0,))
+
+    play = Play()
+    play.request("a", demand=2)
+    play.request("b", demand=2)
+    play.engine.set_policy(Last())
+    play.handle(PolicyChanged("last"))
+    assert play.got(AdoptPlan)
+    play.check_in("one")
+    assert play.one(OfferLease).job == "me/b/1"
+
+
+def test_regions_that_the_plan_does_not_know_use_its_default() -> None:
+    play = Play()
+    play.request("a", demand=2, **needs(ROOMY, "roomy"))
+    play.request("b", demand=2)
+    play.check_in("one", numbers={"memory": 2.0})  # the first of its region
+    assert play.one(OfferLease).job == "me/b/1"
