@@ -1,4 +1,4 @@
-"""Whether the machine that ran it all was too busy for its figures to be trusted (``docs/measuring.md``).
+"""Whether the machine that ran it all was too busy for its figures to be trusted.
 
 Only what happened while jobs were open is judged: what comes before or after cannot change a figure.
 """

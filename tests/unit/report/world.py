@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
 
-from coordinator.engine.record import effect_to_json, event_to_json
-
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
@@ -22,6 +20,7 @@ from coordinator.engine.model import (
     Phase,
     SessionEnd,
 )
+from coordinator.engine.record import effect_to_json, event_to_json
 from coordinator.engine.requirements import Capabilities, Requirement
 
 WALL_MS = 1_700_000_000_000
