@@ -4,6 +4,7 @@ from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.lifecycle import DeviceState, Story, tell
 from coordinator.engine.matching import Matcher, guessed_supply
 from coordinator.engine.model import SessionEnd
+from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Lease, Request
 from coordinator.engine.world import World
 
@@ -72,35 +73,46 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
 
 
 def _filling(world: World, request: Request) -> list[str]:
-    group = request.job.group
+    job = request.job
     places = f"{request.unmet} {'places' if request.unmet > 1 else 'place'} open"
-    known = [
-        one for one in world.devices.values() if world.regions.eligible(group, one.klass, one.id, one.capabilities)
-    ]
-    if not known:
-        return [f"{places}, no eligible device was ever seen; it needs {group.requirement}"]
-    rate = group_rate(world, request.job)
-    reasons = [f"{places}, no eligible device waiting, {rate:.1f} check-ins per second"]
-    cooling = sum(
-        one.state is DeviceState.IDLE
-        and request.job.id in one.cooling
-        and one.cooling[request.job.id].until > world.now
-        for one in known
-    )
+    if not _ever_seen(world, job):
+        return [f"{places}, no eligible device was ever seen; it needs {job.group.requirement}"]
+    rate = f"{group_rate(world, job):.1f} check-ins per second"
+    cooling = _cooling(world, job)
     if cooling:
-        reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate:.1f} check-ins per second"]
-    reasons.extend(text for job, text in world.plan.reasons if job == request.job.id)
-    guess = guessed_supply(request.job)
+        reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate}"]
+    else:
+        reasons = [f"{places}, no eligible device waiting, {rate}"]
+    reasons.extend(text for other, text in world.plan.reasons if other == job.id)
+    guess = guessed_supply(job)
     return [*reasons, guess] if guess else reasons
+
+
+def _ever_seen(world: World, job: Job) -> bool:
+    regions = world.regions
+    if any(regions.classes[klass].devices for klass in _classes(world, job)):
+        return True
+    return regions.overflow_devices > 0 and any(
+        job.spec.requirement.matches(device.id, device.capabilities)
+        for device in world.devices.values()
+        if device.klass == OVERFLOW
+    )
+
+
+def _cooling(world: World, job: Job) -> int:
+    """Idle devices that it may not have, for they failed it."""
+    idle = (session.device for klass in _classes(world, job) for session in world.idle.get(klass, {}).values())
+    return sum(job.id in device.cooling and device.cooling[job.id].until > world.now for device in idle)
+
+
+def _classes(world: World, job: Job) -> list[int]:
+    return [klass for region in job.group.regions for klass in world.regions.regions[region].classes]
 
 
 def group_rate(world: World, job: Job) -> float:
     """Check-ins per second of the devices that the job may use, over what has been seen in the window."""
-    supply, regions = world.supply, world.regions
-    count = sum(
-        count for klass, count in supply.totals.items() if klass >= 0 and regions.region_of(klass) in job.group.regions
-    )
-    return count / observed_s(world)
+    totals = world.supply.totals
+    return sum(totals.get(klass, 0) for klass in _classes(world, job)) / observed_s(world)
 
 
 def observed_s(world: World) -> float:

@@ -1,4 +1,4 @@
-"""Random worlds: check-ins, losses, duplicates, late and out-of-order messages; the invariants hold after each event."""
+"""Random worlds: check-ins, losses, duplicates, late and out-of-order messages; the invariants hold after each one."""
 
 import json
 from fractions import Fraction
@@ -415,5 +415,5 @@ class World(RuleBasedStateMachine):
 
 TestWorld = World.TestCase
 TestWorld.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
