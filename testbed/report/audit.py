@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.engine import effects as done
-from coordinator.engine.events import ResponsesRecorded
+from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.model import AttemptStatus, JobEnd, LeaseEnd, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
@@ -60,11 +60,17 @@ class _Coordinator:
         self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
         self.crowded: list[Finding] = []
         self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
+        self._live: set[LeaseSeq] = set()  # leases that hold a place
         self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
         for entry in journal.entries:
-            if isinstance(entry.event, ResponsesRecorded):
-                for lease, outcome in entry.event.responses:
-                    self.recorded.setdefault(lease, set()).add(outcome)
+            match entry.event:
+                case ResponsesRecorded(responses=responses):
+                    for lease, outcome in responses:
+                        self.recorded.setdefault(lease, set()).add(outcome)
+                case TaskFinished(lease=lease) if lease in self.granted:
+                    self._free(lease)  # the device; the place is the driver's to give back, by its word
+                case _:
+                    pass
             for effect in entry.effects:
                 self._hear(effect)
 
@@ -76,13 +82,13 @@ class _Coordinator:
         match effect:
             case done.OfferLease():
                 self._grant(effect)
-            case done.MissLease(lease=lease, device=device):
-                self._leave(lease, device)
+            case done.MissLease(lease=lease):
+                self._leave(lease)
             case done.ResumeLease(lease=lease, device=device):
                 self._take(self.granted[lease].request, lease, device)
-            case done.EndLease(lease=lease, device=device, reason=reason):
+            case done.EndLease(lease=lease, reason=reason):
                 self.ends.setdefault(lease, []).append(reason)
-                held = self._leave(lease, device)
+                held = self._leave(lease)
                 if reason is LeaseEnd.COUNTED and lease in self.granted:
                     self._taken[self.granted[lease].request] += 1  # a counted response keeps its place
                 elif not held and reason is LeaseEnd.COUNTED:
@@ -112,18 +118,25 @@ class _Coordinator:
             message = f"{device} was given it while it held lease {other}"
             self.crowded.append(Finding("TWO_LEASES", f"lease {lease}", message))
         self._holder[device] = lease
+        self._live.add(lease)
         self._taken[request] += 1
         if self._taken[request] > self.places.get(request, 0):
             message = f"{self._taken[request]} places taken of {self.places.get(request, 0)}"
             self.crowded.append(Finding("TOO_MANY_LEASES", f"lease {lease}", message))
 
-    def _leave(self, lease: LeaseSeq, device: str) -> bool:
-        """Give its place back, if it holds one."""
-        if self._holder.get(device) != lease:
+    def _leave(self, lease: LeaseSeq) -> bool:
+        """Free its device, and give its place back if it holds one."""
+        if lease not in self._live:
             return False
-        del self._holder[device]
+        self._free(lease)
+        self._live.discard(lease)
         self._taken[self.granted[lease].request] -= 1
         return True
+
+    def _free(self, lease: LeaseSeq) -> None:
+        device = self.granted[lease].device
+        if self._holder.get(device) == lease:
+            del self._holder[device]
 
 
 def audit(record: RunRecord) -> Audit:

@@ -8,7 +8,7 @@ import pytest
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId
-from coordinator.engine.model import LeaseEnd
+from coordinator.engine.model import LeaseEnd, Outcome
 from coordinator.engine.requirements import AllDevices
 from testbed.report.audit import Audit, audit
 from testbed.report.record import load_run
@@ -34,6 +34,21 @@ def test_a_large_clean_run_has_nothing_to_find(tmp_path: Path) -> None:
     found = check(Crowd().run(), tmp_path)
     assert found.findings == ()
     assert found.responses == found.in_rounds + found.in_aborted
+
+
+def test_a_device_that_has_its_receipt_may_be_leased_before_its_driver_has_recorded_it(tmp_path: Path) -> None:
+    """A driver records in batches; meanwhile the device says Finished, which frees it at once."""
+    world = World()
+    world.device("a")
+    world.job(0.0, "wide", AllDevices(), label="any", demand=1, rounds=2)
+    world.job(0.0, "other", AllDevices(), label="any", demand=1, rounds=1)
+    world.check_in(1.0, "a")
+    first = world.lease(1.0, "a", world.open(1.0, "wide", 1))
+    world.hear(2.0, past.TaskFinished(first.session, first.lease, Outcome.COUNTED))
+    second = world.lease(2.0, "a", world.open(1.5, "other", 1))
+    world.respond(2.01, first)
+    world.respond(3.0, second)
+    assert check(world, tmp_path).findings == ()
 
 
 def test_every_single_manifest_line_is_missed(tmp_path: Path) -> None:
