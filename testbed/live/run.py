@@ -39,6 +39,8 @@ class Result:
     def exit_code(self) -> int:
         if self.ending.failures:
             return self.ending.failures[0].exit_code
+        if self.ending.interrupted:
+            return ExitCode.INTERRUPTED
         return ExitCode.OK if self.summary.passed else ExitCode.FAILED
 
 
@@ -71,6 +73,8 @@ class LiveRun:
                 raise
             world.ending.interrupted = True
         finally:
+            if not self.quiet:
+                self.console.print("stopping all parts, then writing the report ...", highlight=False)
             await world.stop()
             self._write_manifest(interrupted=world.ending.interrupted or not begun)
         summary = build_report(self.folder.root)
