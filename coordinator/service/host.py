@@ -56,8 +56,9 @@ class Host:
     # -- time
 
     def now(self) -> float:
-        """Engine seconds; never decreases."""
-        self._now = max(self._now, self._clock())
+        """Engine seconds, to the microsecond (short in the journal); never decreases."""
+        now = int(self._clock() * 1e6) / 1e6
+        self._now = max(self._now, now)
         return self._now
 
     def wall_ms(self, at: float) -> int:

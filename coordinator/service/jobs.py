@@ -18,10 +18,10 @@ MOST_ROUNDS_SHOWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all offers of one attempt share."""
+    """What all offers of one attempt share; what differs is filled in for each, and serialised at once."""
 
     offer: device_pb2.ConnectResponse
-    attempt: common_pb2.AttemptKey
+    ticket: common_pb2.TicketPayload
 
 
 class History:

@@ -5,7 +5,7 @@ from coordinator.service.convert.devices import offer_bytes, offer_template
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs, Template
 from venn.v1 import common_pb2
-from venn.wire.tickets import sign
+from venn.wire.tickets import FORMAT, mac_of
 
 TICKET_GRACE_MS = 60_000  # a ticket outlives its lease by this
 
@@ -18,8 +18,9 @@ class Offers:
 
     def prepare(self, job: Job, attempt: common_pb2.AttemptKey, task: common_pb2.Task) -> None:
         """An attempt opens: build what its offers share."""
-        template = offer_template(attempt, task, self._accept_within_s)
-        job.templates[(attempt.round, attempt.attempt)] = Template(template, template.offer.attempt)
+        offer = offer_template(attempt, task, job.key_id, self._accept_within_s)
+        ticket = common_pb2.TicketPayload(version=FORMAT, attempt=attempt)
+        job.templates[(attempt.round, attempt.attempt)] = Template(offer, ticket)
 
     def offer(self, effect: OfferLease, now: float) -> bytes | None:
         """None if the attempt's task is not known any more: then the lease is not accepted, and ends."""
@@ -27,11 +28,15 @@ class Offers:
         template = job.templates.get((effect.round, effect.attempt)) if job else None
         if job is None or template is None:
             return None
-        payload = common_pb2.TicketPayload(
-            device=effect.device,
-            attempt=template.attempt,
-            lease=effect.lease,
-            not_after_ms=self._host.wall_ms(effect.ends_at) + TICKET_GRACE_MS,
+        ticket = template.ticket
+        ticket.device, ticket.lease = effect.device, effect.lease
+        ticket.not_after_ms = self._host.wall_ms(effect.ends_at) + TICKET_GRACE_MS
+        payload = ticket.SerializeToString()
+        return offer_bytes(
+            template.offer,
+            effect.lease,
+            payload=payload,
+            mac=mac_of(payload, job.ticket_key),
+            address=job.verified,
+            remaining_s=effect.ends_at - now,
         )
-        ticket = sign(payload, job.ticket_key, job.key_id)
-        return offer_bytes(template.offer, effect, ticket, job.verified, effect.ends_at - now)

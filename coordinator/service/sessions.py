@@ -45,6 +45,7 @@ class Session:
         "_allowance",
         "_allowance_at",
         "_bytes",
+        "_loop",
         "_outbox",
         "_reader",
         "_writer",
@@ -67,7 +68,8 @@ class Session:
         self.received = 0  # seq of the last frame that was handled
         self.acknowledged = 0  # ... that the device was told about
         self.heard_at = 0.0  # engine time of the last sign of life that the engine knows
-        self._reader = asyncio.current_task()
+        self._loop = asyncio.get_running_loop()
+        self._reader = asyncio.current_task(self._loop)
         self._outbox: deque[bytes] | None = None  # None: empty; most devices idle
         self._bytes = 0
         self._writer: asyncio.Task[None] | None = None
@@ -103,7 +105,7 @@ class Session:
         outbox.append(raw)
         self._bytes += len(raw)
         if self._writer is None:
-            self._writer = asyncio.get_running_loop().create_task(self._write())
+            self._writer = self._loop.create_task(self._write())
         return True
 
     def expect_answers(self) -> None:

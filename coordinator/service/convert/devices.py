@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from coordinator.engine import events
-from coordinator.engine.effects import OfferLease, RevokeLease, SendAway
+from coordinator.engine.effects import RevokeLease, SendAway
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
 from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
 from coordinator.engine.requirements import Capabilities
@@ -223,24 +223,27 @@ def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
 
 
 def offer_template(
-    attempt: common_pb2.AttemptKey, task: common_pb2.Task, accept_within_s: float
+    attempt: common_pb2.AttemptKey, task: common_pb2.Task, key_id: str, accept_within_s: float
 ) -> device_pb2.ConnectResponse:
     """What all offers of one attempt share."""
     offer = device_pb2.Offer(attempt=attempt, task=task, accept_within=duration(accept_within_s))
+    offer.ticket.key_id = key_id
     return device_pb2.ConnectResponse(offer=offer)
 
 
 def offer_bytes(
     template: device_pb2.ConnectResponse,
-    effect: OfferLease,
-    ticket: common_pb2.Ticket,
+    lease: LeaseSeq,
+    *,
+    payload: bytes,
+    mac: bytes,
     address: str,
     remaining_s: float,
 ) -> bytes:
     """One offer. It is filled into the template itself: what differs between offers is overwritten by each."""
     offer = template.offer
-    offer.lease = effect.lease
-    offer.ticket.CopyFrom(ticket)
+    offer.lease = lease
+    offer.ticket.payload, offer.ticket.mac = payload, mac
     offer.driver_address = address
     offer.remaining.CopyFrom(duration(remaining_s))
     return template.SerializeToString()

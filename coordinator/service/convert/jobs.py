@@ -146,24 +146,24 @@ def in_one(frames: Sequence[job_pb2.FollowJobResponse], now_ms: int) -> job_pb2.
 
 
 def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:
-    attempt = attempt_key(effect.job, effect.round, effect.attempt)
-    lease = job_pb2.LeaseGranted(lease=effect.lease, attempt=attempt, device=effect.device, ends_ms=ends_ms)
-    return job_pb2.FollowJobResponse(granted=lease)
+    frame = job_pb2.FollowJobResponse()
+    granted = frame.granted
+    granted.lease, granted.device, granted.ends_ms = effect.lease, effect.device, ends_ms
+    granted.attempt.CopyFrom(attempt_key(effect.job, effect.round, effect.attempt))
+    return frame
 
 
 def lease_ended_frame(effect: effects.EndLease) -> job_pb2.FollowJobResponse:
-    ended = job_pb2.LeaseEnded(
-        lease=effect.lease,
-        attempt=attempt_key(effect.job, effect.round, effect.attempt),
-        reason=names.LEASE_END[effect.reason],
-        device=effect.device,
-        message=effect.message,
-    )
+    frame = job_pb2.FollowJobResponse()
+    ended = frame.ended
+    ended.lease, ended.device, ended.message = effect.lease, effect.device, effect.message
+    ended.reason = names.LEASE_END[effect.reason]
+    ended.attempt.CopyFrom(attempt_key(effect.job, effect.round, effect.attempt))
     if effect.phase is not None:
         ended.phase = names.PHASE[effect.phase]
     if effect.failure is not None:
         ended.failure = names.FAILURE[effect.failure]
-    return job_pb2.FollowJobResponse(ended=ended)
+    return frame
 
 
 def filled_frame(effect: effects.FillAttempt) -> job_pb2.FollowJobResponse:
