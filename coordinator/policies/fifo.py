@@ -1,7 +1,7 @@
 """First in, first out."""
 
 from coordinator.engine.plan import Plan, View
-from coordinator.policies.reasons import behind
+from coordinator.policies.order import in_order
 
 
 class Fifo:
@@ -10,9 +10,4 @@ class Fifo:
     name = "fifo"
 
     def plan(self, view: View) -> Plan:
-        queue = sorted(view.requests, key=lambda request: (request.arrival, request.job, request.request))
-        return Plan(
-            queues=(tuple(request.request for request in queue),),
-            default=(0,),
-            reasons=behind(queue, view.groups, "its job arrived earlier"),
-        )
+        return in_order(view, lambda request: request.arrival, "its job arrived earlier")

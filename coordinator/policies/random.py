@@ -1,7 +1,7 @@
 """Uniformly random: the state of practice, and what the others are held against."""
 
 from coordinator.engine.plan import Mode, Plan, View
-from coordinator.policies.reasons import drawn
+from coordinator.policies.reasons import by_chance
 
 
 class Random:
@@ -14,5 +14,5 @@ class Random:
             queues=(tuple(request.request for request in view.requests),),
             default=(0,),
             mode=Mode.UNIFORM,
-            reasons=drawn(view.requests, view.groups),
+            reasons=by_chance(view, "a device is drawn at random among the open requests that it could serve"),
         )

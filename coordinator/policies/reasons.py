@@ -1,9 +1,10 @@
 """Why a request waits, for people: at most one line a job, without numbers that change from plan to plan."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 
 from coordinator.engine.ids import GroupId, JobId
-from coordinator.engine.plan import GroupView, RequestView
+from coordinator.engine.plan import GroupView, RequestView, View
 
 Reasons = tuple[tuple[JobId, str], ...]
 
@@ -22,15 +23,15 @@ def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str)
     return tuple(found)
 
 
-def drawn(requests: Sequence[RequestView], groups: Sequence[GroupView]) -> Reasons:
-    """For each request that shares a device with another one."""
-    eligible = {view.group: region_bits(view) for view in groups}
-    open_in = _count(requests)
-    return tuple(
-        (request.job, "a device is drawn at random among the open requests that it could serve")
-        for request in requests
-        if sum(count for group, count in open_in.items() if eligible[group] & eligible[request.group]) > 1
-    )
+def by_chance(view: View, why: str) -> Reasons:
+    """``why`` for each request that shares a device with another one."""
+    eligible = {group.group: region_bits(group) for group in view.groups}
+    open_in = Counter(request.group for request in view.requests)
+    contended = {
+        group: sum(count for other, count in open_in.items() if eligible[other] & eligible[group]) > 1
+        for group in open_in
+    }
+    return tuple((request.job, why) for request in view.requests if contended[request.group])
 
 
 def region_bits(view: GroupView) -> int:
@@ -39,10 +40,3 @@ def region_bits(view: GroupView) -> int:
     for region in view.regions:
         bits |= 1 << region
     return bits
-
-
-def _count(requests: Sequence[RequestView]) -> Mapping[GroupId, int]:
-    counts: dict[GroupId, int] = {}
-    for request in requests:
-        counts[request.group] = counts.get(request.group, 0) + 1
-    return counts

@@ -5,6 +5,7 @@ Only the coordinator's own user names a policy; a name never comes over the wire
 
 import difflib
 import importlib.util
+import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -57,6 +58,7 @@ def _from_file(path: Path, attribute: str) -> Callable[[], object]:
     if spec is None or spec.loader is None or not path.is_file():
         raise PolicyError(f"{path} is not a file")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise PolicyError(f"{path} has no {attribute}")

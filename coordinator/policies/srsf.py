@@ -1,7 +1,7 @@
 """Smallest remaining service first."""
 
 from coordinator.engine.plan import Plan, View
-from coordinator.policies.reasons import behind
+from coordinator.policies.order import in_order
 
 
 class Srsf:
@@ -10,11 +10,4 @@ class Srsf:
     name = "srsf"
 
     def plan(self, view: View) -> Plan:
-        queue = sorted(
-            view.requests, key=lambda request: (request.remaining, request.arrival, request.job, request.request)
-        )
-        return Plan(
-            queues=(tuple(request.request for request in queue),),
-            default=(0,),
-            reasons=behind(queue, view.groups, "its request needs fewer devices"),
-        )
+        return in_order(view, lambda request: request.remaining, "its request needs fewer devices")

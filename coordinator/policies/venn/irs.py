@@ -26,12 +26,15 @@ class Contender:
     demands: tuple[int, ...]  # remaining demands of its requests, each >= 1, in the order in which they are served
 
 
-def allocate(contenders: Sequence[Contender], supply: Mapping[RegionId, int]) -> dict[RegionId, int]:
+def allocate(
+    contenders: Sequence[Contender], supply: Mapping[RegionId, int], *, whole_queues: bool = False
+) -> dict[RegionId, int]:
     """The owner of each region, as an index into ``contenders``, which come scarcest first.
 
-    ``supply`` holds the check-ins counted over the window, > 0 for every region of a contender.
+    ``supply`` holds the check-ins counted over the window, > 0 for every region of a contender. With ``whole_queues``
+    all requests of the one who looks count as held up, however long they would wait anyway.
     """
-    allocation = _Allocation(contenders, supply)
+    allocation = _Allocation(contenders, supply, whole_queues)
     for taker in reversed(range(len(contenders))):
         if contenders[taker].demands:
             allocation.take_from_scarcer(taker)
@@ -39,9 +42,10 @@ def allocate(contenders: Sequence[Contender], supply: Mapping[RegionId, int]) ->
 
 
 class _Allocation:
-    def __init__(self, contenders: Sequence[Contender], supply: Mapping[RegionId, int]) -> None:
+    def __init__(self, contenders: Sequence[Contender], supply: Mapping[RegionId, int], whole_queues: bool) -> None:
         self._contenders = contenders
         self._supply = supply
+        self._whole_queues = whole_queues
         self.owner: dict[RegionId, int] = {}  # of each region: first the scarcest that can use it
         for index, contender in enumerate(contenders):
             for region in contender.regions:
@@ -70,7 +74,8 @@ class _Allocation:
 
         A group whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        held_up = self._queues[taker].served_within(self._queues[holder].delay(), shared)
+        queue = self._queues[taker]
+        held_up = len(queue) if self._whole_queues else queue.served_within(self._queues[holder].delay(), shared)
         waiting = len(self._contenders[holder].demands)  # its own only; the taker's include what it took over
         if self._rates[taker] == 0:
             return held_up > waiting
@@ -95,6 +100,9 @@ class _Queue:
 
     def __init__(self, demands: tuple[int, ...], rate: int) -> None:
         self._parts: list[tuple[int, tuple[int, ...]]] = [(rate, demands)] if demands else []
+
+    def __len__(self) -> int:
+        return sum(len(demands) for _, demands in self._parts)
 
     def delay(self) -> Fraction:
         """Until all are served, in windows. Only asked of a queue that is served at all: its rates are > 0."""

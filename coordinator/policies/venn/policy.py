@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.ids import GroupId, JobId, RegionId
 from coordinator.engine.plan import GroupView, Plan, RequestView, View
+from coordinator.policies.order import left_of_job
 from coordinator.policies.reasons import Reasons
 from coordinator.policies.venn.irs import Contender, allocate
 
@@ -23,6 +24,7 @@ class Venn:
     """Intersection Resource Scheduling: scarce devices are kept for those who need them, short requests go first"""
 
     name = "venn"
+    whole_queues = False  # of line 6: count only the requests that are held up, or all
 
     def plan(self, view: View) -> Plan:
         queues = _queues(view)
@@ -31,7 +33,8 @@ class Venn:
             Contender(queues[index].supplied, tuple(request.remaining for request in queues[index].requests))
             for index in supplied
         ]
-        owners = {region: supplied[owner] for region, owner in allocate(contenders, view.supply).items()}
+        allocated = allocate(contenders, view.supply, whole_queues=self.whole_queues)
+        owners = {region: supplied[owner] for region, owner in allocated.items()}
         return Plan(
             queues=tuple(tuple(request.request for request in queue.requests) for queue in queues),
             orders=_orders(queues, owners),
@@ -53,19 +56,14 @@ def _queues(view: View) -> list[_Queue]:
     for groups in alike.values():
         regions = _supplied(groups[0], view.supply)
         queued = [request for group in groups for request in requests.get(group.group, [])]
+        queued.sort(key=lambda request: (left_of_job(request), request.arrival, request.job, request.request))
         rate = sum(view.supply[region] for region in regions)
-        queues.append(_Queue(tuple(groups), regions, rate, tuple(sorted(queued, key=_turn))))
+        queues.append(_Queue(tuple(groups), regions, rate, tuple(queued)))
     return sorted(queues, key=lambda queue: (queue.rate, queue.groups[0].group))
 
 
 def _supplied(group: GroupView, supply: Mapping[RegionId, int]) -> tuple[RegionId, ...]:
     return tuple(region for region in group.regions if supply.get(region, 0) > 0)
-
-
-def _turn(request: RequestView) -> tuple[int, float, JobId, RequestId]:
-    """Least remaining demand first, over all rounds left where their number is known."""
-    key = request.remaining if request.remaining_all_rounds is None else request.remaining_all_rounds
-    return key, request.arrival, request.job, request.request
 
 
 def _orders(queues: Sequence[_Queue], owners: Mapping[RegionId, int]) -> dict[RegionId, tuple[int, ...]]:

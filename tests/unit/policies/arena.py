@@ -1,15 +1,15 @@
 """A scripted arena: one device per second from t = 1, matched by the plan exactly as ``engine.plan`` describes it.
 
 Groups and device types are written in letters: a request ``G4`` is of group G with demand 4; a device type ``gch``
-can serve the groups G, C and H. All requests are open at 0 in the order given, one job each, with true rates; a new
-plan is made at each fill.
+can serve the groups G, C and H; ``G4*3`` has three rounds left and says so. All requests are open at 0 in the order
+given, one job each, with true rates; leased devices are kept; a new plan is made at each fill.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from itertools import count
+from itertools import count, permutations
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, View
@@ -19,6 +19,7 @@ from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, 
 class Case:
     cycle: tuple[str, ...]  # device types, one per second, over and over
     requests: tuple[tuple[str, int], ...]  # group letter and demand
+    rounds: tuple[int | None, ...]  # left, of each; None: unknown
 
     @property
     def regions(self) -> tuple[str, ...]:
@@ -30,7 +31,12 @@ class Case:
 
 
 def case(cycle: str, requests: str) -> Case:
-    return Case(tuple(cycle.split()), tuple((word[0].lower(), int(word[1:])) for word in requests.split()))
+    words = [word.partition("*") for word in requests.split()]
+    return Case(
+        tuple(cycle.split()),
+        tuple((request[0].lower(), int(request[1:])) for request, _, _ in words),
+        tuple(int(rounds) if rounds else None for _, _, rounds in words),
+    )
 
 
 CASES = {
@@ -42,8 +48,10 @@ CASES = {
 }
 
 
-def view(world: Case, remaining: Sequence[int], plan_number: int = 1) -> View:
-    """Groups stay to the end; a filled request leaves."""
+def view(
+    world: Case, remaining: Sequence[int], plan_number: int = 1, *, seed: int = 7, attained: Sequence[float] = ()
+) -> View:
+    """Groups stay to the end; a filled request leaves. ``attained``: device-seconds of each job, 0 unless given."""
     letters = sorted({letter for letter, _ in world.requests})
     groups = tuple(
         GroupView(GroupId(letter), tuple(RegionId(index) for index, kind in enumerate(world.regions) if letter in kind))
@@ -56,14 +64,16 @@ def view(world: Case, remaining: Sequence[int], plan_number: int = 1) -> View:
             arrival=0.0,
             group=GroupId(letter),
             remaining=left,
-            remaining_all_rounds=None,
-            attained=0.0,
+            remaining_all_rounds=None if rounds is None else left + (rounds - 1) * demand,
+            attained=attained[index] if attained else 0.0,
         )
-        for index, ((letter, _), left) in enumerate(zip(world.requests, remaining, strict=True))
+        for index, ((letter, demand), rounds, left) in enumerate(
+            zip(world.requests, world.rounds, remaining, strict=True)
+        )
         if left > 0
     )
     supply = {RegionId(index): world.cycle.count(kind) for index, kind in enumerate(world.regions)}
-    return View(0.0, 7, plan_number, groups, requests, supply, float(len(world.cycle)))
+    return View(0.0, seed, plan_number, groups, requests, supply, float(len(world.cycle)))
 
 
 def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[RequestId, int]) -> list[RequestId]:
@@ -89,28 +99,31 @@ class Run:
         return Fraction(sum(self.fills), len(self.fills))
 
 
-def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False) -> Run:
+def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False, seed: int = 7) -> Run:
     """Play an ordered policy to the last fill."""
     remaining = {RequestId(index): demand for index, demand in enumerate(world.demands)}
+    leased: dict[RequestId, list[int]] = {request: [] for request in remaining}  # when
     result = Run([0] * len(remaining))
-    seen, plan = _planned(world, policy, remaining, result)
+
+    def planned(now: int) -> tuple[View, Plan]:
+        attained = [float(sum(now - at for at in times)) for times in leased.values()]
+        seen = view(world, list(remaining.values()), len(result.plans) + 1, seed=seed, attained=attained)
+        result.plans.append(policy.plan(seen))
+        return seen, result.plans[-1]
+
+    seen, plan = planned(0)
     for now in count(1):
         region = RegionId(world.regions.index(world.cycle[(now - 1) % len(world.cycle)]))
         for request in candidates(plan, seen, region, remaining):
             remaining[request] -= 1
+            leased[request].append(now)
             if remaining[request] == 0:
                 result.fills[request] = now
             if remaining[request] == 0 or plan_at_each_lease:
-                seen, plan = _planned(world, policy, remaining, result)
+                seen, plan = planned(now)
         if not any(remaining.values()):
             return result
     raise AssertionError("unreachable")
-
-
-def _planned(world: Case, policy: Policy, remaining: Mapping[RequestId, int], result: Run) -> tuple[View, Plan]:
-    seen = view(world, list(remaining.values()), len(result.plans) + 1)
-    result.plans.append(policy.plan(seen))
-    return seen, result.plans[-1]
 
 
 def exact_mean(world: Case, policy: Policy) -> Fraction:
@@ -136,6 +149,31 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
             left = tuple(value - (index == request) for index, value in enumerate(remaining))
             total += (second if left[request] == 0 else 0) + expected(second + 1, left)
         return total / len(able)
+
+    return expected(1, world.demands) / len(world.demands)
+
+
+def exact_order_mean(world: Case) -> Fraction:
+    """The expected mean fill time where each plan draws one order of all requests, by enumeration of the orders."""
+
+    @cache
+    def expected(second: int, remaining: tuple[int, ...]) -> Fraction:
+        """The sum of the fill times still to come, from a plan made just before the device of this second."""
+        open_ = [index for index, left in enumerate(remaining) if left]
+        orders = list(permutations(open_))
+        return sum((until_fill(second, remaining, order) for order in orders), Fraction(0)) / len(orders)
+
+    def until_fill(second: int, remaining: tuple[int, ...], order: tuple[int, ...]) -> Fraction:
+        left = list(remaining)
+        while any(left):
+            kind = world.cycle[(second - 1) % len(world.cycle)]
+            served = next((index for index in order if left[index] and world.requests[index][0] in kind), None)
+            second += 1
+            if served is not None:
+                left[served] -= 1
+                if left[served] == 0:
+                    return second - 1 + expected(second, tuple(left))
+        return Fraction(0)
 
     return expected(1, world.demands) / len(world.demands)
 

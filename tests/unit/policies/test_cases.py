@@ -1,15 +1,21 @@
 """The exact cases: small worlds whose answers are known, worked by hand and by enumeration."""
 
+from collections import Counter
 from fractions import Fraction
+from statistics import fmean, stdev
 
 import pytest
 
 from coordinator.engine.plan import Mode
 from coordinator.policies.fifo import Fifo
+from coordinator.policies.las import Las
 from coordinator.policies.random import Random
+from coordinator.policies.random_order import RandomOrder
 from coordinator.policies.srsf import Srsf
+from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.policy import Venn
-from tests.unit.policies.arena import CASES, exact_mean, run, view
+from coordinator.policies.venn.queue import VennQueue
+from tests.unit.policies.arena import CASES, case, exact_mean, exact_order_mean, run, view
 
 
 @pytest.mark.parametrize(("name", "mean"), [("A", "6"), ("B", "7.75"), ("C", "12"), ("D", "9.6"), ("E", "6")])
@@ -63,3 +69,82 @@ def test_random_by_enumeration(name: str, mean: str) -> None:
 
 def test_random_is_uniform() -> None:
     assert Random().plan(view(CASES["C"], CASES["C"].demands)).mode is Mode.UNIFORM
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_srsf_job_is_srsf_where_no_job_knows_its_rounds(name: str) -> None:
+    assert run(CASES[name], SrsfJob()).fills == run(CASES[name], Srsf()).fills
+
+
+def test_srsf_job_serves_the_shorter_job_not_the_shorter_request() -> None:
+    world = case("g gh", "G2*5 H4 G3")  # over all rounds left: 10, 4 (unknown: this round's) and 3
+    assert run(world, Srsf()).fills == [2, 12, 5]
+    # G3 takes 1 to 3. Then H4 has gh (4, 6, 8, 10), and what is left of g goes to G2 (5, 7).
+    assert run(world, SrsfJob()).fills == [7, 10, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "fills"),
+    [
+        # At 0 nobody has had anything, and jobs go by arrival; a plan is made at a fill only.
+        ("A", [4, 8]),
+        # H takes gh at 2, the first G fills at 3. H has had one device-second, and is last until all are served.
+        ("B", [14, 3, 5, 7]),
+        ("C", [6, 12, 18]),
+        # At 4 a device of gc or gch has gone to G each time, so C and H have had nothing: they go on by arrival.
+        ("D", [2, 4, 6, 15, 21]),
+        ("E", [3, 6, 9]),
+    ],
+)
+def test_las(name: str, fills: list[int]) -> None:
+    assert run(CASES[name], Las()).fills == fills
+
+
+def test_las_follows_what_was_leased() -> None:
+    """At 3, when G1 fills, K has been served since 1 (2 device-seconds) and L since 2 (1): L is ahead of K."""
+    world = case("k l g kl", "K2 L2 G1")
+    assert run(world, Las()).fills == [5, 4, 3]
+    assert run(world, Fifo()).fills == [4, 6, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "fills"),
+    [
+        ("A", [6, 4]),
+        ("B", [14, 2, 4, 7]),
+        ("C", [12, 9, 6]),
+        # G has 3 requests and takes gc; then 3 + 1 on 2 devices a cycle against H's one on one: 4 x 1 > 1 x 2, so it
+        # takes gch as well, which those of its requests that H holds up would not have done.
+        ("D", [2, 4, 10, 15, 9]),
+        ("E", [6, 5, 3]),
+    ],
+)
+def test_venn_queue(name: str, fills: list[int]) -> None:
+    assert run(CASES[name], VennQueue()).fills == fills
+
+
+@pytest.mark.parametrize(
+    ("name", "mean"),
+    [
+        # G first: (4, 8). H first: (6, 4). Half of each.
+        ("A", "11/2"),
+        # H is drawn first of the four with 1/4, then the first G fills at 3, otherwise at 2; and so on.
+        ("B", "169/24"),
+    ],
+)
+def test_random_order_by_enumeration(name: str, mean: str) -> None:
+    assert exact_order_mean(CASES[name]) == Fraction(mean)
+
+
+def test_random_order_draws_each_order_alike() -> None:
+    """Its mean over seeds is the enumerated one, within three standard errors of the sample."""
+    world, seeds = CASES["B"], 2000
+    means = [float(run(world, RandomOrder(), seed=seed).mean) for seed in range(seeds)]
+    assert abs(fmean(means) - float(exact_order_mean(world))) < 3 * stdev(means) / seeds**0.5
+
+
+def test_random_order_is_drawn_anew_with_each_plan() -> None:
+    world = CASES["C"]
+    orders = Counter(RandomOrder().plan(view(world, world.demands, number)).queues[0] for number in range(1, 6001))
+    assert len(orders) == 6
+    assert all(900 < times < 1100 for times in orders.values())

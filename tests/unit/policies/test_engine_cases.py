@@ -10,10 +10,8 @@ from coordinator.engine.effects import FillAttempt, OfferLease
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
 from coordinator.engine.requirements import Comparison
-from coordinator.policies.fifo import Fifo
 from coordinator.policies.random import Random
-from coordinator.policies.srsf import Srsf
-from coordinator.policies.venn.policy import Venn
+from coordinator.policies.registry import load_policy
 from tests.unit.engine.play import Play, needs
 from tests.unit.policies.arena import CASES, Case, run
 
@@ -70,9 +68,9 @@ def played(world: Case, policy: Policy) -> list[int]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("policy", [Fifo, Srsf, Venn])
-def test_the_engine_fills_as_the_arena_does(name: str, policy: type[Fifo] | type[Srsf] | type[Venn]) -> None:
-    assert played(CASES[name], policy()) == run(CASES[name], policy()).fills
+@pytest.mark.parametrize("policy", ["fifo", "srsf", "srsf-job", "las", "venn", "venn-queue"])
+def test_the_engine_fills_as_the_arena_does(name: str, policy: str) -> None:
+    assert played(CASES[name], load_policy(policy)) == run(CASES[name], load_policy(policy)).fills
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,10 +5,16 @@ from dataclasses import replace
 from coordinator.engine.ids import GroupId, JobId, RegionId
 from coordinator.engine.plan import GroupView, Plan, View
 from coordinator.policies.fifo import Fifo
+from coordinator.policies.las import Las
 from coordinator.policies.random import Random
+from coordinator.policies.random_order import RandomOrder
 from coordinator.policies.srsf import Srsf
+from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.policy import Venn
+from coordinator.policies.venn.queue import VennQueue
 from tests.unit.policies.arena import case, view
+
+EACH = (Random(), RandomOrder(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue())
 
 
 def seen(cycle: str, requests: str) -> View:
@@ -32,16 +38,16 @@ def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
 
 def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
     world = seen("g", "G3 G3 G3")
-    first, second, third = world.requests
-    world = replace(world, requests=(replace(first, arrival=2.0), replace(second, job=JobId("z")), third))
-    for policy in (Srsf(), Venn()):
+    late, z, third = world.requests
+    world = replace(world, requests=(third, replace(z, job=JobId("z")), replace(late, arrival=2.0)))
+    for policy in (Srsf(), SrsfJob(), Las(), Venn()):
         assert policy.plan(world).queues == ((2, 1, 0),)
 
 
 def test_fifo_follows_arrival() -> None:
     world = seen("g", "G1 G2")
-    early, late = world.requests
-    assert Fifo().plan(replace(world, requests=(replace(early, arrival=9.0), late))).queues == ((1, 0),)
+    late, early = world.requests
+    assert Fifo().plan(replace(world, requests=(early, replace(late, arrival=9.0)))).queues == ((1, 0),)
 
 
 def test_groups_that_the_same_regions_supply_share_one_queue() -> None:
@@ -75,7 +81,7 @@ def test_a_group_that_no_device_was_seen_of_comes_first_where_it_can_be_served()
 
 def test_an_empty_view_is_an_empty_plan() -> None:
     empty = View(0.0, 7, 1, (), (), {}, 1.0)
-    for policy in (Random(), Fifo(), Srsf(), Venn()):
+    for policy in EACH:
         assert not any(policy.plan(empty).queues)
         assert policy.plan(empty).reasons == ()
 
@@ -91,10 +97,12 @@ def test_reasons_name_who_is_served_first() -> None:
         "job-02": "behind job-00: its job arrived earlier",
     }
     assert reasons(Srsf().plan(world))["job-00"] == "behind job-01: its request needs fewer devices"
-    assert len(Random().plan(world).reasons) == 3
+    assert reasons(SrsfJob().plan(world))["job-02"] == "behind job-01: its job has less left to do"
+    assert reasons(Las().plan(world))["job-01"] == "behind job-00: its job has had less service"
+    assert len(Random().plan(world).reasons) == len(RandomOrder().plan(world).reasons) == 3
 
 
 def test_requests_that_share_no_device_do_not_wait_for_each_other() -> None:
     world = seen("g h", "G4 H2")
-    for policy in (Random(), Fifo(), Srsf(), Venn()):
+    for policy in EACH:
         assert policy.plan(world).reasons == ()

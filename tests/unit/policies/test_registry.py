@@ -8,18 +8,23 @@ from coordinator.engine.plan import Plan
 from coordinator.policies.registry import PolicyError, load_policy, policy_names, summary
 from tests.unit.policies.arena import CASES, view
 
-BUILT_IN = ["fifo", "random", "srsf", "venn"]
+BUILT_IN = ["fifo", "las", "random", "random-order", "srsf", "srsf-job", "venn", "venn-queue"]
 
 MINE = '''
 """A policy of one's own."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 from coordinator.engine.plan import Plan
 
 
+@dataclass(frozen=True)
 class Idle:
     """nobody is served"""
 
-    name = "idle"
+    name: str = "idle"
 
     def plan(self, view):
         return Plan()

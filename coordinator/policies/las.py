@@ -1,0 +1,13 @@
+"""Least attained service first."""
+
+from coordinator.engine.plan import Plan, View
+from coordinator.policies.order import in_order
+
+
+class Las:
+    """least attained service: fewest device-seconds leased to the job so far"""
+
+    name = "las"
+
+    def plan(self, view: View) -> Plan:
+        return in_order(view, lambda request: request.attained, "its job has had less service")
