@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.engine.census import device_counts, device_line, job_counts, lease_counts, region_counts
 from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndLease, OfferLease, OpenSession
@@ -33,6 +33,7 @@ from coordinator.engine.events import (
     TransfersAcknowledged,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.lifecycle import LeaseState
 from coordinator.engine.model import (
     AttemptStatus,
     EngineSettings,
@@ -50,6 +51,7 @@ from coordinator.engine.model import (
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
+from coordinator.engine.state import Request
 from tests.unit.engine.play import Fifo, Uniform
 
 SETTINGS = EngineSettings(
@@ -57,7 +59,7 @@ SETTINGS = EngineSettings(
     policy="tiny-fifo",
     supply_window_s=40.0,
     supply_buckets=8,
-    most_regions=6,
+    most_regions=3,
     most_sessions=5,
     most_devices=7,
     most_jobs=3,
@@ -100,7 +102,7 @@ specs = st.builds(
     requirement=st.sampled_from(REQUIREMENTS),
     requirement_name=st.just("some"),
     rounds=st.just(None),
-    demand=st.integers(1, 4),
+    demand=st.sampled_from([1, 1, 2, 4]),
     min_response=st.sampled_from([Fraction(1), Fraction(1, 2), Fraction(4, 5)]),
     over_commit=st.sampled_from([Fraction(0), Fraction(1, 2)]),
     deadline_s=st.sampled_from([5.0, 30.0]),
@@ -169,16 +171,28 @@ class World(RuleBasedStateMachine):
         known = self.engine.jobs.get(job)
         return max((known.incarnation if known else 5) + off, 0)
 
+    @initialize(specs=st.lists(specs, min_size=2, max_size=3, unique_by=lambda spec: spec.job), data=st.data())
+    def begin(self, specs: list[JobSpec], data: st.DataObject) -> None:
+        """A world in which something can happen."""
+        for spec in specs:
+            self.handle(JobSubmitted(spec, 5))
+            self.handle(DriverFollowed(spec.job, 5))
+            self.handle(AttemptOpened(spec.job, 5, 1, 1, 3))
+        for device in DEVICES[:4]:
+            self.session += 1
+            capabilities = data.draw(st.sampled_from(CAPABILITIES))
+            self.handle(DeviceCheckedIn(SessionSeq(self.session), device, "i", 1, capabilities))
+
     # -- devices
 
     @rule(
         device=st.sampled_from(DEVICES),
         instance=st.sampled_from(["i", "i", "i", "j"]),
-        interval=st.integers(1, 3),
+        interval=st.integers(1, 9),
         capabilities=st.sampled_from(CAPABILITIES),
         back=st.lists(st.tuples(recent, held), max_size=2),
         honest=st.booleans(),
-        per_session=st.integers(0, 2),
+        per_session=st.sampled_from([0, 0, 0, 1, 2]),
         per_day=st.sampled_from([0, 0, 0, 3]),
     )
     def check_in(
@@ -229,15 +243,30 @@ class World(RuleBasedStateMachine):
         for lease in list(self.engine.leases.values()):
             self.handle(LeaseAccepted(lease.session, lease.seq))
 
+    @precondition(lambda self: self.engine.leases)
+    @rule(back=recent, first=st.integers(0, 2), outcome=outcomes, finishes=st.booleans())
+    def respond(self, back: int, first: int, outcome: Outcome, finishes: bool) -> None:
+        """A lease as it should go, its three messages in any order."""
+        live = list(self.engine.leases.values())
+        lease = live[-1 - back % len(live)]
+        steps = [
+            lambda: self.handle(LeaseAccepted(lease.session, lease.seq)),
+            lambda: self.tell(lease.request, [(lease.seq, outcome)]),
+            lambda: self.handle(TaskFinished(lease.session, lease.seq, outcome)),
+        ]
+        for number in range(3 if finishes else 2):
+            steps[(first + number) % 3]()
+
+    @precondition(lambda self: self.engine.leases)
     @rule(back=recent, outcome=outcomes)
     def answer(self, back: int, outcome: Outcome) -> None:
         """A live lease, by its own device: accepted or finished."""
         live = list(self.engine.leases.values())
-        if live:
-            lease = live[-1 - back % len(live)]
-            self.handle(LeaseAccepted(lease.session, lease.seq))
-            self.handle(TaskFinished(lease.session, lease.seq, outcome))
+        lease = live[-1 - back % len(live)]
+        self.handle(LeaseAccepted(lease.session, lease.seq))
+        self.handle(TaskFinished(lease.session, lease.seq, outcome))
 
+    @precondition(lambda self: self.granted)
     @rule(kind=st.integers(0, 6), session=recent, lease=recent, reason=reasons, retry=st.sampled_from([0.0, 3.0, 1e9]))
     def any_frame(self, kind: int, session: int, lease: int, reason: FailureReason, retry: float) -> None:
         """About a lease by a session that may have nothing to do with it."""
@@ -253,12 +282,11 @@ class World(RuleBasedStateMachine):
         ]
         self.handle(events[kind])
 
+    @precondition(lambda self: any(one.device.lease or one.device.stopping for one in self.engine.sessions.values()))
     @rule(kind=st.integers(0, 4), back=recent, reason=reasons)
     def own_frame(self, kind: int, back: int, reason: FailureReason) -> None:
         """About a device's own lease, or one that it was told to stop."""
         sessions = [one for one in self.engine.sessions.values() if one.device.lease or one.device.stopping]
-        if not sessions:
-            return
         session = sessions[back % len(sessions)]
         device = session.device
         seq = device.lease.seq if device.lease else next(iter(device.stopping))
@@ -275,6 +303,26 @@ class World(RuleBasedStateMachine):
     def session_ends(self, back: int, reason: SessionEnd) -> None:
         self.handle(SessionEnded(self.some_session(back), reason))
 
+    @precondition(lambda self: any(one.state is LeaseState.RUNNING for one in self.engine.leases.values()))
+    @rule(
+        back=recent,
+        other=st.sampled_from(DEVICES),
+        capabilities=st.sampled_from(CAPABILITIES),
+        phase=st.sampled_from(HeldPhase),
+    )
+    def vanish_and_return(self, back: int, other: DeviceId, capabilities: Capabilities, phase: HeldPhase) -> None:
+        """A device is away for a moment, in which another may take its place."""
+        running = [one for one in self.engine.leases.values() if one.state is LeaseState.RUNNING]
+        lease = running[back % len(running)]
+        device = lease.device
+        self.handle(SessionEnded(lease.session, SessionEnd.CONNECTION_ENDED))
+        for name, held_ in ((other, ()), (device.id, (HeldLease(lease.seq, phase, Outcome.COUNTED),))):
+            self.session += 1
+            known = self.engine.devices.get(name)
+            instance, interval = (known.instance, known.interval) if known else ("i", 1)
+            having = capabilities if name == other else device.capabilities
+            self.handle(DeviceCheckedIn(SessionSeq(self.session), name, instance, interval, having, held_))
+
     # -- jobs
 
     @rule(spec=specs, off=st.integers(-1, 1))
@@ -290,33 +338,46 @@ class World(RuleBasedStateMachine):
         incarnation = self.incarnation(job, off)
         self.handle(DriverFollowed(job, incarnation) if up else DriverLost(job, incarnation))
 
-    @rule(job=st.sampled_from(JOBS), off=st.sampled_from([0, 0, 0, -1, 1]), skip=st.integers(0, 1), again=st.booleans())
-    def open_attempt(self, job: JobId, off: int, skip: int, again: bool) -> None:
-        known = self.engine.jobs.get(job)
-        latest = known.latest if known else None
-        round_, attempt = (latest.round, latest.attempt) if latest else (1, 1)
-        if latest is not None and not again:
-            closed = latest.status is AttemptStatus.CLOSED
-            round_, attempt = (round_ + 1 + skip, 1) if closed else (round_, attempt + 1 + skip)
-        self.handle(AttemptOpened(job, self.incarnation(job, off), round_, attempt, 3))
+    @precondition(lambda self: self.engine.jobs)
+    @rule(
+        back=recent, off=st.sampled_from([0, 0, 0, 0, -1, 1]), skip=st.sampled_from([0, 0, 0, 1]), again=st.booleans()
+    )
+    def open_attempt(self, back: int, off: int, skip: int, again: bool) -> None:
+        """Mostly as it should be: the next one, if none is open."""
+        jobs = [job for job in self.engine.jobs.values() if job.request is None and not job.ended]
+        if again or not jobs:
+            jobs = list(self.engine.jobs.values())
+        job = jobs[back % len(jobs)]
+        round_, attempt = 1, 1 + skip
+        if job.latest is not None:
+            closed = job.latest.status is AttemptStatus.CLOSED
+            round_, attempt = job.latest.round, job.latest.attempt
+            if job.request is None or not again:
+                round_, attempt = (round_ + 1 + skip, 1) if closed else (round_, attempt + 1 + skip)
+        self.handle(AttemptOpened(job.id, self.incarnation(job.id, off), round_, attempt, 3))
 
-    @precondition(lambda self: self.outcomes)
+    @precondition(lambda self: self.granted)
     @rule(
         back=recent,
-        many=st.lists(st.tuples(recent, st.sampled_from([Outcome.COUNTED, Outcome.COUNTED, *Outcome])), max_size=4),
+        many=st.lists(
+            st.tuples(recent, st.sampled_from([Outcome.COUNTED, Outcome.COUNTED, *Outcome])), min_size=1, max_size=4
+        ),
         off=st.sampled_from([0, 0, 0, -1]),
     )
     def record(self, back: int, many: list[tuple[int, Outcome]], off: int) -> None:
-        """An honest driver: COUNTED for the first K distinct leases of its attempt, live or not, STRAGGLER after."""
-        requests = list(self.engine.requests.values())
-        if not requests:
+        """About any leases of an attempt, live or not."""
+        served = [request for request in self.engine.requests.values() if request.leases]
+        if not served:
             return
-        request = requests[-1 - back % len(requests)]
+        request = served[-1 - back % len(served)]
         mine = [seq for seq, (id_, _) in self.granted.items() if id_ == request.id]
-        counted = self.counted.setdefault(request.id, set())
-        words = []
-        for number, wish in many if mine else ():
-            seq, word = mine[-1 - number % len(mine)], wish
+        self.tell(request, [(mine[-1 - number % len(mine)], outcome) for number, outcome in many], off)
+
+    def tell(self, request: Request, wishes: list[tuple[LeaseSeq, Outcome]], off: int = 0) -> None:
+        """An honest driver: COUNTED for the first K distinct leases of its attempt, STRAGGLER after; each once."""
+        counted, words = self.counted.setdefault(request.id, set()), []
+        for seq, wish in wishes:
+            word = wish
             if off == 0 and seq in request.leases:
                 full = wish is Outcome.COUNTED and len(counted) >= request.needed
                 word = self.said.setdefault(seq, Outcome.STRAGGLER if full else wish)
@@ -324,18 +385,22 @@ class World(RuleBasedStateMachine):
                     counted.add(seq)
             words.append((seq, word))
         incarnation = max(request.job.incarnation + off, 0)
-        event = ResponsesRecorded(request.job.id, incarnation, request.round, request.attempt, tuple(words))
-        self.handle(event)
+        self.handle(ResponsesRecorded(request.job.id, incarnation, request.round, request.attempt, tuple(words)))
 
-    @rule(job=st.sampled_from(JOBS), many=st.lists(st.tuples(leases, outcomes), max_size=3))
-    def record_nonsense(self, job: JobId, many: list[tuple[LeaseSeq, Outcome]]) -> None:
+    @precondition(lambda self: self.engine.requests)
+    @rule(back=recent, many=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3))
+    def record_nonsense(self, back: int, many: list[tuple[LeaseSeq, Outcome]]) -> None:
         """Leases that are not of the attempt."""
-        foreign = tuple((seq, outcome) for seq, outcome in many if self.granted.get(seq, (0, job))[1] != job)
-        self.handle(ResponsesRecorded(job, 99, 1, 1, foreign))
+        requests = list(self.engine.requests.values())
+        request = requests[back % len(requests)]
+        foreign = tuple((seq, word) for seq, word in many if self.granted.get(seq, (0,))[0] != request.id)
+        job = request.job
+        self.handle(ResponsesRecorded(job.id, job.incarnation, request.round, request.attempt, foreign))
 
-    @rule(job=st.sampled_from(JOBS), end=st.sampled_from(list(JobEnd)))
-    def end_job(self, job: JobId, end: JobEnd) -> None:
-        self.handle(JobEnded(job, end, "enough"))
+    @rule(job=st.sampled_from(JOBS), end=st.sampled_from(list(JobEnd)), rarely=st.integers(0, 3))
+    def end_job(self, job: JobId, end: JobEnd, rarely: int) -> None:
+        if rarely == 0:
+            self.handle(JobEnded(job, end, "enough"))
 
     # -- the coordinator
 
@@ -415,5 +480,5 @@ class World(RuleBasedStateMachine):
 
 TestWorld = World.TestCase
 TestWorld.settings = settings(
-    max_examples=150, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -37,6 +37,7 @@ from coordinator.engine.model import (
     SessionEnd,
     Workload,
 )
+from coordinator.engine.plan import Policy
 from coordinator.engine.record import (
     Digest,
     RecordError,
@@ -49,6 +50,7 @@ from coordinator.engine.record import (
 )
 from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
+from coordinator.policies.registry import load_policy, policy_names
 from tests.unit.engine.play import Fifo, Play, needs, spec
 
 REQUIREMENT = Any(
@@ -143,14 +145,12 @@ def test_the_digest_tells_leases_and_transitions_apart() -> None:
     assert of(offer) == "c6dc434ee6156889"  # pinned: another path that computes it must agree
 
 
-def random_world(seed: int) -> Play:
+def random_world(seed: int, policy: Policy | None = None) -> Play:
     """A few hundred events of several jobs and devices that come and go."""
-    rng, play = random.Random(seed), Play(supply_window_s=100.0, supply_buckets=10)
-    requirements = [("any", None), ("roomy", Comparison("memory", ">=", 4.0)), ("fast", Comparison("cpu", ">", 2.5))]
-    for name, requirement in requirements:
-        play.request(name, demand=4, min_response=Fraction(1, 2), over_commit=Fraction(1, 4), deadline_s=30.0) if (
-            requirement is None
-        ) else play.request(name, demand=3, deadline_s=25.0, **needs(requirement, name))
+    rng, play = random.Random(seed), Play(policy, supply_window_s=100.0, supply_buckets=10)
+    play.request("any", demand=4, min_response=Fraction(1, 2), over_commit=Fraction(1, 4), deadline_s=30.0)
+    play.request("roomy", demand=3, deadline_s=25.0, **needs(Comparison("memory", ">=", 4.0), "roomy"))
+    play.request("fast", demand=3, deadline_s=25.0, **needs(Comparison("cpu", ">", 2.5), "fast"))
     for _ in range(400):
         play.wait(rng.random())
         name = f"d{rng.randrange(12)}"
@@ -181,6 +181,12 @@ def random_world(seed: int) -> Play:
                 closed = job.latest.status is AttemptStatus.CLOSED
                 play.open(job, job.latest.round + closed, 1 if closed else job.latest.attempt + 1, rounds_left=5)
     return play
+
+
+@pytest.mark.parametrize("name", policy_names())
+def test_the_invariants_hold_under_every_policy(name: str) -> None:
+    play = random_world(11, load_policy(name))  # checked after each event
+    assert sum(job.closed_rounds for job in play.engine.jobs.values()) > 10
 
 
 def rebuild(lines: list[str]) -> str:
