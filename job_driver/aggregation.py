@@ -1,15 +1,20 @@
 """The running sum of one attempt, one response at a time, on a thread of its own: transfers go on meanwhile."""
 
 import asyncio
-from collections.abc import Mapping
+import mmap
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from job_driver.bundle import JobError, JobFile, job_code
-from job_driver.job import Aggregator, Arrays, Result
+from job_driver.job import Aggregator, Arrays, Result, windows
 from venn.wire import tensors
+from venn.wire.memory import return_freed_memory
 from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
+from venn.wire.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,27 @@ class Part:
     path: Path
     weight: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+class Mapped(Mapping[str, np.ndarray]):
+    """The arrays of a file, in place. Each look lets go of the pages that were read before it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises TensorError."""
+        with open(path, "rb") as file:
+            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._arrays = tensors.decode(self._pages)  # type: ignore[arg-type]  # any buffer will do
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED)
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
 
 
 class ResponseForm:
@@ -40,12 +66,13 @@ class ResponseForm:
     def problem(self, path: Path) -> str:
         """Why a response is refused, found in its bytes; "" if it is not."""
         try:
-            response = tensors.open_file(path, refuse_nan=True)
+            response = Mapped(path)
             if self._signature is not None:
                 check_same(self._signature, signature_of(response))
         except TensorError as error:
             return f"{error.reason}: {error.message}"
-        return ""
+        strange = [name for name in response if not _finite(response, name)]
+        return f"TENSOR_NOT_FINITE: {printable(strange[0], 80)} holds NaN or infinity" if strange else ""
 
 
 class Aggregation:
@@ -88,8 +115,9 @@ class Aggregation:
             return
         with job_code(self._file, "aggregate"):
             if self._sum is None:
+                return_freed_memory()  # of the transfers so far: the sum is as large as two models
                 self._sum = self._file.job.aggregate(self._model)
-            self._sum.add(Result(tensors.open_file(part.path), part.weight, part.metrics))
+            self._sum.add(Result(Mapped(part.path), part.weight, part.metrics))
 
     def _close(self) -> Arrays:
         for added in self._added:
@@ -103,6 +131,14 @@ class Aggregation:
         self._sum = None
         check_form(self._file, self._model, model)
         return model
+
+
+def _finite(arrays: Arrays, name: str) -> bool:
+    """Least and greatest are finite only if all are, for both carry a NaN on; this takes no memory."""
+    if arrays[name].dtype.kind != "f":
+        return True
+    with np.errstate(invalid="ignore"):
+        return all(bool(np.isfinite(v.min()) and np.isfinite(v.max())) for _, v in windows(arrays, name))
 
 
 def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:

@@ -17,12 +17,11 @@ from pathlib import Path
 from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
 from job_driver.spool import Response, Spool
-from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import file_error, write_all
 
-CREDIT_BUDGET = 16 * 2**20  # bytes that all devices together may have under way
-MOST_CREDIT = 4 * 2**20  # bytes, of one device
+CREDIT_BUDGET = 6 * 2**20  # bytes that all devices together may have under way
+LEAST_CREDIT, MOST_CREDIT = 2**18, 2**22  # bytes, of one device
 
 
 class Refused(PeerError):
@@ -135,8 +134,8 @@ class Intake:
         self.active.add(upload.announcement.lease)
 
     def credit(self, upload: Upload) -> int:
-        """Bytes beyond its offset that a device may send now: a share of what all may, but at least a chunk."""
-        share = max(CHUNK_BYTES, min(MOST_CREDIT, CREDIT_BUDGET // max(1, len(self._uploads))))
+        """Bytes beyond its offset that a device may send now: a share of what all may, within bounds."""
+        share = max(LEAST_CREDIT, min(MOST_CREDIT, CREDIT_BUDGET // max(1, len(self._uploads))))
         return min(share, upload.announcement.size - upload.offset)
 
     def foreseen(self, announcement: Announcement) -> bool:

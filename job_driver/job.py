@@ -17,6 +17,7 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]  # by name; any shapes, numbers only
 
 SLICE = 1 << 16  # elements that are added at a time: the scratch space stays in the processor's cache
+WINDOW = 1 << 20  # elements, after which a response's array is looked up anew
 
 
 class Revoked(Exception):
@@ -97,7 +98,7 @@ class WeightedMean:
         self._weight += result.weight
         for name, total in self._sums.items():
             scratch = np.empty(min(SLICE, total.size), total.dtype)
-            for part, values in slices(result.arrays[name]):
+            for part, values in windows(result.arrays, name):
                 weighted = scratch[: values.size]
                 np.multiply(values, result.weight, out=weighted, dtype=total.dtype)
                 total[part] += weighted
@@ -108,10 +109,12 @@ class WeightedMean:
         return {name: self._mean(self._sums.pop(name), like) for name, like in self._model.items()}
 
     def _mean(self, total: np.ndarray, like: np.ndarray) -> np.ndarray:
-        np.divide(total, self._weight, out=total)
-        if like.dtype.kind in "iub":
-            np.rint(total, out=total)
-        return total.astype(like.dtype, copy=False).reshape(like.shape)
+        """Cast in place (the sum's type is the wider one), so that a large model is not held twice."""
+        mean = total.view(like.dtype)
+        for part, values in slices(total):
+            exact = values / self._weight
+            mean[part] = np.rint(exact) if like.dtype.kind in "iub" else exact
+        return mean[: total.size].reshape(like.shape)
 
 
 class Sum:
@@ -126,7 +129,7 @@ class Sum:
     def add(self, result: Result) -> None:
         check_like(self._model, result.arrays)
         for name, total in self._sums.items():
-            for part, values in slices(result.arrays[name]):
+            for part, values in windows(result.arrays, name):
                 total[part] += values
 
     def close(self) -> Arrays:
@@ -183,6 +186,13 @@ def slices(array: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     for start in range(0, flat.size, SLICE):
         part = slice(start, min(start + SLICE, flat.size))
         yield part, flat[part]
+
+
+def windows(arrays: Arrays, name: str) -> Iterator[tuple[slice, np.ndarray]]:
+    """As ``slices``, but the array is looked up anew now and then: what lies in a file need not stay in memory."""
+    for start in range(0, arrays[name].size, WINDOW):
+        for part, values in slices(arrays[name].reshape(-1)[start : start + WINDOW]):
+            yield slice(start + part.start, start + part.stop), values
 
 
 def _sum_type(dtype: np.dtype) -> np.dtype:

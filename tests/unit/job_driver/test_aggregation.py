@@ -89,7 +89,7 @@ async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: Thre
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert np.all(after["w"] == 1)
-    assert peak < 3.5 * model["w"].nbytes  # the sum in float64 is two models, the result one
+    assert peak < 2.6 * model["w"].nbytes  # the sum in float64 is two models, and the result lies in it
 
 
 @pytest.mark.parametrize("same", [True, False])
