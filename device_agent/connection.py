@@ -66,8 +66,9 @@ class Stream:
     async def _listen(self) -> None:
         speaking = asyncio.create_task(self._speak())
         try:
-            async for frame in self._call:
-                self._hear(frame)
+            async for message in self._call:
+                for frame in (message, *message.more):
+                    self._hear(frame)
         except grpc.aio.AioRpcError as error:
             raise _meaning(error, self._where) from error
         finally:

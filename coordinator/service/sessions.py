@@ -14,6 +14,7 @@ import grpc
 from grpc.aio import EOF
 
 from coordinator.engine.ids import DeviceId, SessionSeq
+from coordinator.service.convert.devices import joined
 from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -118,8 +119,11 @@ class Session:
         assert outbox is not None
         try:
             while outbox:
-                await self.context.write(outbox[0])
-                self._bytes -= len(outbox.popleft())
+                frames = tuple(outbox)
+                await self.context.write(frames[0] if len(frames) == 1 else joined(frames))
+                for frame in frames:  # they counted until now: what a device does not read is not free
+                    self._bytes -= len(frame)
+                    outbox.popleft()
             self._outbox = None
         except grpc.aio.BaseError:
             outbox.clear()

@@ -1,8 +1,9 @@
 """Full device cycles per second (offer, accept, finish, next) on live streams, and memory per idle device.
 
 The coordinator is the real program in a process of its own; the devices are bare streams in this process, so that their
-cost is as small as the echo's. The echo exchanges as many messages of the same sizes, in the same rhythm, over as many
-streams, in the same run and in turn with the coordinator.
+cost is as small as the echo's. The echo exchanges as many messages as the devices' streams carry (offers, acceptances,
+ends of tasks and their acknowledgements; not what the job's driver hears and says beside), in the same rhythm, over as
+many streams, in the same run and in turn with the coordinator.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ import psutil
 from testbed.bench.echo import ECHO, bare_server
 from testbed.bench.figures import Benchmark, Measured
 from testbed.bench.parts import parts
-from testbed.bench.streams import check_in
+from testbed.bench.streams import check_in, offers
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
@@ -70,11 +71,11 @@ class Driver:
         self._key = answer.ticket_key
         await self._open_next()
 
-    async def follow(self, counter: "Counter") -> None:
+    async def follow(self) -> None:
         async for _ in self._stub.FollowJob(job.FollowJobRequest(job=KEY, driver_incarnation=1)):
-            counter.messages += 1
+            pass
 
-    async def record(self, counter: "Counter") -> None:
+    async def record(self) -> None:
         """Hand over in batches, as a driver does."""
         while True:
             await asyncio.sleep(RECORD_EVERY_S)
@@ -85,7 +86,6 @@ class Driver:
             for lease in batch:
                 request.responses.add(lease=lease, outcome=common.OUTCOME_COUNTED)
             answer = await self._stub.RecordResponses(request)
-            counter.messages += 2
             if answer.status == job.ATTEMPT_STATUS_CLOSED:
                 await self._open_next()
 
@@ -126,6 +126,9 @@ class Counter:
         await self._reached.wait()
         return time.perf_counter() - started, self.messages - messages
 
+    def count(self, messages: int) -> None:
+        self.messages += messages
+
     def cycle(self) -> None:
         self.cycles += 1
         if self.cycles == self._goal:
@@ -137,18 +140,15 @@ async def device_cycles(channel: grpc.aio.Channel, name: str, driver: Driver, co
     call = device_stub(channel).Connect()
     await call.write(check_in(name))
     seq = 1
-    async for response in call:
-        counter.messages += 1
-        if response.WhichOneof("frame") != "offer":
-            continue
+    async for offer in offers(call, counter.count):
         await counter.working.wait()
-        lease = response.offer.lease
-        receipt = common.Receipt(lease=lease, attempt=response.offer.attempt, outcome=common.OUTCOME_COUNTED)
+        lease = offer.lease
+        receipt = common.Receipt(lease=lease, attempt=offer.attempt, outcome=common.OUTCOME_COUNTED)
         await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=lease)))
         driver.finished(lease)
         seq += 2
         await call.write(device.ConnectRequest(seq=seq, finished=device.Finished(lease=lease, receipt=receipt)))
-        counter.messages += 2
+        counter.count(2)
         counter.cycle()
 
 
@@ -197,7 +197,7 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
     bare: list[float] = []
     async with bare_server() as bare_address, asyncio.TaskGroup() as group:
         echo = Echo(bare_address)
-        background = [group.create_task(driver.follow(counter)), group.create_task(driver.record(counter))]
+        background = [group.create_task(driver.follow()), group.create_task(driver.record())]
         for number, channel in enumerate(channels):
             background.append(group.create_task(device_cycles(channel, f"bench-{number}", driver, counter)))
         await counter.until(CYCLES // 5)  # warm

@@ -1,6 +1,9 @@
 """The barest device that a coordinator accepts: a stream that checks in."""
 
 import secrets
+from collections.abc import AsyncIterator, Callable
+
+import grpc
 
 from venn.v1 import device_pb2 as device
 from venn.wire.versions import this_version
@@ -11,3 +14,14 @@ def check_in(name: str) -> device.ConnectRequest:
     frame.capabilities.numbers["cpu"] = 4.0
     frame.capabilities.numbers["memory"] = 4e9
     return device.ConnectRequest(seq=1, check_in=frame)
+
+
+async def offers(
+    call: "grpc.aio.StreamStreamCall[device.ConnectRequest, device.ConnectResponse]", count: Callable[[int], None]
+) -> AsyncIterator[device.Offer]:
+    """The offers that come down a stream; ``count`` hears how many frames came, those in ``more`` included."""
+    async for message in call:
+        count(1 + len(message.more))
+        for frame in (message, *message.more):
+            if frame.WhichOneof("frame") == "offer":
+                yield frame.offer

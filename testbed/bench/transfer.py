@@ -22,7 +22,7 @@ from device_agent.transfer import Drivers, Response, Transfer
 from testbed.bench.echo import CHUNK_BYTES, DOWN, UP, bare_server
 from testbed.bench.figures import Benchmark, Measured
 from testbed.bench.parts import parts
-from testbed.bench.streams import check_in
+from testbed.bench.streams import check_in, offers
 from testbed.live.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
@@ -70,18 +70,16 @@ class Fleet:
         async with open_channel(self._address, token=self._token) as channel:
             call = device_stub(channel).Connect()
             await call.write(check_in(f"bench-{number}"))
-            async for answer in call:
-                if answer.WhichOneof("frame") != "offer":
-                    continue
+            async for offer in offers(call, lambda _: None):
                 self.begun.set()
-                await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=answer.offer.lease)))
+                await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=offer.lease)))
                 if await self._all_offered.wait() == 0:
                     self._began = time.perf_counter()
-                receipt = await self._transfer(drivers, answer.offer)
+                receipt = await self._transfer(drivers, offer)
                 if await self._all_done.wait() == 0:
                     self.seconds.append(time.perf_counter() - self._began)
                 seq += 2
-                finished = device.Finished(lease=answer.offer.lease, receipt=receipt)
+                finished = device.Finished(lease=offer.lease, receipt=receipt)
                 await call.write(device.ConnectRequest(seq=seq, finished=finished))
 
     async def _transfer(self, drivers: Drivers, offer: device.Offer) -> common.Receipt:

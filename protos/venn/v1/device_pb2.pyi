@@ -142,6 +142,7 @@ class ConnectResponse(google.protobuf.message.Message):
     ACK_FIELD_NUMBER: builtins.int
     COME_BACK_FIELD_NUMBER: builtins.int
     DRAIN_FIELD_NUMBER: builtins.int
+    MORE_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome: ...
     @property
@@ -156,6 +157,10 @@ class ConnectResponse(google.protobuf.message.Message):
     def come_back(self) -> global___ComeBack: ...
     @property
     def drain(self) -> global___Drain: ...
+    @property
+    def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ConnectResponse]:
+        """frames that come next, in order: one message when several leave at once"""
+
     def __init__(
         self,
         *,
@@ -166,9 +171,10 @@ class ConnectResponse(google.protobuf.message.Message):
         ack: global___Ack | None = ...,
         come_back: global___ComeBack | None = ...,
         drain: global___Drain | None = ...,
+        more: collections.abc.Iterable[global___ConnectResponse] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "offer", b"offer", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "offer", b"offer", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "more", b"more", "offer", b"offer", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["welcome", "offer", "revoke", "redirect", "ack", "come_back", "drain"] | None: ...
 
 global___ConnectResponse = ConnectResponse

@@ -107,6 +107,7 @@ class Device:
         self.name, self.seq = name, 1
         self.channel = open_channel(address, token=token)
         self.call = device_stub(self.channel).Connect()
+        self.heard: deque[device_pb2.ConnectResponse] = deque()  # not yet looked at
 
     async def check_in(self, **fields: Any) -> device_pb2.Welcome:
         await self.call.write(check_in_frame(self.name, **fields))
@@ -122,12 +123,15 @@ class Device:
         """The next frame of this kind; others are passed over. Raises AioRpcError at the end of the stream."""
         async with asyncio.timeout(PATIENCE_S):
             while True:
-                frame = await self.call.read()
-                if frame is grpc.aio.EOF:
+                while self.heard:
+                    frame = self.heard.popleft()
+                    if frame.WhichOneof("frame") == kind:
+                        return frame
+                message = await self.call.read()
+                if message is grpc.aio.EOF:
                     raise EOFError(await self.call.code(), await self.call.details())
-                assert isinstance(frame, device_pb2.ConnectResponse)
-                if frame.WhichOneof("frame") == kind:
-                    return frame
+                assert isinstance(message, device_pb2.ConnectResponse)
+                self.heard.extend((message, *message.more))
 
     async def accept(self) -> device_pb2.Offer:
         """Take the next offer."""

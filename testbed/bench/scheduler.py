@@ -1,0 +1,203 @@
+"""Re-planning and matching on the real engine, with 1,000 open jobs in 100 groups over 4,096 regions.
+
+Under Venn and, as the baseline, under srsf, which has one order for all devices. A re-plan is everything from the
+event that asks for it to its last effect: the view, the policy, the adoption. A look-up is what the engine does for a
+device that checks in: from its session to the request that gets it. It is timed from a fresh plan on, so that what is
+put off until a region's first device is in it.
+
+With even queues each group has as many jobs as the others. With skewed ones the n-th most abundant group has 1/n as
+many as the first, which makes Venn move the most regions between groups.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from coordinator.engine.effects import AdoptPlan, OfferLease
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import (
+    AttemptOpened,
+    DeviceCheckedIn,
+    DriverFollowed,
+    Event,
+    JobSubmitted,
+    LeaseAccepted,
+    PolicyChanged,
+    ResponsesRecorded,
+    SessionEnded,
+    TimePassed,
+)
+from coordinator.engine.ids import DeviceId, JobId, SessionSeq
+from coordinator.engine.model import EngineSettings, JobSpec, Outcome, SessionEnd
+from coordinator.engine.plan import Plan, View
+from coordinator.engine.requirements import Capabilities, Comparison
+from coordinator.engine.state import Session
+from coordinator.policies.registry import load_policy
+from testbed.bench.figures import Benchmark, Measured
+
+JOBS = 1000
+GROUPS = 100
+REGIONS = 4096
+MOST_CHECK_INS = 5  # of a region, over the window
+RE_PLANS = 1000
+LOOKUPS = 1_000_000
+LONG_S = 1e9
+SEED = 1
+
+
+class _Nobody:
+    """while the world is set up: no device is given to anybody"""
+
+    name = "nobody"
+
+    def plan(self, view: View) -> Plan:
+        return Plan()
+
+
+@dataclass(slots=True)
+class _World:
+    """An engine between two events, and the clock of its host."""
+
+    engine: Engine
+    rng: np.random.Generator
+    now: float = 0.0
+    sessions: int = 0
+
+    def handle(self, event: Event) -> list[object]:
+        self.now += 1e-3
+        return list(self.engine.handle(event, self.now))
+
+    def check_in(self, device: DeviceId, capabilities: Capabilities) -> list[object]:
+        """In an availability interval of its own."""
+        self.sessions += 1
+        return self.handle(DeviceCheckedIn(SessionSeq(self.sessions), device, "", self.sessions, capabilities))
+
+    def leave(self) -> None:
+        self.handle(SessionEnded(SessionSeq(self.sessions), SessionEnd.GOODBYE_SESSION_OVER))
+
+
+def _world(skewed: bool) -> _World:
+    """All jobs and supply are there, and no request is open."""
+    settings = EngineSettings(seed=SEED, policy="", supply_window_s=LONG_S, liveness_s=LONG_S, accept_timeout_s=LONG_S)
+    world = _World(Engine(settings, _Nobody()), np.random.default_rng(SEED))
+    for number, group in enumerate(_group_of_each_job(skewed)):
+        spec = _spec(number, group, int(world.rng.integers(1, 500)))
+        world.handle(JobSubmitted(spec, 1))
+        world.handle(DriverFollowed(spec.job, 1))
+    # Group n serves the more regions the greater n is.
+    eligible = world.rng.random((REGIONS, GROUPS)) < np.linspace(0.05, 0.95, GROUPS)
+    for region, check_ins in enumerate(world.rng.integers(1, MOST_CHECK_INS, REGIONS, endpoint=True)):
+        groups = frozenset(f"{group:02}" for group in np.flatnonzero(eligible[region]))
+        for _ in range(check_ins):
+            world.check_in(DeviceId(f"device-{region}"), Capabilities(labels={"serves": groups}))
+            world.leave()
+    while world.engine.supply.published == {}:
+        world.now = world.engine.supply.next_tick
+        world.handle(TimePassed())
+    return world
+
+
+def _group_of_each_job(skewed: bool) -> list[int]:
+    if not skewed:
+        return [job % GROUPS for job in range(JOBS)]
+    share = np.array([1 / (GROUPS - group) for group in range(GROUPS)])
+    jobs = 1 + np.floor(share / share.sum() * (JOBS - GROUPS)).astype(int)  # none without a job
+    jobs[-1] += JOBS - jobs.sum()
+    return [int(group) for group in np.repeat(np.arange(GROUPS), jobs)]
+
+
+def _spec(number: int, group: int, demand: int) -> JobSpec:
+    """A round closes at its first response, so that one device makes two re-plans: a close and an opening."""
+    return JobSpec(
+        job=JobId(f"bench/{number:04}/1"),
+        requirement=Comparison("serves", "=", f"{group:02}"),
+        requirement_name=f"{group:02}",
+        rounds=None,
+        demand=demand,
+        min_response=Fraction(1, 1000),
+        over_commit=Fraction(0),
+        deadline_s=LONG_S,
+        lease_s=LONG_S,
+    )
+
+
+def _under(world: _World, policy: str) -> None:
+    """Open a request of every job that has none, and let the policy plan."""
+    for job in list(world.engine.jobs.values()):
+        if job.request is None:
+            world.handle(AttemptOpened(job.id, 1, 1, 1, None))
+    world.engine.set_policy(load_policy(policy))
+    world.handle(PolicyChanged(policy))
+
+
+def _re_plans(world: _World) -> Iterator[float]:
+    """Seconds of each re-plan, at a close and at an opening in turn."""
+    devices = list(world.engine.devices.values())
+    while True:
+        device = devices[int(world.rng.integers(len(devices)))]
+        (offer,) = (one for one in world.check_in(device.id, device.capabilities) if isinstance(one, OfferLease))
+        world.handle(LeaseAccepted(offer.session, offer.lease))
+        records = ((offer.lease, Outcome.COUNTED),)
+        yield _timed(world, ResponsesRecorded(offer.job, 1, offer.round, offer.attempt, records))
+        yield _timed(world, AttemptOpened(offer.job, 1, offer.round + 1, 1, None))
+        world.leave()
+
+
+def _timed(world: _World, event: Event) -> float:
+    started = time.perf_counter()
+    effects = world.handle(event)
+    seconds = time.perf_counter() - started
+    assert sum(isinstance(effect, AdoptPlan) for effect in effects) == 1
+    return seconds
+
+
+def _lookups_per_s(world: _World) -> float:
+    """Devices of all regions, in a random order, right after a plan."""
+    devices = list(world.engine.devices.values())
+    sessions = [
+        Session(SessionSeq(number), device, world.now, world.now) for number, device in enumerate(devices, 10**9)
+    ]
+    queue = [sessions[index] for index in world.rng.integers(len(sessions), size=LOOKUPS)]
+    choose = world.engine.matcher.choose
+    world.handle(PolicyChanged(""))
+    started = time.perf_counter()
+    for session in queue:
+        choose(session)
+    return LOOKUPS / (time.perf_counter() - started)
+
+
+def _figures(policy: str, worlds: tuple[_World, _World]) -> dict[str, float]:
+    figures = {}
+    for name, world in zip(("replan", "replan_skewed"), worlds, strict=True):
+        _under(world, policy)
+        re_plans = _re_plans(world)
+        warm = [next(re_plans) for _ in range(RE_PLANS // 10)]
+        times = [next(re_plans) for _ in range(RE_PLANS)] if warm else []
+        figures[f"{name}_median_ms"] = 1000 * float(np.median(times))
+        figures[f"{name}_p99_ms"] = 1000 * float(np.quantile(times, 0.99))
+    figures["lookups_per_s"] = _lookups_per_s(worlds[0])
+    return figures
+
+
+def run(say: Callable[[str], None]) -> Measured:
+    """Measure; about a minute."""
+    say(f"setting up {JOBS:,} jobs in {GROUPS} groups over {REGIONS:,} regions, with even and with skewed queues")
+    worlds = (_world(skewed=False), _world(skewed=True))
+    gc.freeze()
+    say("baseline: srsf")
+    baseline = _figures("srsf", worlds)
+    say("venn")
+    figures = _figures("venn", worlds)
+    return Measured(
+        name="scheduler",
+        figures=figures,
+        baseline=baseline,
+        ratio=baseline["replan_p99_ms"] / figures["replan_p99_ms"],
+    )
+
+
+BENCHMARK = Benchmark("scheduler", "re-planning and look-ups of the engine, against srsf", run)
