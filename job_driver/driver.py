@@ -75,7 +75,8 @@ class Driver:
 
     def __init__(self, file: JobFile, settings: Settings, folder: Path, on_round: Callable[[Round], None]) -> None:
         self._file, self._settings, self._folder, self._on_round = file, settings, folder, on_round
-        self._thread = ThreadPoolExecutor(1, "job")
+        self._thread = ThreadPoolExecutor(1, "job")  # the job's own code, one piece at a time
+        self._inspection = ThreadPoolExecutor(1, "inspect")  # of responses: no receipt waits for the job's code
         self._admission, self._artifacts = Admission(), Artifacts()
         self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
         self._spool = Spool(folder, fsync=settings.fsync)
@@ -84,7 +85,7 @@ class Driver:
         self._intake = Intake(
             Rounds(keep_s=settings.keep_receipts_s),
             self._spool,
-            self._thread,
+            self._inspection,
             incarnation=lambda: self._link.incarnation,
             decided=self._decided,
             failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
@@ -118,7 +119,8 @@ class Driver:
 
     def close(self) -> None:
         self._intake.close()
-        self._thread.shutdown(cancel_futures=True)
+        for thread in (self._inspection, self._thread):
+            thread.shutdown(cancel_futures=True)
         self._spool.close()
         self._log.close()
 

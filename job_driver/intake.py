@@ -8,11 +8,12 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
@@ -22,6 +23,8 @@ from venn.wire.files import file_error, write_all
 
 CREDIT_BUDGET = 6 * 2**20  # bytes that all devices together may have under way
 LEAST_CREDIT, MOST_CREDIT = 2**18, 2**22  # bytes, of one device
+
+Message = TypeVar("Message")
 
 
 class Refused(PeerError):
@@ -41,13 +44,40 @@ class Announcement:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
+class Writer:
+    """One stream that writes an upload, until it is sent away."""
+
+    def __init__(self, seconds: float) -> None:
+        """So long at most."""
+        self._loop = asyncio.get_running_loop()
+        self._until = self._loop.time() + seconds
+        self._limit: asyncio.Timeout | None = None  # while a message is awaited
+
+    async def wait(self, message: Awaitable[Message]) -> Message:
+        """The next message. Raises TimeoutError once this stream is sent away, or its time is over.
+
+        For reading only: a call of gRPC does not survive that a write of it is cancelled.
+        """
+        async with asyncio.timeout_at(self._until) as limit:
+            self._limit = limit
+            try:
+                return await message
+            finally:
+                self._limit = None
+
+    def send_away(self) -> None:
+        self._until = self._loop.time()
+        if self._limit is not None:
+            self._limit.reschedule(self._until)
+
+
 class Upload:
     """One response on its way."""
 
     def __init__(self, announcement: Announcement, path: Path) -> None:
         self.announcement, self.path = announcement, path
         self.offset = 0  # everything before it is in the file, and hashed
-        self.writer: asyncio.Timeout | None = None  # of the stream that writes now; expiring it sends that stream away
+        self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._hash = hashlib.sha256()
         self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -81,11 +111,6 @@ class Upload:
         self.close()
         self.path.unlink(missing_ok=True)
 
-    def send_away(self) -> None:
-        """Stop the stream that writes now, if any."""
-        if self.writer is not None and not self.writer.expired():
-            self.writer.reschedule(asyncio.get_running_loop().time())
-
 
 class Intake:
     """All responses of a job: those on their way, and the moment at which each is decided."""
@@ -115,8 +140,11 @@ class Intake:
         """From now on responses have this form and go into this sum."""
         self._form, self._aggregation = form, aggregation
 
-    def begin(self, announcement: Announcement) -> Upload:
-        """Start a response, or go on with it. Raises Refused where another was begun on this lease, VennError."""
+    def begin(self, announcement: Announcement, seconds: float) -> Upload:
+        """Start a response, or go on with it, for so long at most; the caller is now its writer.
+
+        Raises Refused where another response was begun on this lease, VennError where the disk fails.
+        """
         key = announcement.no, announcement.lease
         upload = self._uploads.get(key)
         if upload is None:
@@ -124,7 +152,9 @@ class Intake:
                 upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key))
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
-        upload.send_away()
+        if upload.writer is not None:
+            upload.writer.send_away()
+        upload.writer = Writer(seconds)
         return upload
 
     def append(self, upload: Upload, offset: int, data: memoryview) -> None:
@@ -160,17 +190,19 @@ class Intake:
     def attempt_over(self, no: AttemptNo) -> None:
         """Nothing on its way can count any more: send the writers away, who then get their receipts."""
         for key, upload in list(self._uploads.items()):
-            if key[0] == no:
-                upload.send_away()
+            if key[0] == no and upload.writer is not None:
+                upload.writer.send_away()
 
     def lease_over(self, no: AttemptNo, lease: int, why: str) -> None:
         """The coordinator ended a lease; its partial upload dies with it."""
         self.rounds.lease_ended(no, lease, why)
         upload = self._uploads.get((no, lease))
-        if upload is not None and upload.finishing is None:
-            upload.send_away()
-            if upload.writer is None:
-                self._forget(upload)
+        if upload is None or upload.finishing is not None:
+            return
+        if upload.writer is None:
+            self._forget(upload)
+        else:
+            upload.writer.send_away()
 
     def close(self) -> None:
         for upload in list(self._uploads.values()):

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
 from job_driver.artifacts import Artifacts
-from job_driver.intake import Announcement, Intake, Refused, Upload
+from job_driver.intake import Announcement, Intake, Refused, Upload, Writer
 from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
@@ -115,21 +115,20 @@ class TaskService:
 
     async def _receive(self, announcement: Announcement, left_s: float, context: Context) -> None:
         """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
-        upload = self._intake.begin(announcement)
-        limit = asyncio.timeout(left_s)
+        upload = self._intake.begin(announcement, left_s)
+        writer = upload.writer
+        assert writer is not None
         try:
-            async with limit:
-                upload.writer = limit
-                await self._take(upload, limit, context)
+            await self._take(upload, writer, context)
         except TimeoutError:
-            _still_writes(upload, limit)
+            _still_writes(upload, writer)
             if not self._intake.foreseen(announcement):
                 raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
         finally:
-            if upload.writer is limit:
+            if upload.writer is writer:
                 upload.writer = None
 
-    async def _take(self, upload: Upload, limit: asyncio.Timeout, context: Context) -> None:
+    async def _take(self, upload: Upload, writer: Writer, context: Context) -> None:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
@@ -137,8 +136,8 @@ class TaskService:
             if granted < announcement.size and granted - upload.offset <= credit // 2:
                 granted = upload.offset + credit
                 await context.write(_proceed(upload.offset, granted))
-            message = await _next(context)
-            _still_writes(upload, limit)
+            message = await writer.wait(_next(context))
+            _still_writes(upload, writer)
             if message is None:
                 raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
             piece = _piece(message)
@@ -205,8 +204,8 @@ def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     return {printable(name, 64): metrics[name] for name in sorted(metrics)}
 
 
-def _still_writes(upload: Upload, limit: asyncio.Timeout) -> None:
-    if upload.writer is not limit:
+def _still_writes(upload: Upload, writer: Writer) -> None:
+    if upload.writer is not writer:
         raise Refused("SUPERSEDED", "a newer stream submits this response")
 
 
