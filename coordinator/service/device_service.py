@@ -103,6 +103,7 @@ class DeviceService:
             if isinstance(event, events.SessionEnded):
                 session.open = False
                 await self._host.ask(event)
+                await session.flush()
                 return
             self._heard(session, event)
 

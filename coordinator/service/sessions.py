@@ -139,6 +139,11 @@ class Session:
             if self._reader is not None:
                 self._reader.cancel()
 
+    async def flush(self) -> None:
+        """Before the stream ends of itself: let what is being written leave, if the device still reads."""
+        if self._writer is not None:
+            await asyncio.wait([self._writer], timeout=FAREWELL_S)
+
     async def farewell(self) -> None:
         """In the reader's task, after ``end``: flush, then the status. Bounded in time, whatever the device does."""
         assert self.ending is not None

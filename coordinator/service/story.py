@@ -145,7 +145,10 @@ class Story:
         elif effect.reason in LEASE_ENDS and not told_of:
             kind, why = LEASE_ENDS[effect.reason]
             where = f", {effect.phase}" if effect.phase else ""
-            said = ": ".join(part for part in (str(effect.failure or ""), effect.message) if part) or why
+            said = (
+                ": ".join(part for part in (str(effect.failure or ""), effect.message.partition("\n")[0]) if part)
+                or why
+            )
             text = f"{_place(effect)}{where}: {said}"
             entry = self.add(now, kind, text, device=effect.device, job=effect.job, lease=effect.lease)
             self._places[effect.request].append(entry)

@@ -168,8 +168,11 @@ def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
 
 
 def _failed(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+    """Its message is one line; the last lines of the task's output follow on lines of their own."""
     said = frame.failed
     message = printable(said.message, limit=limits.MOST_TEXT)
+    if output := printable(said.output_tail[-limits.MOST_OUTPUT :], limit=limits.MOST_OUTPUT, keep_newlines=True):
+        message = f"{message}\n{output}"
     return events.TaskFailed(session, LeaseSeq(said.lease), _phase(said.phase), _failure(said.reason), message)
 
 

@@ -281,15 +281,18 @@ async def test_crashes_are_told_and_pause_the_job() -> None:
                 phase=common_pb2.PHASE_ON_DEVICE,
                 reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
                 message="ValueError: x has 0 rows",
+                output_tail="epoch 1\n\x1b[31mepoch 2",
             )
             await device.say(failed=crash)
             ended = (await follower.next("ended")).ended
-            assert (ended.phase, ended.message) == (common_pb2.PHASE_ON_DEVICE, "ValueError: x has 0 rows")
+            assert ended.phase == common_pb2.PHASE_ON_DEVICE
+            assert ended.message == "ValueError: x has 0 rows\nepoch 1\n[31mepoch 2"
         (paused,) = [frame.paused for frame in follower.seen if frame.HasField("paused")]
         assert paused.reason == "JOB_CRASHES"
         assert "x has 0 rows" in paused.message
         texts = [entry.text for entry in made.coordinator.story.latest() if entry.kind == "FAILED"]
         assert any("phone-1 in digits round 1, on_device" in text and "x has 0 rows" in text for text in texts)
+        assert not any("epoch" in text for text in texts)  # a line for people is one line
 
 
 async def test_device_tokens_open_no_job_calls() -> None:

@@ -51,6 +51,17 @@ def test_a_device_that_has_its_receipt_may_be_leased_before_its_driver_has_recor
     assert check(world, tmp_path).findings == ()
 
 
+def test_a_count_that_reaches_the_coordinator_after_the_lease_has_ended_corrects_its_end(tmp_path: Path) -> None:
+    world = World()
+    world.device("a")
+    world.job(0.0, "wide", AllDevices(), label="any", demand=1, rounds=1)
+    world.check_in(1.0, "a")
+    lease = world.lease(1.0, "a", world.open(1.0, "wide", 1))
+    world.hear(2.0, past.TimePassed(), end(int(lease.lease), LeaseEnd.EXPIRED))
+    world.respond(2.5, lease)
+    assert check(world, tmp_path).findings == ()
+
+
 def test_every_single_manifest_line_is_missed(tmp_path: Path) -> None:
     """The log that decides what is in the model: no line of it can vanish unseen."""
     world = Crowd(devices=30).run()

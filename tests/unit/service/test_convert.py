@@ -238,3 +238,16 @@ def test_a_task_is_bounded() -> None:
     ):
         with pytest.raises(MalformedError):
             jobs.check_task(made)
+
+
+def test_frames_that_leave_together_are_one_message() -> None:
+    frames = [devices.ack_frame(through) for through in (1, 2, 3)]
+    frames[1].revoke.lease = 7
+    frames[1].revoke.reason = common_pb2.LEASE_END_REVOKED
+    long = devices.redirect_frame(9, "x" * 300)  # its length takes two bytes
+    message = device_pb2.ConnectResponse.FromString(
+        devices.joined([one.SerializeToString() for one in (*frames, long)])
+    )
+    assert list(message.more) == [*frames[1:], long]
+    message.ClearField("more")
+    assert message == frames[0]
