@@ -41,5 +41,4 @@ def good_enough(rounds: Sequence[Round]) -> bool:
     return rounds[-1].metrics["accuracy"] >= 0.93
 
 
-job = Job(initial=initial, on_device=train, aggregate=WeightedMean,
-          evaluate=evaluate, stop=good_enough)
+job = Job(initial=initial, on_device=train, aggregate=WeightedMean, evaluate=evaluate, stop=good_enough)
