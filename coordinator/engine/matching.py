@@ -2,14 +2,18 @@
 
 A plan is remade when its inputs have changed (``World.dirty``), at the end of an event and with its ``now``. Between
 plans nothing is reordered. Matching a device is a look-up among the candidates of its region, listed once per plan and
-region. After a new plan idle devices are matched in the order of their sessions; a fill makes the next plan, and the
-matching goes on with that.
+region, and only as far as somebody looked. After a new plan idle devices are matched in the order of their sessions; a
+fill makes the next plan, and the matching goes on with that.
 """
+
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
 
 from coordinator.engine.chance import Purpose, draw, fraction, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
-from coordinator.engine.ids import JobId, RegionId, SessionSeq
+from coordinator.engine.ids import JobId, RegionId, RequestId, SessionSeq
 from coordinator.engine.leases import grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep
 from coordinator.engine.model import ComeBackReason
@@ -19,11 +23,29 @@ from coordinator.engine.state import Device, Job, Request, Session
 from coordinator.engine.world import World
 
 
+class Candidates:
+    """The requests that devices of a region may be leased to, in the plan's order, full ones included."""
+
+    __slots__ = ("_found", "_rest")
+
+    def __init__(self, requests: Iterator[Request]) -> None:
+        self._found: list[Request] = []
+        self._rest = requests  # looked for when needed: the first few nearly always do
+
+    def __iter__(self) -> Iterator[Request]:
+        yield from self._found
+        for request in self._rest:
+            self._found.append(request)
+            yield request
+
+
 class Matcher:
     def __init__(self, world: World, policy: Policy) -> None:
         self.world = world
         self.policy = policy
-        self._candidates: dict[RegionId, list[Request]] = {}  # by the present plan
+        self._candidates: dict[RegionId, Candidates] = {}  # by the present plan
+        self._supply: dict[RegionId, int] = {}  # that the last plan saw, of ...
+        self._supply_of: tuple[object, object] = (None, None)  # ... these published counts and regions
 
     def settle(self) -> None:
         """At the end of an event: match what became matchable, with a new plan if the inputs have changed."""
@@ -43,8 +65,8 @@ class Matcher:
         for session in fresh:
             self._rest(session)
 
-    def candidates(self, device: Device) -> list[Request]:
-        """The requests that a device like this may be leased to, in the plan's order, full ones included."""
+    def candidates(self, device: Device) -> Candidates:
+        """Of a device like this."""
         klass = device.klass
         if klass == OVERFLOW:
             return self._list(self.world.regions.overflow, device)
@@ -107,47 +129,60 @@ class Matcher:
         """Could a device like this be taken, were it not cooling?"""
         return device.klass == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
 
-    def _list(self, region: RegionId, device: Device) -> list[Request]:
-        """The open requests of a region by the plan, each once; drawn from by chance they go by job."""
+    def _list(self, region: RegionId, device: Device) -> Candidates:
+        listed = self._in_turn(region, device)
+        if self.world.plan.mode is Mode.UNIFORM:  # drawn from by chance they go by job
+            listed = iter(sorted(listed, key=lambda request: (request.job.arrival, request.job.id)))
+        return Candidates(listed)
+
+    def _in_turn(self, region: RegionId, device: Device) -> Iterator[Request]:
+        """The open requests that the device may be leased to: of the region's owner, then of the others, each once."""
         world, plan = self.world, self.world.plan
-        listed: dict[Request, None] = {}
-        for queue in plan.orders.get(region, plan.default):
-            for id_ in plan.queues[queue]:
-                request = world.open_requests.get(id_)
-                if request is not None and world.regions.eligible(
-                    request.job.group, device.klass, device.id, device.capabilities
-                ):
-                    listed[request] = None
-        if plan.mode is Mode.UNIFORM:
-            return sorted(listed, key=lambda request: (request.job.arrival, request.job.id))
-        return list(listed)
+        owner = plan.owner.get(region)
+        first = () if owner is None else (plan.queues[owner],)
+        seen: set[RequestId] = set()
+        for id_ in chain.from_iterable(chain(first, plan.queues)):
+            request = world.open_requests.get(id_)
+            if request is None or id_ in seen:
+                continue
+            seen.add(id_)
+            if world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities):
+                yield request
 
     def _make_plan(self) -> None:
         world = self.world
         world.plan_number += 1
-        supply = world.supply.by_region(world.regions.region_of)
-        world.plan = self.policy.plan(self._view(supply))
-        world.supply.plan_made(supply)
+        view = self._view()
+        world.plan = self.policy.plan(view)
+        world.supply.plan_made(view.supply)
         self._candidates.clear()
         world.emit(AdoptPlan(world.plan_number, _reasons(world, world.plan)))
 
-    def _view(self, supply: dict[RegionId, int]) -> View:
+    def _view(self) -> View:
         world = self.world
         requests = [
-            _request_view(request, world.now)
+            _request_view(request, unmet, world.now)
             for request in world.open_requests.values()
-            if request.unmet > 0 and request.job.servable
+            if (unmet := request.unmet) > 0 and request.job.servable
         ]
-        requests.sort(key=lambda view: (view.arrival, view.job, view.request))
+        requests.sort(key=attrgetter("arrival", "job", "request"))
         return View(
             now=world.now,
             seed=world.settings.seed,
             plan_number=world.plan_number,
             groups=world.regions.views(),
             requests=tuple(requests),
-            supply=supply,
+            supply=self._present_supply(),
             supply_span_s=world.supply.span_s,
         )
+
+    def _present_supply(self) -> dict[RegionId, int]:
+        """Counted anew when supply is published or regions are numbered anew, and the same object until then."""
+        world = self.world
+        counts, regions = world.supply.published, world.regions.views()
+        if self._supply_of[0] is not counts or self._supply_of[1] is not regions:
+            self._supply, self._supply_of = world.supply.by_region(world.regions.region_of), (counts, regions)
+        return self._supply
 
     def _rest(self, session: Session) -> None:
         """A device that was not taken: it is looked at again when something that keeps it ends, or sent away."""
@@ -186,28 +221,30 @@ def _cools(device: Device, request: Request, now: float) -> bool:
     return cooling is not None and cooling.until > now
 
 
-def _request_view(request: Request, now: float) -> RequestView:
+def _request_view(request: Request, unmet: int, now: float) -> RequestView:
     job, left = request.job, request.rounds_left
     return RequestView(
-        request=request.id,
-        job=job.id,
-        arrival=job.arrival,
-        group=job.group.id,
-        remaining=request.unmet,
-        remaining_all_rounds=None if left is None else request.unmet + max(left - 1, 0) * request.places,
-        attained=job.attained(now),
+        request.id,
+        job.spec.job,
+        job.arrival,
+        job.group.id,
+        unmet,
+        None if left is None else unmet + max(left - 1, 0) * request.places,
+        job.attained(now),
     )
 
 
 def _reasons(world: World, plan: Plan) -> tuple[tuple[JobId, str], ...]:
     """The plan's own, and where it rests on past supply that could only be guessed."""
+    if not any(group.shared for group in world.regions.groups.values()):
+        return plan.reasons
     reasons: dict[JobId, str] = dict(plan.reasons)
     for request in world.open_requests.values():
         note = guessed_supply(request.job)
         if note:
             said = reasons.get(request.job.id)
             reasons[request.job.id] = f"{said}; {note}" if said else note
-    return tuple(sorted(reasons.items()))
+    return tuple(reasons.items())
 
 
 def guessed_supply(job: Job) -> str:

@@ -75,6 +75,7 @@ class Regions:
         self._atoms: dict[str, Comparison | Ids] = {}  # by their text
         self._index: dict[tuple[bool, ...], int] = {}  # answers to the atoms, in their order -> class
         self._by_groups: dict[frozenset[GroupId], Region] = {}
+        self._views: tuple[GroupView, ...] | None = None  # until a region comes, or all are numbered anew
 
     def region_of(self, klass: int) -> RegionId:
         return self.overflow if klass == OVERFLOW else self.classes[klass].region
@@ -91,7 +92,10 @@ class Regions:
         return bool(self.regions[self.classes[klass].region].groups)
 
     def views(self) -> tuple[GroupView, ...]:
-        return tuple(GroupView(group.id, group.regions) for _, group in sorted(self.groups.items()))
+        """By group id; the same tuple as before while nothing in it has changed."""
+        if self._views is None:
+            self._views = tuple(GroupView(group.id, group.regions) for _, group in sorted(self.groups.items()))
+        return self._views
 
     def classify(self, device: DeviceId, capabilities: Capabilities) -> int:
         """The class of a device: a new one, put into its region, if none is like it yet."""
@@ -143,7 +147,7 @@ class Regions:
 
     def rebuild(self) -> None:
         """Number the regions anew."""
-        self.regions, self._by_groups = {}, {}
+        self.regions, self._by_groups, self._views = {}, {}, None
         for group in self.groups.values():
             group.regions = ()
         for klass in range(len(self.classes)):
@@ -174,6 +178,7 @@ class Regions:
         if region is None:
             region = Region(RegionId(len(self.regions)), signature)
             self.regions[region.id] = self._by_groups[signature] = region
+            self._views = None
             for group in groups:
                 group.regions += (region.id,)
         region.classes.append(klass)

@@ -11,7 +11,6 @@ def in_order(view: View, key: Callable[[RequestView], float], rule: str) -> Plan
     queue = sorted(view.requests, key=key)  # stable, and the view has them by arrival and job
     return Plan(
         queues=(tuple(request.request for request in queue),),
-        default=(0,),
         reasons=behind(queue, view.groups, rule),
     )
 

@@ -12,7 +12,6 @@ class Random:
     def plan(self, view: View) -> Plan:
         return Plan(
             queues=(tuple(request.request for request in view.requests),),
-            default=(0,),
             mode=Mode.UNIFORM,
             reasons=by_chance(view, "a device is drawn at random among the open requests that it could serve"),
         )

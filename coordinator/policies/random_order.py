@@ -18,6 +18,5 @@ class RandomOrder:
         )
         return Plan(
             queues=(tuple(request for _, request in drawn),),
-            default=(0,),
             reasons=by_chance(view, "jobs are served in an order that each plan draws at random"),
         )

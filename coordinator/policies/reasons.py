@@ -11,32 +11,29 @@ Reasons = tuple[tuple[JobId, str], ...]
 
 def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str) -> Reasons:
     """For each request the first one ahead of it in ``queue`` that some device could serve as well."""
-    eligible = {view.group: region_bits(view) for view in groups}
+    eligible = {view.group: view.bits for view in groups}
     heads: dict[GroupId, JobId] = {}
+    texts: dict[GroupId, str] = {}  # of groups with somebody ahead: who is first there stays first
     found: list[tuple[JobId, str]] = []
     for request in queue:
-        mine = eligible[request.group]
-        rival = next((job for group, job in heads.items() if eligible[group] & mine), None)
-        if rival is not None:
-            found.append((request.job, f"behind {rival}: {rule}"))
-        heads.setdefault(request.group, request.job)
+        group = request.group
+        if group not in texts:
+            mine = eligible[group]
+            rival = next((job for other, job in heads.items() if eligible[other] & mine), None)
+            heads.setdefault(group, request.job)
+            if rival is None:
+                continue
+            texts[group] = f"behind {rival}: {rule}"
+        found.append((request.job, texts[group]))
     return tuple(found)
 
 
 def by_chance(view: View, why: str) -> Reasons:
     """``why`` for each request that shares a device with another one."""
-    eligible = {group.group: region_bits(group) for group in view.groups}
+    eligible = {group.group: group.bits for group in view.groups}
     open_in = Counter(request.group for request in view.requests)
     contended = {
         group: sum(count for other, count in open_in.items() if eligible[other] & eligible[group]) > 1
         for group in open_in
     }
     return tuple((request.job, why) for request in view.requests if contended[request.group])
-
-
-def region_bits(view: GroupView) -> int:
-    """A group's regions as the bits of one number: two groups share devices where it is not 0 in both."""
-    bits = 0
-    for region in view.regions:
-        bits |= 1 << region
-    return bits

@@ -5,126 +5,140 @@ Scarce groups, those with the least supply, own first whatever they can use. The
 first, looks at the scarcer ones that hold devices it could use, and takes the shared ones where more of its requests
 are held up by that than the owner has, each side weighed by the supply it is left with.
 
-All counts are integers (rates are check-ins in one and the same window) and delays are fractions, so every
-comparison is exact: the same view gives the same owners on every machine.
+All counts are integers (rates are check-ins in one and the same window). Delays are compared as floats where the
+difference is clear and as fractions where it is not, so every comparison is exact: the same view gives the same owners
+on every machine.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coordinator.engine.ids import RegionId
 
+Integers = NDArray[np.intp]
 
-@dataclass(frozen=True, slots=True)
+NOBODY = -1
+_CLEAR = 1e-9  # relative; sums of fewer than a million quotients are off by less than a thousandth of it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Contender:
-    """A group, or several whose regions with supply are the same, as the allocation knows it."""
+    """A group, or several whose regions with supply are the same, before anyone asks for a device."""
 
-    regions: tuple[RegionId, ...]  # S: those of its eligible set that have supply, at least one
-    demands: tuple[int, ...]  # remaining demands of its requests, each >= 1, in the order in which they are served
+    regions: Integers  # S: those of its eligible set that have supply, at least one
+    counts: NDArray[np.float64]  # their supply; whole numbers below 2**53, so sums are exact
 
 
-def allocate(
-    contenders: Sequence[Contender], supply: Mapping[RegionId, int], *, whole_queues: bool = False
-) -> dict[RegionId, int]:
-    """The owner of each region, as an index into ``contenders``, which come scarcest first.
+class Ground:
+    """What can be said of contenders without their requests. They come scarcest first, and are known by their index.
 
-    ``supply`` holds the check-ins counted over the window, > 0 for every region of a contender. With ``whole_queues``
-    all requests of the one who looks count as held up, however long they would wait anyway.
+    ``supply`` holds the check-ins counted over the window, > 0 for every region of a contender.
     """
-    allocation = _Allocation(contenders, supply, whole_queues)
-    for taker in reversed(range(len(contenders))):
-        if contenders[taker].demands:
-            allocation.take_from_scarcer(taker)
-    return allocation.owner
+
+    def __init__(self, eligible: Sequence[Sequence[RegionId] | Integers], supply: Mapping[RegionId, int]) -> None:
+        counts = np.zeros(max(supply, default=-1) + 1)
+        counts[list(supply)] = list(supply.values())
+        self.contenders = [Contender(regions := np.asarray(each, dtype=np.intp), counts[regions]) for each in eligible]
+        self.owner: Integers = np.full(len(counts), NOBODY, dtype=np.intp)  # region -> the scarcest that can use it
+        for index in reversed(range(len(self.contenders))):
+            self.owner[self.contenders[index].regions] = index
+        owned = self.owner != NOBODY
+        self.regions: Integers = np.flatnonzero(owned)  # of any contender
+        rates = np.bincount(self.owner[owned], weights=counts[owned], minlength=len(self.contenders))
+        self.rates = [int(rate) for rate in rates]  # supply of what each owns
 
 
-class _Allocation:
-    def __init__(self, contenders: Sequence[Contender], supply: Mapping[RegionId, int], whole_queues: bool) -> None:
-        self._contenders = contenders
-        self._supply = supply
+class Allocation:
+    """Lines 1 to 9, for the remaining demands of each contender's requests in the order in which they are served.
+
+    With ``whole_queues`` all requests of the one who looks count as held up, however long they would wait anyway.
+    """
+
+    def __init__(self, ground: Ground, demands: Sequence[Sequence[int]], *, whole_queues: bool = False) -> None:
+        self.owner = ground.owner.copy()  # region -> contender, or NOBODY
+        self.rates = list(ground.rates)  # supply of what each owns
+        self.kept_by: dict[int, int] = {}  # contender -> a scarcer one that keeps devices it could use
+        self.outbid_by: dict[int, int] = {}  # contender -> one more abundant that took devices it could use
         self._whole_queues = whole_queues
-        self.owner: dict[RegionId, int] = {}  # of each region: first the scarcest that can use it
-        for index, contender in enumerate(contenders):
-            for region in contender.regions:
-                self.owner.setdefault(region, index)
-        self._rates = [0] * len(contenders)  # supply of what each owns
-        for region, index in self.owner.items():
-            self._rates[index] += supply[region]
-        self._queues = [
-            _Queue(contender.demands, rate) for contender, rate in zip(contenders, self._rates, strict=True)
-        ]
+        self._ends = [list(accumulate(each)) for each in demands]
+        for taker in reversed(range(len(ground.contenders))):
+            if demands[taker]:
+                self._take_from_scarcer(taker, ground.contenders[taker])
 
-    def take_from_scarcer(self, taker: int) -> None:
-        """Go through the scarcer groups, the least scarce first, until one keeps what it shares with ``taker``."""
-        shared = [0] * len(self._contenders)  # with each owner; only the part of the holder at hand moves meanwhile
-        for region in self._contenders[taker].regions:
-            shared[self.owner[region]] += self._supply[region]
-        for holder in reversed(range(taker)):
-            if shared[holder] == 0:
-                continue
-            if self._contenders[holder].demands and not self._pays(taker, holder, shared[holder]):
-                return
-            self._move(taker, holder, shared[holder])
+    def _take_from_scarcer(self, taker: int, contender: Contender) -> None:
+        """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
+        holders = self.owner[contender.regions]
+        shared = np.bincount(holders, weights=contender.counts, minlength=len(self.rates))
+        if shared[taker + 1 :].any():
+            self.outbid_by[taker] = taker + 1 + int(shared[taker + 1 :].argmax())
+        queue = _Queue(self._ends[taker], self.rates[taker])
+        taken = []
+        for holder in reversed(np.flatnonzero(shared[:taker]).tolist()):
+            share = int(shared[holder])
+            if self._ends[holder] and not self._pays(queue, taker, holder, share):
+                self.kept_by[taker] = holder
+                break
+            queue.take(share, self._ends[holder], self.rates[holder])
+            self.rates[taker] += share
+            self.rates[holder] -= share
+            taken.append(holder)
+        if taken:  # only the intersection moves: nobody ever owns devices that it cannot use
+            moves = np.zeros(len(self.rates), dtype=bool)
+            moves[taken] = True
+            self.owner[contender.regions[moves[holders]]] = taker
 
-    def _pays(self, taker: int, holder: int, shared: int) -> bool:
+    def _pays(self, queue: "_Queue", taker: int, holder: int, share: int) -> bool:
         """Whether more requests wait per device of the taker than per device of the holder.
 
-        A group whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
+        A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        queue = self._queues[taker]
-        held_up = len(queue) if self._whole_queues else queue.served_within(self._queues[holder].delay(), shared)
-        waiting = len(self._contenders[holder].demands)  # its own only; the taker's include what it took over
-        if self._rates[taker] == 0:
-            return held_up > waiting
-        return held_up * self._rates[holder] > waiting * self._rates[taker]
-
-    def _move(self, taker: int, holder: int, shared: int) -> None:
-        """Only the intersection moves: a group never owns devices that it cannot use."""
-        for region in self._contenders[taker].regions:
-            if self.owner[region] == holder:
-                self.owner[region] = taker
-        self._rates[taker] += shared
-        self._rates[holder] -= shared
-        self._queues[taker].grow(shared)
-        self._queues[taker].append(self._queues[holder])
-        self._queues[holder].grow(-shared)
+        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
+        rate, held_rate = self.rates[taker], self.rates[holder]
+        enough = waiting + 1 if rate == 0 else waiting * rate // held_rate + 1
+        if len(queue) < enough:
+            return False
+        # The holder has had no turn yet, so it has taken nothing, and serves its requests at all that it owns.
+        return self._whole_queues or queue.served(enough, share, within=(self._ends[holder][-1], held_rate))
 
 
 class _Queue:
     """Requests served one after the other, each at the supply that it had when it joined, plus what came since."""
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_grown", "_parts", "_sizes")
 
-    def __init__(self, demands: tuple[int, ...], rate: int) -> None:
-        self._parts: list[tuple[int, tuple[int, ...]]] = [(rate, demands)] if demands else []
+    def __init__(self, ends: list[int], rate: int) -> None:
+        self._grown = 0
+        self._parts = [(ends, rate)]  # running sums of demands, and the supply without what the queue has grown by
+        self._sizes = [len(ends)]  # requests up to the end of each part
 
     def __len__(self) -> int:
-        return sum(len(demands) for _, demands in self._parts)
+        return self._sizes[-1]
 
-    def delay(self) -> Fraction:
-        """Until all are served, in windows. Only asked of a queue that is served at all: its rates are > 0."""
-        return sum((Fraction(sum(demands), rate) for rate, demands in self._parts), Fraction(0))
+    def take(self, share: int, ends: list[int], rate: int) -> None:
+        """The queue grows by ``share``; requests that were served at ``rate`` join it at that."""
+        self._grown += share
+        if ends:
+            self._parts.append((ends, rate - self._grown))
+            self._sizes.append(len(self) + len(ends))
 
-    def served_within(self, limit: Fraction, rate_if_none: int) -> int:
-        """How many of the first requests are served before ``limit`` has passed; all of them at exactly ``limit``.
+    def served(self, number: int, rate_if_none: int, within: tuple[int, int]) -> bool:
+        """Whether the first ``number`` requests are served within so many check-ins at such a rate, or at exactly that.
 
         Requests without supply are thought to be served at ``rate_if_none``.
         """
-        served = 0
-        for part_rate, demands in self._parts:
-            rate = part_rate or rate_if_none
-            ends = list(accumulate(demands))
-            served += bisect_right(ends, limit.numerator * rate // limit.denominator)
-            limit -= Fraction(ends[-1], rate)
-            if limit < 0:
-                break
-        return served
-
-    def grow(self, rate: int) -> None:
-        self._parts = [(part_rate + rate, demands) for part_rate, demands in self._parts]
-
-    def append(self, other: "_Queue") -> None:
-        self._parts += other._parts
+        last = bisect_left(self._sizes, number)
+        ends, rate = self._parts[last]
+        before = self._sizes[last - 1] if last else 0
+        work = [(ends[-1], rate) for ends, rate in self._parts[:last]]
+        work.append((ends[number - before - 1], rate))
+        work = [(demand, rate + self._grown or rate_if_none) for demand, rate in work]
+        delay, limit = sum([demand / rate for demand, rate in work]), within[0] / within[1]
+        if abs(delay - limit) > _CLEAR * limit:
+            return delay < limit
+        return sum((Fraction(*each) for each in work), Fraction(0)) <= Fraction(*within)

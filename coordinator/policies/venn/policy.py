@@ -3,21 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from coordinator.engine.ids import GroupId, JobId, RegionId
 from coordinator.engine.plan import GroupView, Plan, RequestView, View
 from coordinator.policies.order import left_of_job
 from coordinator.policies.reasons import Reasons
-from coordinator.policies.venn.irs import Contender, allocate
+from coordinator.policies.venn.irs import Allocation, Ground
 
-
-@dataclass(frozen=True, slots=True)
-class _Queue:
-    """One group, or several that the same regions supply, merged."""
-
-    groups: tuple[GroupView, ...]
-    supplied: tuple[RegionId, ...]  # regions with supply; none: the group takes no part in the allocation
-    rate: int  # their supply
-    requests: tuple[RequestView, ...]  # in the order in which they are served
+Queue = list[RequestView]  # of one group, or of several that the same regions supply, in the order of service
 
 
 class Venn:
@@ -26,72 +20,95 @@ class Venn:
     name = "venn"
     whole_queues = False  # of line 6: count only the requests that are held up, or all
 
+    def __init__(self) -> None:
+        self._landscape = _Landscape((), {})
+
     def plan(self, view: View) -> Plan:
-        queues = _queues(view)
-        supplied = [index for index, queue in enumerate(queues) if queue.supplied]
-        contenders = [
-            Contender(queues[index].supplied, tuple(request.remaining for request in queues[index].requests))
-            for index in supplied
-        ]
-        allocated = allocate(contenders, view.supply, whole_queues=self.whole_queues)
-        owners = {region: supplied[owner] for region, owner in allocated.items()}
+        if not self._landscape.is_of(view):
+            self._landscape = _Landscape(view.groups, view.supply)
+        land = self._landscape
+        queues = land.queues(view.requests)
+        supplied = queues[land.unsupplied :]
+        demands = [[request.remaining for request in queue] for queue in supplied]
+        allocation = Allocation(land.ground, demands, whole_queues=self.whole_queues)
+        owners = (allocation.owner[land.ground.regions] + land.unsupplied).tolist()
         return Plan(
-            queues=tuple(tuple(request.request for request in queue.requests) for queue in queues),
-            orders=_orders(queues, owners),
-            default=tuple(range(len(queues))),
-            reasons=_reasons(queues, owners),
+            queues=tuple([tuple([request.request for request in queue]) for queue in queues]),
+            owner=dict(zip(land.regions, owners, strict=True)),
+            reasons=_reasons(queues[: land.unsupplied], supplied, allocation),
         )
 
 
-def _queues(view: View) -> list[_Queue]:
-    """Scarcest first: by (supply of all that its devices can be, group id)."""
-    alike: dict[tuple[RegionId, ...] | GroupId, list[GroupView]] = {}
-    for group in view.groups:
-        supplied = _supplied(group, view.supply)
-        alike.setdefault(supplied or group.group, []).append(group)
-    requests: dict[GroupId, list[RequestView]] = {}
-    for request in view.requests:
-        requests.setdefault(request.group, []).append(request)
-    queues = []
-    for groups in alike.values():
-        regions = _supplied(groups[0], view.supply)
-        queued = [request for group in groups for request in requests.get(group.group, [])]
-        queued.sort(key=lambda request: (left_of_job(request), request.arrival, request.job, request.request))
-        rate = sum(view.supply[region] for region in regions)
-        queues.append(_Queue(tuple(groups), regions, rate, tuple(queued)))
-    return sorted(queues, key=lambda queue: (queue.rate, queue.groups[0].group))
+class _Landscape:
+    """What groups and supply alone decide. It holds for many plans: most differ in their requests only.
+
+    Groups whose regions with supply are the same are one queue; so is each group without any. Scarcest first: by
+    (supply of all that its devices can be, group id).
+    """
+
+    def __init__(self, groups: tuple[GroupView, ...], supply: Mapping[RegionId, int]) -> None:
+        self._groups, self._supply = groups, supply
+        merged = _merged(groups, supply)
+        self._queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
+        self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
+        self.ground = Ground([one.regions for one in merged[self.unsupplied :]], supply)
+        self.regions = [RegionId(region) for region in self.ground.regions.tolist()]
+
+    def is_of(self, view: View) -> bool:
+        same = view.groups is self._groups and view.supply is self._supply
+        return same or (view.groups == self._groups and view.supply == self._supply)
+
+    def queues(self, requests: Sequence[RequestView]) -> list[Queue]:
+        """Least remaining demand first; ties go by job arrival and job id, in which order the requests come."""
+        queues: list[Queue] = [[] for _ in range(1 + max(self._queue_of.values(), default=-1))]
+        for request in requests:
+            queues[self._queue_of[request.group]].append(request)
+        for queue in queues:
+            queue.sort(key=left_of_job)
+        return queues
 
 
-def _supplied(group: GroupView, supply: Mapping[RegionId, int]) -> tuple[RegionId, ...]:
-    return tuple(region for region in group.regions if supply.get(region, 0) > 0)
+@dataclass(slots=True)
+class _Merged:
+    groups: list[GroupView]
+    regions: np.ndarray[tuple[int], np.dtype[np.intp]]  # with supply
+    rate: int  # their supply
 
 
-def _orders(queues: Sequence[_Queue], owners: Mapping[RegionId, int]) -> dict[RegionId, tuple[int, ...]]:
-    """Each region's owner, then every other queue that its devices could serve, scarcest first."""
-    eligible: dict[RegionId, list[int]] = {}
-    for index, queue in enumerate(queues):
-        for region in sorted({region for group in queue.groups for region in group.regions}):
-            eligible.setdefault(region, []).append(index)
-    orders = {}
-    for region, indexes in sorted(eligible.items()):
-        owner = owners.get(region)
-        first = () if owner is None else (owner,)
-        orders[region] = (*first, *(index for index in indexes if index != owner))
-    return orders
+def _merged(groups: Sequence[GroupView], supply: Mapping[RegionId, int]) -> list[_Merged]:
+    found: dict[bytes | GroupId, _Merged] = {}
+    counts = np.zeros(1 + max([*supply, *(group.regions[-1] for group in groups if group.regions)], default=0), int)
+    counts[list(supply)] = list(supply.values())
+    for group in groups:
+        eligible = np.array(group.regions, dtype=np.intp)
+        regions = eligible[counts[eligible] > 0]
+        key = regions.tobytes() or group.group
+        if key in found:
+            found[key].groups.append(group)
+        else:
+            found[key] = _Merged([group], regions, int(counts[regions].sum()))
+    return sorted(found.values(), key=lambda one: (one.rate, one.groups[0].group))
 
 
-def _reasons(queues: Sequence[_Queue], owners: Mapping[RegionId, int]) -> Reasons:
+def _reasons(unsupplied: Sequence[Queue], supplied: Sequence[Queue], allocation: Allocation) -> Reasons:
     found: list[tuple[JobId, str]] = []
-    for index, queue in enumerate(queues):
-        if not queue.requests:
+    for queue in unsupplied:
+        found += _behind_head(queue)
+    for index, queue in enumerate(supplied):
+        if not queue:
             continue
-        head, *others = queue.requests
-        holders = {owners[region] for region in queue.supplied}
-        rival = next(
-            (queues[holder].requests[0] for holder in sorted(holders - {index}) if queues[holder].requests), None
-        )
+        rival = allocation.kept_by.get(index, allocation.outbid_by.get(index))
         if rival is not None:
-            what = "some" if index in holders else "all"
-            found.append((head.job, f"{what} of its devices go first to {rival.job}, in a scarcer or busier group"))
-        found += ((request.job, f"behind {head.job}: less is left to do there") for request in others)
+            what = "some" if allocation.rates[index] else "all"
+            kind = "scarcer" if rival < index else "busier"
+            text = f"{what} of its devices go first to {supplied[rival][0].job}, in a {kind} group"
+            found.append((queue[0].job, text))
+        found += _behind_head(queue)
     return tuple(found)
+
+
+def _behind_head(queue: Queue) -> Reasons:
+    if len(queue) < 2:
+        return ()
+    text = f"behind {queue[0].job}: less is left to do there"
+    return tuple([(request.job, text) for request in queue[1:]])

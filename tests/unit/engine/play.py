@@ -48,7 +48,7 @@ class Fifo:
     name = "tiny-fifo"
 
     def plan(self, view: View) -> Plan:
-        return Plan(queues=(tuple(request.request for request in view.requests),), default=(0,))
+        return Plan(queues=(tuple(request.request for request in view.requests),))
 
 
 class Uniform:
@@ -57,7 +57,7 @@ class Uniform:
     name = "tiny-uniform"
 
     def plan(self, view: View) -> Plan:
-        return Plan(queues=(tuple(request.request for request in view.requests),), default=(0,), mode=Mode.UNIFORM)
+        return Plan(queues=(tuple(request.request for request in view.requests),), mode=Mode.UNIFORM)
 
 
 def spec(name: str = "a", **changes: object) -> JobSpec:

@@ -148,7 +148,7 @@ def test_another_policy_takes_effect_at_once() -> None:
         name = "last"
 
         def plan(self, view: View) -> Plan:
-            return Plan(queues=(tuple(request.request for request in reversed(view.requests)),), default=(0,))
+            return Plan(queues=(tuple(request.request for request in reversed(view.requests)),))
 
     play = Play()
     play.request("a", demand=2)

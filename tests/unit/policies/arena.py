@@ -80,8 +80,9 @@ def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[Requ
     """The requests that a device of this region may be leased to: the first one of them, or a uniform draw."""
     group_of = {request.request: request.group for request in seen.requests}
     eligible = {group.group for group in seen.groups if region in group.regions}
-    listed = [request for index in plan.orders.get(region, plan.default) for request in plan.queues[index]]
-    able = [request for request in listed if remaining[request] > 0 and group_of[request] in eligible]
+    first = [plan.queues[plan.owner[region]]] if region in plan.owner else []
+    listed = [request for queue in (*first, *plan.queues) for request in queue]
+    able = [request for request in dict.fromkeys(listed) if remaining[request] > 0 and group_of[request] in eligible]
     if plan.mode is Mode.UNIFORM:
         return sorted(able)  # jobs arrive together and are numbered alike: (arrival, job id) is the request's number
     return able[:1]

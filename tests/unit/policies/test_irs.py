@@ -1,13 +1,29 @@
 """Each line of the allocation, on worlds small enough to follow by hand. Regions are numbers, supply is per window."""
 
+from collections.abc import Mapping, Sequence
+
 from coordinator.engine.ids import RegionId
-from coordinator.policies.venn.irs import Contender, allocate
+from coordinator.policies.venn.irs import NOBODY, Allocation, Ground
 
 ALL, SHARED, RARE = RegionId(0), RegionId(1), RegionId(2)
+Contender = tuple[list[RegionId], tuple[int, ...]]  # regions with supply, and remaining demands
 
 
 def contender(regions: list[RegionId], *demands: int) -> Contender:
-    return Contender(tuple(regions), demands)
+    return regions, demands
+
+
+def allocate(
+    contenders: Sequence[Contender], supply: Mapping[RegionId, int], *, whole_queues: bool = False
+) -> dict[RegionId, int]:
+    """The owner of each region that has one. Contenders come scarcest first."""
+    ground = Ground([regions for regions, _ in contenders], supply)
+    made = Allocation(ground, [demands for _, demands in contenders], whole_queues=whole_queues)
+    assert made.rates == [
+        sum(supply[RegionId(region)] for region, owner in enumerate(made.owner) if owner == index)
+        for index in range(len(contenders))
+    ]
+    return {RegionId(region): int(owner) for region, owner in enumerate(made.owner) if owner != NOBODY}
 
 
 def test_the_scarcest_owns_what_it_can_use() -> None:
@@ -67,3 +83,23 @@ def test_the_first_holder_that_keeps_its_devices_ends_the_search() -> None:
     """The middle one keeps ALL; the scarcest has no request, but is not reached."""
     contenders = [contender([RARE]), contender([SHARED], 1), contender([ALL, SHARED, RARE], 9)]
     assert allocate(contenders, {ALL: 4, SHARED: 2, RARE: 1}) == {RARE: 0, SHARED: 1, ALL: 2}
+
+
+def test_whole_queues_count_requests_that_would_not_run_before_the_holder_is_done() -> None:
+    contenders = [contender([SHARED], 2), contender([ALL, SHARED], 9, 9, 9)]
+    assert allocate(contenders, {ALL: 1, SHARED: 1}, whole_queues=True) == {SHARED: 1, ALL: 1}
+
+
+def test_delays_are_compared_exactly() -> None:
+    """2/20 for its own two requests and 4/20 for what it took over are just within 6/20; in floats they are not."""
+    assert 2 / 20 + 4 / 20 > 6 / 20
+    supply = {SHARED: 20, RARE: 20}
+    taker = contender([SHARED, RARE], 1, 1)
+    assert allocate([contender([RARE], 3, 3), contender([SHARED], 4), taker], supply) == {RARE: 2, SHARED: 2}
+    assert allocate([contender([RARE], 3, 2), contender([SHARED], 4), taker], supply) == {RARE: 0, SHARED: 2}
+
+
+def test_supply_that_is_not_used_by_anybody_has_no_owner() -> None:
+    assert allocate([contender([SHARED], 1)], {ALL: 7, SHARED: 1, RegionId(9): 3}) == {SHARED: 0}
+    assert allocate([], {ALL: 7}) == {}
+    assert allocate([], {}) == {}

@@ -31,7 +31,7 @@ def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
     long, short, unknown = world.requests
     world = replace(
         world,
-        requests=(replace(long, remaining_all_rounds=30), replace(short, remaining_all_rounds=5), unknown),
+        requests=(long._replace(remaining_all_rounds=30), short._replace(remaining_all_rounds=5), unknown),
     )
     assert Venn().plan(world).queues == ((2, 1, 0),)
 
@@ -39,7 +39,7 @@ def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
 def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
     world = seen("g", "G3 G3 G3")
     late, z, third = world.requests
-    world = replace(world, requests=(third, replace(z, job=JobId("z")), replace(late, arrival=2.0)))
+    world = replace(world, requests=(third, z._replace(job=JobId("z")), late._replace(arrival=2.0)))
     for policy in (Srsf(), SrsfJob(), Las(), Venn()):
         assert policy.plan(world).queues == ((2, 1, 0),)
 
@@ -47,7 +47,7 @@ def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
 def test_fifo_follows_arrival() -> None:
     world = seen("g", "G1 G2")
     late, early = world.requests
-    assert Fifo().plan(replace(world, requests=(early, replace(late, arrival=9.0)))).queues == ((1, 0),)
+    assert Fifo().plan(replace(world, requests=(early, late._replace(arrival=9.0)))).queues == ((1, 0),)
 
 
 def test_groups_that_the_same_regions_supply_share_one_queue() -> None:
@@ -56,27 +56,38 @@ def test_groups_that_the_same_regions_supply_share_one_queue() -> None:
     wider = (world.groups[0], GroupView(GroupId("h"), (RegionId(0), RegionId(1))))
     plan = Venn().plan(replace(world, groups=wider))
     assert plan.queues == ((2, 1, 0),)
-    assert plan.orders == {RegionId(0): (0,), RegionId(1): (0,)}
+    assert plan.owner == {RegionId(0): 0}
 
 
-def test_a_region_lists_its_owner_then_the_others_scarcest_first() -> None:
+def test_a_region_goes_to_its_owner_and_queues_are_scarcest_first() -> None:
     plan = Venn().plan(seen("g gc gch gch", "G1 G1 G1 G1 G1 G1 C6 H20"))
     assert [len(queue) for queue in plan.queues] == [1, 1, 6]  # h, c, g
     g, gc, gch = RegionId(0), RegionId(1), RegionId(2)
-    assert plan.orders == {g: (2,), gc: (2, 1), gch: (2, 0, 1)}
+    assert plan.owner == {g: 2, gc: 2, gch: 2}
 
 
-def test_without_any_supply_every_request_can_still_be_reached() -> None:
+def test_without_any_supply_nobody_owns_anything() -> None:
     world = replace(seen("g gh", "G4 H2"), supply={})
     plan = Venn().plan(world)
-    assert plan.orders == {RegionId(0): (0,), RegionId(1): (0, 1)}
-    assert plan.default == (0, 1)
+    assert plan.owner == {}
+    assert plan.queues == ((0,), (1,))
 
 
-def test_a_group_that_no_device_was_seen_of_comes_first_where_it_can_be_served() -> None:
+def test_a_group_that_no_device_was_seen_of_comes_first_where_nobody_is_known_to_own() -> None:
     world = replace(seen("g gh", "G4 H2"), supply={RegionId(0): 5})
     assert Venn().plan(world).queues == ((1,), (0,))
-    assert Venn().plan(world).orders[RegionId(1)] == (0, 1)
+    assert Venn().plan(world).owner == {RegionId(0): 1}
+
+
+def test_a_policy_notices_new_groups_and_new_supply() -> None:
+    venn = Venn()
+    for world in (
+        seen("g gh", "G4 H2"),
+        seen("g gh gh", "G4 H2"),
+        seen("g gc gch", "G2 G2 G2 C6 H2"),
+        replace(seen("g gc gch", "G2 G2 G2 C6 H2"), supply={RegionId(2): 1}),
+    ):
+        assert venn.plan(world) == Venn().plan(world)
 
 
 def test_an_empty_view_is_an_empty_plan() -> None:
@@ -89,7 +100,7 @@ def test_an_empty_view_is_an_empty_plan() -> None:
 def test_reasons_name_who_is_served_first() -> None:
     world = seen("g gh", "G4 H2 G5")
     assert reasons(Venn().plan(world)) == {
-        "job-00": "some of its devices go first to job-01, in a scarcer or busier group",
+        "job-00": "some of its devices go first to job-01, in a scarcer group",
         "job-02": "behind job-00: less is left to do there",
     }
     assert reasons(Fifo().plan(world)) == {
@@ -100,6 +111,15 @@ def test_reasons_name_who_is_served_first() -> None:
     assert reasons(SrsfJob().plan(world))["job-02"] == "behind job-01: its job has less left to do"
     assert reasons(Las().plan(world))["job-01"] == "behind job-00: its job has had less service"
     assert len(Random().plan(world).reasons) == len(RandomOrder().plan(world).reasons) == 3
+
+
+def test_reasons_name_who_took_devices_over() -> None:
+    """G takes gh from H, in which one request waits as long as all of G."""
+    assert reasons(Venn().plan(seen("g gh", "H5 G2 G3 G4"))) == {
+        "job-00": "all of its devices go first to job-01, in a busier group",
+        "job-02": "behind job-01: less is left to do there",
+        "job-03": "behind job-01: less is left to do there",
+    }
 
 
 def test_requests_that_share_no_device_do_not_wait_for_each_other() -> None:
