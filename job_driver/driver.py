@@ -128,9 +128,9 @@ class Driver:
 
     def _start(self) -> tuple[Checkpoint, Artifact]:
         """The model before round 1, as a checkpoint."""
-        if self._checkpoints.exists():
+        if self._checkpoints.exists() and self._spool.stories(after_round=-1):
             raise UsageError(
-                "DIR_IN_USE", "this folder holds a job's checkpoint", where=str(self._folder),
+                "DIR_IN_USE", "this folder holds a job that has begun", where=str(self._folder),
                 fix="go on from it with --resume, or give another --dir",
             )  # fmt: skip
         with job_code(self._file, "initial", UsageError):

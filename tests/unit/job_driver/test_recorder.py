@@ -1,0 +1,75 @@
+"""What is told to the coordinator, in how many calls."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from job_driver.client import Restarted
+from job_driver.recorder import Recorder
+from job_driver.rounds import AttemptNo, Decision, Outcome
+from venn.v1 import common_pb2 as common
+from venn.v1 import job_pb2 as pb
+from venn.wire.errors import PeerError
+
+FIRST, SECOND = AttemptNo(1, 1), AttemptNo(1, 2)
+
+
+class Link:
+    """Answers OPEN, or raises what a test says."""
+
+    job, driver_incarnation = common.JobKey(owner="me", name="n", run="1"), 7
+    stub = SimpleNamespace(RecordResponses=None)
+
+    def __init__(self) -> None:
+        self.calls: list[pb.RecordResponsesRequest] = []
+        self.raises: Exception | None = None
+
+    async def call(self, method: object, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
+        self.calls.append(request)
+        if self.raises is not None:
+            raise self.raises
+        return pb.RecordResponsesResponse(status=pb.ATTEMPT_STATUS_OPEN)
+
+
+@pytest.fixture
+def link() -> Link:
+    return Link()
+
+
+async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[tuple[AttemptNo, int]]:
+    """How the attempts stand, as the recorder heard it, after these leases were put."""
+    answers: list[tuple[AttemptNo, int]] = []
+    recorder = Recorder(link, answered=lambda no, status: answers.append((no, status)))
+    running = asyncio.create_task(recorder.run())
+    for number, (no, lease) in enumerate(put):
+        recorder.put(no, Decision(lease, Outcome.COUNTED, b"x" * 32), urgent=number == len(put) - 1)
+    await recorder.flushed()
+    running.cancel()
+    return answers
+
+
+async def test_what_comes_together_is_told_together_by_attempt(link: Link) -> None:
+    answers = await told(link, *((FIRST, lease) for lease in range(1, 40)), (SECOND, 50))
+    assert [(call.attempt.attempt, len(call.responses)) for call in link.calls] == [(1, 39), (2, 1)]
+    assert [response.lease for response in link.calls[0].responses] == list(range(1, 40))
+    assert answers == [(FIRST, pb.ATTEMPT_STATUS_OPEN), (SECOND, pb.ATTEMPT_STATUS_OPEN)]
+
+
+async def test_after_a_restart_there_is_nobody_to_tell(link: Link) -> None:
+    link.raises = Restarted()
+    assert await told(link, (FIRST, 1)) == []
+
+
+async def test_an_attempt_that_the_coordinator_does_not_know_was_aborted(link: Link) -> None:
+    link.raises = PeerError("OUT_OF_ORDER", "was not opened here")
+    assert await told(link, (FIRST, 1)) == [(FIRST, pb.ATTEMPT_STATUS_ABORTED)]
+
+
+async def test_another_refusal_is_raised(link: Link) -> None:
+    link.raises = PeerError("SUPERSEDED", "a newer driver")
+    recorder = Recorder(link, answered=lambda no, status: None)  # type: ignore[arg-type]
+    recorder.put(FIRST, Decision(1, Outcome.STRAGGLER, b""), urgent=True)
+    with pytest.raises(PeerError):
+        await recorder.run()
