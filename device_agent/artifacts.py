@@ -1,5 +1,6 @@
 """Models and job code by SHA-256, in memory, one copy for all devices of a process."""
 
+import asyncio
 from collections import OrderedDict
 
 MOST_BYTES = 256 * 2**20
@@ -12,6 +13,7 @@ class ArtifactStore:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
+        self.checking = asyncio.Lock()  # held by who hashes what it brought
 
     def get(self, sha256: bytes) -> bytes | None:
         data = self._kept.get(sha256)

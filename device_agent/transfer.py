@@ -7,24 +7,22 @@ driver that this lease never reached is given up sooner, so that its place goes 
 import asyncio
 import hashlib
 import random
+import zlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
 from device_agent.artifacts import ArtifactStore
 from device_agent.backoff import Backoff
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.session import LEASE_GRACE_S
 from venn.v1 import common_pb2, task_pb2
-from venn.wire import chunks
+from venn.wire import chunks, frames
 from venn.wire.channel import open_channel
 from venn.wire.status import peer_error, reason_of
-from venn.wire.stubs import task_stub
 from venn.wire.versions import this_version
-
-if TYPE_CHECKING:
-    from venn.v1.task_pb2_grpc import TaskServiceAsyncStub
 
 FIRST_CONTACT_S = 10.0  # to reach the driver at all; at most a third of the lease
 DAMAGED_TRIES = 3  # transfers in a row that end in damaged bytes
@@ -40,6 +38,8 @@ AWAY = frozenset(
 )
 SPACE = frozenset({"OUT_OF_SPACE"})
 DAMAGED = frozenset({"CHUNK_CORRUPT", "CHUNK_ORDER", "SHA256"})
+
+FETCH, SUBMIT = "/venn.v1.TaskService/Fetch", "/venn.v1.TaskService/Submit"  # called without protobuf's copies
 
 T = TypeVar("T")
 
@@ -65,13 +65,13 @@ class Drivers:
     def __init__(self) -> None:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
-    async def stub(self, address: str) -> "TaskServiceAsyncStub":
+    async def channel(self, address: str) -> grpc.aio.Channel:
         channel = self._channels.pop(address, None) or open_channel(address)
         self._channels[address] = channel  # the latest at the end
         if len(self._channels) > self.MOST:
             oldest = next(iter(self._channels))
             await self._channels.pop(oldest).close(grace=FIRST_CONTACT_S)
-        return task_stub(channel)
+        return channel
 
     async def drop(self, address: str) -> None:
         """Its driver is away: the next call dials at once, in place of waiting for gRPC's own backoff."""
@@ -171,29 +171,34 @@ class Transfer:
     # -- down
 
     async def _fetch(self, download: "_Download") -> bytes:
-        stub = await self._drivers.stub(self.address)
+        channel = await self._drivers.channel(self.address)
         request = task_pb2.FetchRequest(
             ticket=self._ticket, version=this_version(), sha256=download.sha256, offset=download.offset
         )
-        call = stub.Fetch(request)
+        fetch: grpc.aio.UnaryStreamMultiCallable[task_pb2.FetchRequest, bytes] = channel.unary_stream(
+            FETCH, request_serializer=task_pb2.FetchRequest.SerializeToString
+        )
+        call = fetch(request)
         try:
-            async for answer in call:
+            async for message in call:
                 self._heard()
-                self.downloaded += len(answer.chunk.data)
-                download.take(answer)
+                self.downloaded += download.take(message)
         finally:
             call.cancel()
-        return download.close()
+        return await download.close()
 
     # -- up
 
     async def _submit(
         self, header: task_pb2.SubmitHeader, body: bytes, moved: Callable[[int], None]
     ) -> common_pb2.Receipt:
-        stub = await self._drivers.stub(self.address)
-        call = stub.Submit()
+        channel = await self._drivers.channel(self.address)
+        submit: grpc.aio.StreamStreamMultiCallable[bytes, task_pb2.SubmitResponse] = channel.stream_stream(
+            SUBMIT, response_deserializer=task_pb2.SubmitResponse.FromString
+        )
+        call = submit()
         try:
-            await call.write(task_pb2.SubmitRequest(header=header))
+            await call.write(task_pb2.SubmitRequest(header=header).SerializeToString())
             sent = -1  # nothing before the driver says from where
             async for answer in call:
                 self._heard()
@@ -202,10 +207,10 @@ class Transfer:
                 offset = answer.proceed.offset
                 moved(offset)
                 sent = offset if sent < 0 else max(sent, offset)
-                for chunk in chunks.split(body, sent, offset + answer.proceed.credit_bytes):
-                    await call.write(task_pb2.SubmitRequest(chunk=chunk))
-                    sent += len(chunk.data)
-                    self.uploaded += len(chunk.data)
+                for data in chunks.pieces(body, sent, offset + answer.proceed.credit_bytes):
+                    await call.write(frames.submit_request(sent, data, zlib.crc32(data)))
+                    sent += len(data)
+                    self.uploaded += len(data)
         except asyncio.InvalidStateError:  # it ended while we wrote: its status says why
             async for answer in call:
                 if answer.WhichOneof("frame") == "receipt":
@@ -221,39 +226,50 @@ class _Download:
     def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> None:
         self.sha256, self.offset = artifact.sha256, 0
         self._size, self._store = artifact.size, store
-        self._pieces: list[bytes] = []
-        self._digest = hashlib.sha256()
+        self._pieces: list[memoryview] = []  # none while another device of this process has brought it
 
     @property
     def complete(self) -> bool:
         return self.offset >= self._size
 
-    def take(self, answer: task_pb2.FetchResponse) -> None:
-        """Raises Damaged; what came before stays."""
-        chunk = answer.chunk
-        if answer.total_bytes != self._size:
-            raise Damaged(f"the driver has {answer.total_bytes} bytes where the offer says {self._size}")
-        if chunk.offset != self.offset or self.offset + len(chunk.data) > self._size:
-            raise Damaged(f"bytes from {chunk.offset} came where those from {self.offset} were due")
+    def take(self, message: bytes) -> int:
+        """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
         try:
-            chunks.check(chunk)
-        except chunks.ChunkError as error:
-            raise Damaged(error.message) from error
-        self.offset += len(chunk.data)
+            piece = frames.read_fetch_response(message) or _parsed(message)
+        except (chunks.ChunkError, DecodeError) as error:
+            raise Damaged(str(error)) from error
+        if piece.total != self._size:
+            raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
+        if piece.offset != self.offset or self.offset + len(piece.data) > self._size:
+            raise Damaged(f"bytes from {piece.offset} came where those from {self.offset} were due")
+        self.offset += len(piece.data)
         if self._store.get(self.sha256) is None:
-            self._pieces.append(chunk.data)
-            self._digest.update(chunk.data)
+            self._pieces.append(piece.data)
         else:
             self._pieces.clear()
+        return len(piece.data)
 
-    def close(self) -> bytes:
+    async def close(self) -> bytes:
         """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
         if not self.complete:
             raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
-        known = self._store.get(self.sha256)
-        if known is not None:
-            return known
-        if self._digest.digest() != self.sha256:
-            self.offset, self._pieces, self._digest = 0, [], hashlib.sha256()
-            raise Damaged("the bytes are not those that the offer names")
-        return self._store.put(self.sha256, b"".join(self._pieces))
+        async with self._store.checking:  # of many devices that are done at once, the first one hashes
+            known = self._store.get(self.sha256)
+            if known is not None:
+                return known
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            if await asyncio.to_thread(_sha256, data) == self.sha256:
+                return self._store.put(self.sha256, data)
+        self.offset = 0
+        raise Damaged("the bytes are not those that the offer names")
+
+
+def _parsed(message: bytes) -> frames.Piece:
+    answer = task_pb2.FetchResponse.FromString(message)
+    data = chunks.check(answer.chunk)
+    return frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes)
+
+
+def _sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

@@ -60,6 +60,7 @@ class Fleet:
         self.seconds: list[float] = []  # per round
         self.begun = asyncio.Event()
         self._address, self._token = address, token
+        self._store = ArtifactStore()  # as in a swarm: bytes travel to each device, and are hashed and kept once
         self._all_offered = asyncio.Barrier(DEVICES)
         self._all_done = asyncio.Barrier(DEVICES)
         self._began = 0.0
@@ -92,7 +93,7 @@ class Fleet:
             ends_at=ends_at,
             rng=random.Random(offer.lease),
         )
-        body = await transfer.fetch(offer.task.model, ArtifactStore())
+        body = await transfer.fetch(offer.task.model, self._store)
         response = Response(body, hashlib.sha256(body).digest(), 1.0, {})
         return await transfer.submit(response, lambda _: None)
 

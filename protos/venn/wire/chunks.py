@@ -14,13 +14,20 @@ class ChunkError(PeerError):
     """A chunk that is damaged, too large or empty."""
 
 
-def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
-    """Chunks of ``data[start:stop]``, their offsets counted from the beginning of data. Copies each byte once."""
+def pieces(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None = None) -> Iterator[memoryview]:
+    """``data[start:stop]`` in pieces that fit a chunk, in place."""
     view = memoryview(data).cast("B")
     end = len(view) if stop is None else min(stop, len(view))
     for offset in range(start, end, CHUNK_BYTES):
-        piece = bytes(view[offset : min(offset + CHUNK_BYTES, end)])
-        yield Chunk(offset=offset, data=piece, crc32=zlib.crc32(piece))
+        yield view[offset : min(offset + CHUNK_BYTES, end)]
+
+
+def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:
+    """Chunks of ``data[start:stop]``, their offsets counted from the beginning of data. Copies each byte once."""
+    offset = start
+    for piece in pieces(data, start, stop):
+        yield Chunk(offset=offset, data=bytes(piece), crc32=zlib.crc32(piece))
+        offset += len(piece)
 
 
 def check(chunk: Chunk) -> bytes:
