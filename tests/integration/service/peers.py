@@ -155,6 +155,7 @@ class Device:
 
     async def vanish(self) -> None:
         """Like a phone that loses power: no goodbye."""
+        self.call.cancel()  # an older grpcio keeps a stream that nobody reads when its channel is closed
         await self.channel.close()
 
 
@@ -169,6 +170,7 @@ class Driver(TaskServiceServicer):
         self.stub = job_stub(self.channel)
         self.server: grpc.aio.Server | None = None
         self.address = ""
+        self._followers: list[Follower] = []  # an older grpcio cancels a call that nobody holds
 
     async def Identify(self, request: task_pb2.IdentifyRequest, context: Any) -> task_pb2.IdentifyResponse:  # type: ignore[override]
         return task_pb2.IdentifyResponse(mac=identify_mac(self.ticket_key, request.challenge))
@@ -236,11 +238,14 @@ class Driver(TaskServiceServicer):
         await self.serve()
         await self.submit(**spec)
         follower = self.follow()
+        self._followers.append(follower)
         while not (await follower.next("alive")).alive.address_verified:
             pass
         return follower
 
     async def stop(self) -> None:
+        for follower in self._followers:
+            follower.call.cancel()
         await self.channel.close()
         if self.server is not None:
             await self.server.stop(0)
