@@ -26,17 +26,20 @@ from coordinator.engine.world import World
 class Candidates:
     """The requests that devices of a region may be leased to, in the plan's order, full ones included."""
 
-    __slots__ = ("_found", "_rest")
+    __slots__ = ("found", "rest")
 
     def __init__(self, requests: Iterator[Request]) -> None:
-        self._found: list[Request] = []
-        self._rest = requests  # looked for when needed: the first few nearly always do
+        self.found: list[Request] = []
+        self.rest = _kept(requests, self.found)  # looked for when they are needed, which is nearly never
 
     def __iter__(self) -> Iterator[Request]:
-        yield from self._found
-        for request in self._rest:
-            self._found.append(request)
-            yield request
+        return chain(self.found, self.rest)
+
+
+def _kept(requests: Iterator[Request], found: list[Request]) -> Iterator[Request]:
+    for request in requests:
+        found.append(request)
+        yield request
 
 
 class Matcher:
@@ -87,8 +90,10 @@ class Matcher:
             if not able:
                 return None
             return able[index(draw(self.world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
-        for request in self.candidates(device):
-            if request.unmet > 0 and not (cooling and _cools(device, request, now)):
+        # One line for each check-in: no calls into Python that can be spared.
+        listed = self.candidates(device)
+        for request in chain(listed.found, listed.rest):
+            if request.places > request.placed + request.counted and not (cooling and _cools(device, request, now)):
                 return request
         return None
 

@@ -63,8 +63,7 @@ class Allocation:
     def __init__(self, ground: Ground, demands: Sequence[Sequence[int]], *, whole_queues: bool = False) -> None:
         self.owner = ground.owner.copy()  # region -> contender, or NOBODY
         self.rates = list(ground.rates)  # supply of what each owns
-        self.kept_by: dict[int, int] = {}  # contender -> a scarcer one that keeps devices it could use
-        self.outbid_by: dict[int, int] = {}  # contender -> one more abundant that took devices it could use
+        self.rivals: dict[int, int] = {}  # a scarcer one that kept shared devices, else a busier one that took some
         self._whole_queues = whole_queues
         self._ends = [list(accumulate(each)) for each in demands]
         for taker in reversed(range(len(ground.contenders))):
@@ -75,19 +74,21 @@ class Allocation:
         """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
         holders = self.owner[contender.regions]
         shared = np.bincount(holders, weights=contender.counts, minlength=len(self.rates))
-        if shared[taker + 1 :].any():
-            self.outbid_by[taker] = taker + 1 + int(shared[taker + 1 :].argmax())
         queue = _Queue(self._ends[taker], self.rates[taker])
         taken = []
-        for holder in reversed(np.flatnonzero(shared[:taker]).tolist()):
+        for holder in reversed(shared[:taker].nonzero()[0].tolist()):
             share = int(shared[holder])
             if self._ends[holder] and not self._pays(queue, taker, holder, share):
-                self.kept_by[taker] = holder
+                self.rivals[taker] = holder
                 break
             queue.take(share, self._ends[holder], self.rates[holder])
             self.rates[taker] += share
             self.rates[holder] -= share
             taken.append(holder)
+        else:
+            busier = shared[taker + 1 :]
+            if busier.any():
+                self.rivals[taker] = taker + 1 + int(busier.argmax())
         if taken:  # only the intersection moves: nobody ever owns devices that it cannot use
             moves = np.zeros(len(self.rates), dtype=bool)
             moves[taken] = True

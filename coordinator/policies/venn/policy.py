@@ -97,7 +97,7 @@ def _reasons(unsupplied: Sequence[Queue], supplied: Sequence[Queue], allocation:
     for index, queue in enumerate(supplied):
         if not queue:
             continue
-        rival = allocation.kept_by.get(index, allocation.outbid_by.get(index))
+        rival = allocation.rivals.get(index)
         if rival is not None:
             what = "some" if allocation.rates[index] else "all"
             kind = "scarcer" if rival < index else "busier"
