@@ -6,6 +6,7 @@ from testbed.cli.run import Out, Policy, Seed, run_file
 from testbed.scenario.packaged import packaged
 from venn.wire.command import Context, command, execute
 
+NAME = "venn demo"
 SCENARIO = "three-jobs"
 
 app = typer.Typer(add_completion=False)
@@ -19,8 +20,8 @@ def demo(context: Context, policy: Policy = None, seed: Seed = None, out: Out = 
     For example: venn demo --policy random --json
     """
     settings = [f"{key}={value}" for key, value in (("policy", policy), ("seed", seed)) if value is not None]
-    return run_file(context, packaged(SCENARIO), settings, out=out)
+    return run_file(context, NAME, packaged(SCENARIO), settings, out=out)
 
 
 def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn demo")
+    return execute(app, argv, NAME)

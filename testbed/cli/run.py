@@ -10,12 +10,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from testbed.live.programs import kill_all
 from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from venn.wire.command import Context, command, execute, run_async
+from venn.wire.errors import PeerError
+from venn.wire.exits import shape, tell, write_line
+
+NAME = "venn run"
 
 app = typer.Typer(add_completion=False)
 
@@ -43,11 +48,13 @@ def run(
     settings = list(overrides or ())
     settings += [f"{key}={value}" for key, value in (("policy", policy), ("backend", backend)) if value is not None]
     settings += [f"seed={seed}"] if seed is not None else []
-    return run_file(context, named(scenario), settings, out=out, validate=validate)
+    return run_file(context, NAME, named(scenario), settings, out=out, validate=validate)
 
 
-def run_file(context: Context, file: Path, settings: list[str], *, out: Path | None, validate: bool = False) -> int:
-    """Load, run, print. The exit code of ``venn run`` and ``venn demo``."""
+def run_file(
+    context: Context, name: str, file: Path, settings: list[str], *, out: Path | None, validate: bool = False
+) -> int:
+    """Load, run, print, as the command ``name``: its exit code."""
     scenario = Scenario.load(file, settings)
     again = ["venn", "run", str(file), *(word for setting in settings for word in ("--set", setting))]
     results: list[Result] = []
@@ -64,21 +71,27 @@ def run_file(context: Context, file: Path, settings: list[str], *, out: Path | N
         results.append(result)
         return result.exit_code
 
-    code = run_async(main())
+    code = run_async(main(), at_once=kill_all)
     if results:
-        _tell(context, results[0], _next(file))
+        _tell(context, name, results[0], file)
+    else:
+        stopped = PeerError("STOPPED", "stopped before anything ran", fix="nothing of it is left")
+        tell(stopped, name, as_json=context.json)
     return code
 
 
-def _tell(context: Context, result: Result, following: str) -> None:
+def _tell(context: Context, name: str, result: Result, file: Path) -> None:
+    failures = result.ending.failures
     if context.json:
         summary = to_json(result.summary) | {"folder": str(result.folder.root)}
-        sys.stdout.write(json.dumps(summary) + "\n")
+        summary |= {"error": shape(failures[0])} if failures else {}
+        write_line(sys.stdout, json.dumps(summary))
         return
-    for failure in result.ending.failures:
-        sys.stderr.write(f"venn run: {failure}\n")
     console = Console(no_color=not context.color, highlight=False)
+    following = "" if failures or result.ending.interrupted else _next(file)
     print_summary(result.summary, console, report=_relative(result.page), following=following)
+    for failure in failures:
+        tell(failure, name, as_json=False)
 
 
 def _next(file: Path) -> str:
@@ -92,4 +105,4 @@ def _relative(path: Path) -> Path:
 
 
 def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn run")
+    return execute(app, argv, NAME)

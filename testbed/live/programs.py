@@ -9,10 +9,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from venn.wire.errors import ExitCode, PeerError, VennError
+from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
 
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 TAIL_LINES = 6
+FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
+
+_groups: set[int] = set()  # process groups that may have members
+
+
+def kill_all() -> None:
+    """Whatever was started and not stopped, with all that it started, at once."""
+    for group in _groups:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 class Program:
@@ -24,22 +34,29 @@ class Program:
         self.arguments: Sequence[str] = tuple(arguments)  # of the next start
         self._announces = announces
         self._process: asyncio.subprocess.Process | None = None
+        self._said = b""  # on standard output, after its announcement
 
     async def start(self) -> None:
         """Start it; it is in a process group of its own, so that Ctrl-C reaches it through us alone."""
+        starting = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await starting  # else nobody would know it, to stop it
+            raise
+
+    async def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "testbed.cli.main",
-                *self.arguments,
+                *(sys.executable, "-m", "testbed.cli.main", *self.arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._announces else log,
                 stderr=log,
                 start_new_session=True,
                 env=_environment(),
             )
+        _groups.add(self.pid)
 
     @property
     def pid(self) -> int:
@@ -69,9 +86,12 @@ class Program:
         return said
 
     async def wait(self) -> int:
-        """Its exit code; minus the signal's number if a signal ended it."""
+        """Its exit code; minus the signal's number if a signal ended it. Awaited by one task at a time."""
         assert self._process is not None
-        return await self._process.wait()
+        code = await self._process.wait()
+        if self._process.stdout is not None:
+            self._said += await self._process.stdout.read()
+        return code
 
     async def stop(self, grace_s: float = STOP_GRACE_S) -> int | None:
         """SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds. Nothing of it is left afterwards."""
@@ -87,13 +107,16 @@ class Program:
 
     def failure(self, what: str, *, fix: str = "", said: dict[str, object] | None = None) -> VennError:
         """What to tell the user when it failed: its own error if it printed one, else the end of its log."""
-        said = said or next(filter(None, (_object(line.encode()) for line in reversed(self.last_words()))), None)
+        lines = [*self.last_words(), *self._said.decode(errors="replace").splitlines()]
+        said = said or next(filter(None, (_object(line.encode()) for line in reversed(lines))), None)
         error = said.get("error") if said else None
         if isinstance(error, dict):
-            said_of = {key: str(error.get(key, "")) for key in ("reason", "message", "where", "fix")}
-            failure = PeerError(said_of["reason"], said_of["message"], where=said_of["where"], fix=said_of["fix"])
+            reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
             code = self._process.returncode if self._process else None
-            failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
+            kind = UsageError if code == ExitCode.USAGE else PeerError
+            failure = kind(reason, f"{self.name}: {message}", where=where, fix=fix)
+            if code in FAILURES:
+                failure.exit_code = ExitCode(code)
             return failure
         tail = " | ".join(self.last_words())
         return PeerError("PROGRAM_FAILED", f"{self.name} {what}: {tail or 'it said nothing'}", where=self.name, fix=fix)
@@ -108,12 +131,13 @@ class Program:
 
     def _send(self, number: int) -> None:
         assert self._process is not None
-        if self._process.returncode is None:
+        with suppress(ProcessLookupError):
             self._process.send_signal(number)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
+        _groups.discard(self.pid)
 
 
 def _environment() -> dict[str, str]:

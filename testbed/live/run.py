@@ -12,6 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from testbed.live.capacity import capacity, need, shortfalls
 from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor
 from testbed.live.machine import commit, machine, versions
@@ -21,9 +22,11 @@ from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
 from testbed.report.view import watch
 from testbed.scenario.model import Scenario
-from venn.wire.errors import ExitCode, UsageError
+from venn.wire.errors import ExitCode, UsageError, VennError
 from venn.wire.files import write_atomic
 from venn.wire.tokens import load_token
+
+VIEW_GRACE_S = 2.0  # for the run to end after the view has
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,59 +58,90 @@ class LiveRun:
     validate: bool = False  # check the engine's invariants after every event
     quiet: bool = False  # no live view
     _warnings: list[str] = field(default_factory=list)
+    _told: list[str] = field(default_factory=list)  # to be printed when the live view is gone
+    _too_small: list[str] = field(default_factory=list)  # what this machine lacks for this fleet
 
     async def run(self) -> Result:
-        """Until all jobs are done, the duration is over, or it is cancelled: then a partial report is written, and
-        ``ending.interrupted`` says so. Raises VennError if it could not start, or if a part it needs died; nothing
-        runs on.
+        """Until all jobs are done, the duration is over, a part that it needs has died, or it is cancelled: then what
+        was recorded is reported, and ``ending`` says how it went. Nothing runs on.
+
+        Raises VennError if it could not start, and CancelledError if it was cancelled before there was anything to
+        report; its folder is gone then, but for the logs of a part that failed.
         """
         prepared = self._prepare()
-        world = World(self.scenario, self.folder, prepared, validate=self.validate, say=self._say)
-        begun = False
+        world = World(self.scenario, self.folder, prepared, validate=self.validate, say=self._say, warn=self._warn)
         try:
-            await world.start()
-            begun = True
-            await self._until_done(world)
-        except asyncio.CancelledError:
-            if not begun:
-                raise
-            world.ending.interrupted = True
-        finally:
-            if not self.quiet:
-                self.console.print("stopping all parts, then writing the report ...", highlight=False)
-            await world.stop()
-            self._write_manifest(interrupted=world.ending.interrupted or not begun)
+            await self._play(world)
+        except (asyncio.CancelledError, UsageError):
+            shutil.rmtree(self.folder.root, ignore_errors=True)
+            raise
+        self._write_manifest(interrupted=world.ending.interrupted)
+        for line in self._told:
+            self._print(line)
         summary = build_report(self.folder.root)
         return Result(self.folder, summary, self.folder.root / PAGE, world.ending)
+
+    async def _play(self, world: World) -> None:
+        """Start, watch, stop. What ended it early is told by ``world.ending``; raised, if it had not begun."""
+        try:
+            await world.start()
+            await self._until_done(world)
+        except asyncio.CancelledError:
+            if not world.recording:
+                raise
+            world.ending.interrupted = True
+        except VennError as error:
+            if not world.running:
+                raise
+            world.ending.failures.insert(0, error)
+        finally:
+            self._print("stopping all parts" + (", then writing the report ..." if world.recording else " ..."))
+            await world.stop()
 
     def _prepare(self) -> Prepared:
         try:
             prepared = prepare(self.scenario, self.folder)
-        except UsageError:
+            self._too_small = shortfalls(need(self.scenario, prepared, capacity().cores), capacity())
+            for line in self._too_small:
+                self._say(line)
+            write_atomic(self.folder.scenario, self.scenario.dump())
+            self._write_manifest(interrupted=True)
+        except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)  # nothing was started: nothing is left
             raise
-        write_atomic(self.folder.scenario, self.scenario.dump())
-        self._write_manifest(interrupted=True)
         return prepared
 
     async def _until_done(self, world: World) -> None:
-        """The jobs, with the live view and the host's monitor beside them."""
-        monitor = asyncio.create_task(HostMonitor(self.folder.host, self.folder.root, self._say).run())
-        over = asyncio.Event()
+        """The jobs, with the live view and the host's monitor beside them. Raises what ended the run early."""
         jobs = asyncio.create_task(world.until_done())
+        over = asyncio.Event()
         view = asyncio.create_task(self._watch(world, over))
+        monitor = asyncio.create_task(HostMonitor(self.folder.host, self.folder.root, self._warn).run())
+        beside = {view, monitor}
         try:
-            await asyncio.wait([jobs, view], return_when=asyncio.FIRST_COMPLETED)
-            if not jobs.done() and over.is_set():  # the user pressed q
-                world.ending.interrupted = True
-                return
-            await jobs
+            while not jobs.done():
+                await asyncio.wait([jobs, *beside], return_when=asyncio.FIRST_COMPLETED)
+                if monitor.done():
+                    monitor.result()
+                if view in beside and view.done() and not jobs.done():
+                    beside.discard(view)
+                    if over.is_set():  # the user pressed q
+                        world.ending.interrupted = True
+                        return
+                    await self._without_view(view, jobs)
+            jobs.result()
         finally:
             over.set()
             for task in (jobs, view, monitor):
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(jobs, view, monitor, return_exceptions=True)
+
+    async def _without_view(self, view: "asyncio.Task[None]", jobs: "asyncio.Task[None]") -> None:
+        """The view has ended by itself: say why, unless the run ends for the same reason."""
+        await asyncio.wait([jobs], timeout=VIEW_GRACE_S)
+        if not jobs.done():
+            self._say(f"there is no live view any more: {view.exception()}")
 
     async def _watch(self, world: World, over: asyncio.Event) -> None:
         if self.quiet:
@@ -120,13 +154,30 @@ class LiveRun:
             console=self.console,
             backend=self.scenario.backend,
             limit_s=self.scenario.duration,
-            warnings=lambda: tuple(self._warnings),
+            warnings=(lambda: tuple(self._warnings)) if self._on_screen else tuple,
         )
 
+    @property
+    def _on_screen(self) -> bool:
+        """Whether there is a live view, that would be spoiled by a line of ours."""
+        return not self.quiet and self.console.is_terminal and not self.console.is_dumb_terminal
+
     def _say(self, text: str) -> None:
+        """A warning that must not go with the live view."""
+        if self._on_screen:
+            self._told.append(f"warning: {text}")
+        self._warn(text)
+
+    def _warn(self, text: str) -> None:
         self._warnings.append(text)
-        if self.quiet:
-            self.console.print(f"warning: {text}", markup=False, highlight=False, soft_wrap=True)
+        if not self._on_screen:
+            self._print(f"warning: {text}", always=True)
+
+    def _print(self, text: str, *, always: bool = False) -> None:
+        """``always``: even if it should be quiet. A terminal that was closed is no reason to stop halfway."""
+        if always or not self.quiet:
+            with suppress(OSError):
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _write_manifest(self, *, interrupted: bool) -> None:
         scenario = self.scenario
@@ -140,6 +191,7 @@ class LiveRun:
             "interrupted": interrupted,
             "command": list(self.command),
             "warnings": self._warnings,
+            "too_small": self._too_small,
             "versions": versions(),
             "machine": machine(),
             "commit": commit(),

@@ -9,12 +9,13 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from testbed.live import commands
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
-from testbed.live.programs import Program
+from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
 from venn.wire.errors import ExitCode, VennError
 
@@ -38,9 +39,17 @@ class World:
     """The programs of one run. ``start`` then ``until_done`` then, always, ``stop``."""
 
     def __init__(
-        self, scenario: Scenario, folder: RunFolder, prepared: Prepared, *, validate: bool, say: Callable[[str], None]
+        self,
+        scenario: Scenario,
+        folder: RunFolder,
+        prepared: Prepared,
+        *,
+        validate: bool,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
-        self._scenario, self._folder, self._prepared, self._say = scenario, folder, prepared, say
+        """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
+        self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
         self._coordinator = Program(
             "coordinator",
             commands.coordinator(scenario, folder, validate=validate),
@@ -53,6 +62,16 @@ class World:
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()
+
+    @property
+    def recording(self) -> bool:
+        """Whether there is a journal, that a report can be made of."""
+        return bool(self.address)
+
+    @property
+    def running(self) -> bool:
+        """Whether the run's clock has started: what fails earlier makes the run pointless."""
+        return self.recording and 0.0 < self.epoch <= time.time()
 
     async def start(self) -> None:
         """All programs. Raises the error of the first that cannot start."""
@@ -97,11 +116,23 @@ class World:
             await asyncio.gather(jobs, *vital, return_exceptions=True)
 
     async def stop(self) -> None:
+        """All of them; being cancelled does not keep it from that."""
+        stopping = asyncio.create_task(self._stop())
+        while not stopping.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stopping})
+        stopping.result()
+
+    async def _stop(self) -> None:
         """Drivers, then devices (they say goodbye), then the coordinator (it drains and ends its journal)."""
-        await asyncio.gather(*(driver.stop() for driver in self._drivers.values()))
-        await asyncio.gather(*(host.stop() for host in self._hosts.values()))
-        await self._coordinator.stop(DRAIN_GRACE_S)
+        ended: list[object] = []
+        for programs in (self._drivers, self._hosts):
+            ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
+        ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), return_exceptions=True)
         self._folder.forget_tokens()
+        if errors := [each for each in ended if isinstance(each, BaseException)]:
+            kill_all()
+            raise errors[0]
 
     def _device_program(self, host: DeviceHost) -> Program:
         arguments = commands.devices(host, self._scenario, self._folder, to=self.address, epoch=self.epoch)
@@ -136,10 +167,10 @@ class World:
             await driver.start()
         if code not in (ExitCode.OK, ExitCode.FAILED):
             failure = driver.failure(f"died ({_how(code)})", fix=f"see {driver.log}")
-            if time.time() < self.epoch:
-                raise failure  # before anything has begun: the run is pointless
+            if not self.running:
+                raise failure
             self.ending.failures.append(failure)
-            self._say(str(failure))
+            self._warn(str(failure))
 
 
 def _raise_first(task: asyncio.Task[None]) -> None:

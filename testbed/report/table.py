@@ -9,8 +9,12 @@ from rich.text import Text
 from testbed.report.hostload import HostSummary
 from testbed.report.summary import JobSummary, Summary
 from testbed.report.words import counted, gib, metric, percent, seconds, span
+from venn.wire.text import printable
 
 LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out
+HEADERS = (  # a blank sets a column apart from the one before
+    " ROUNDS", " ABORTS", " JCT s", " = DELAY", "+ COLLECT", "+ GAPS", " STRAGGLERS", " WASTED device-s", " ACCURACY",
+)  # fmt: skip
 MOST_FINDINGS = 5  # of the auditor, on the screen; the report has all
 
 
@@ -26,6 +30,7 @@ def print_summary(summary: Summary, console: Console, *, report: Path | None = N
 
 def final_table(summary: Summary, *, report: Path | None = None, following: str = "") -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
+    parts += [_line(line, "bold red") for line in _reasons(summary)]
     parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
     parts += [_line(line, "bold red") for line in _audit_lines(summary)]
     parts += ["", _expectations(summary)]
@@ -50,20 +55,9 @@ def _headline(summary: Summary) -> Text:
 
 
 def _jobs(summary: Summary) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
     table.add_column("JOB", no_wrap=True)
-    headers = [
-        "ROUNDS",
-        "ABORTS",
-        "JCT s",
-        "= DELAY",
-        "+ COLLECT",
-        "+ GAPS",
-        "STRAGGLERS",
-        "WASTED device-s",
-        "ACCURACY",
-    ]
-    for header in headers:
+    for header in HEADERS:
         table.add_column(header, justify="right", no_wrap=True)
     for job in summary.jobs:
         table.add_row(Text(job.name), *_job_cells(job))
@@ -135,6 +129,11 @@ def session_sum(summary: Summary) -> str:
     return f"{summary.sessions} = {' + '.join(parts)}; {summary.devices_lost_in_task} ended in mid-task{killed}"
 
 
+def _reasons(summary: Summary) -> list[str]:
+    """Why jobs did not finish, where somebody said so."""
+    return [f"{job.name:<11}{printable(job.message, 400)}" for job in summary.jobs if job.message]
+
+
 def _sums(summary: Summary) -> list[str]:
     return [
         f"leases     {lease_sum(summary)}",
@@ -145,10 +144,12 @@ def _sums(summary: Summary) -> list[str]:
 
 def _machine(summary: Summary) -> list[str]:
     emulation = summary.emulation
+    busy, _, verdict = host_line(summary.host).rpartition(": ")
     processes = f", {emulation.processes} of them processes" if emulation.processes else ""
     return [
         f"emulation  cpu {emulation.cpu} ({counted(summary.devices, 'device')}{processes}), link {emulation.link}",
-        f"host       {host_line(summary.host)}",
+        f"host       {busy}",
+        f"           {verdict}",
     ]
 
 

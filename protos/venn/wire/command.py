@@ -27,6 +27,8 @@ from venn.wire.text import did_you_mean
 
 DEFAULT_COORDINATOR = "127.0.0.1:9700"
 SETTINGS = "venn.toml"
+MOST_FILES = 65_536  # that a program asks to have open: a connection is one, and the usual limit is 1,024
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, kill, the terminal was closed
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
@@ -79,25 +81,29 @@ def execute(app: typer.Typer, argv: list[str], name: str) -> int:
     return guard(lambda: _invoke(app, argv, name), argv, name)
 
 
-def run_async(main: Coroutine[Any, Any, int | None]) -> int:
-    """Run to its end, or until SIGINT or SIGTERM: then it is cancelled once, may clean up, and the exit code is
-    130 or 143. A second signal ends the process at once. What it raises is raised.
+def run_async(main: Coroutine[Any, Any, int | None], *, at_once: Callable[[], None] = lambda: None) -> int:
+    """Run to its end, or until SIGINT, SIGTERM or SIGHUP: then it is cancelled once, may clean up, and the exit code is
+    130, 143 or 129. A second signal calls ``at_once`` and ends the process. What it raises is raised.
     """
+    _allow_many_files()
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
-        return runner.run(_until_stopped(main))
+        return runner.run(_until_stopped(main, at_once))
 
 
-async def _until_stopped(main: Coroutine[Any, Any, int | None]) -> int:
+async def _until_stopped(main: Coroutine[Any, Any, int | None], at_once: Callable[[], None]) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main)
     received: list[int] = []
 
     def stop(number: int) -> None:
-        if received:
+        if not received:
+            received.append(number)
+            task.cancel()
+        elif number != signal.SIGHUP:  # a closing terminal says it twice, the shell once more
+            at_once()
             os._exit(128 + number)
-        received.append(number)
-        task.cancel()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    stopping = [number for number in STOPPING if not _ignored(number)]
+    for number in stopping:
         loop.add_signal_handler(number, stop, number)
     try:
         with suppress(asyncio.CancelledError):
@@ -105,8 +111,26 @@ async def _until_stopped(main: Coroutine[Any, Any, int | None]) -> int:
             return 128 + received[0] if received else int(code or 0)
         return 128 + received[0] if received else ExitCode.INTERRUPTED
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stopping:
             loop.remove_signal_handler(number)
+
+
+def _ignored(number: int) -> bool:
+    """``nohup venn ...`` goes on when its terminal is closed; a shell that ignores Ctrl-C for us does not mean kill."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
+
+
+def _allow_many_files() -> None:
+    """Raise our own limit as far as the system lets us."""
+    try:
+        import resource  # not on every platform
+    except ImportError:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

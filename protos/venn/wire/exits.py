@@ -1,5 +1,6 @@
 """How a failure leaves the process: one line for people or one JSON object for programs, and an exit code."""
 
+import errno
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ from venn.wire.files import FULL, file_error
 from venn.wire.text import printable
 
 OURS = ("venn", "coordinator", "device_agent", "job_driver", "testbed")
+BUG = "BUG"
 ISSUES = "please report it with that file"
 
 
@@ -24,6 +26,7 @@ def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except KeyboardInterrupt:
+        tell_stopped(argv)
         return ExitCode.INTERRUPTED
     except BaseException as error:
         if _reader_left(error):
@@ -34,11 +37,21 @@ def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
 def tell(error: VennError, name: str, *, as_json: bool) -> int:
     """Say what went wrong: on stderr for people, on stdout for programs."""
     if as_json:
-        shape = {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
-        write_line(sys.stdout, json.dumps({"error": shape}))
+        write_line(sys.stdout, json.dumps({"error": shape(error)}))
     else:
         write_line(sys.stderr, f"{name}: {printable(str(error), 2000)}")
     return int(error.exit_code)
+
+
+def tell_stopped(argv: list[str]) -> None:
+    """Ctrl-C before anything began: people know that they did it, programs get their object."""
+    if wants_json(argv):
+        write_line(sys.stdout, json.dumps({"error": shape(VennError("STOPPED", "stopped before anything ran"))}))
+
+
+def shape(error: VennError) -> dict[str, str]:
+    """An error for programs."""
+    return {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
 
 
 def write_line(stream: TextIO, line: str) -> None:
@@ -50,8 +63,8 @@ def write_line(stream: TextIO, line: str) -> None:
 def expected(error: BaseException) -> VennError | None:
     """The error for people inside what was raised; None if it is our bug."""
     for leaf in leaves(error):
-        if isinstance(leaf, VennError) and leaf.exit_code != ExitCode.BUG:
-            return leaf
+        if isinstance(leaf, VennError) and (leaf.exit_code != ExitCode.BUG or leaf.reason == BUG):
+            return leaf  # a bug of a program that we started has its crash file already
         if isinstance(leaf, OSError) and leaf.errno in FULL:
             return file_error(leaf, leaf.filename or os.getcwd())
         if isinstance(leaf, ModuleNotFoundError) and (leaf.name or "").partition(".")[0] not in OURS:
@@ -95,12 +108,12 @@ def _rpc_error(error: BaseException) -> PeerError | None:
 
 
 def _reader_left(error: BaseException) -> bool:
-    """Whether our own output was closed (``venn status | head``); then nobody is there to be told."""
-    if not isinstance(error, BrokenPipeError):
+    """Whether our own output was closed (``venn status | head``, a terminal); then nobody is there to be told."""
+    if not isinstance(error, BrokenPipeError) and not (isinstance(error, OSError) and error.errno == errno.EIO):
         return False
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return True
     return False
@@ -116,4 +129,4 @@ def _crash(error: BaseException, argv: list[str], name: str) -> VennError:
         place = "stderr"
         traceback.print_exception(error)
     summary = f"{type(error).__name__}: {printable(str(error), 200)}"
-    return VennError("BUG", f"a bug in venn: {summary}", where=place, fix=ISSUES)
+    return VennError(BUG, f"a bug in venn: {summary}", where=place, fix=ISSUES)
