@@ -9,7 +9,7 @@ import hashlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,12 +74,14 @@ class Writer:
 class Upload:
     """One response on its way."""
 
-    def __init__(self, announcement: Announcement, path: Path) -> None:
+    def __init__(self, announcement: Announcement, path: Path, thread: ThreadPoolExecutor) -> None:
+        """``thread`` hashes what the loop writes, one piece behind at most: each has a core of its own to use."""
         self.announcement, self.path = announcement, path
-        self.offset = 0  # everything before it is in the file, and hashed
+        self.offset = 0  # everything before it is in the file
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
-        self._hash = hashlib.sha256()
+        self._thread, self._hash = thread, hashlib.sha256()
+        self._hashed: Future[None] | None = None  # of the latest piece; those before it are hashed
         self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, min(os.fstat(self._descriptor).st_size, announcement.size))
 
@@ -88,19 +90,25 @@ class Upload:
         return self.offset == self.announcement.size
 
     def append(self, offset: int, data: memoryview) -> None:
-        """The next piece. Raises Refused where it does not follow, OSError."""
+        """The next piece, after the one before it was ``hashed``. Raises Refused where it does not follow, OSError."""
         if self._descriptor is None or offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
         if offset + len(data) > self.announcement.size:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
         descriptor = self._descriptor
         write_all(lambda piece: os.write(descriptor, piece), data)
-        self._hash.update(data)
+        self._hashed = self._thread.submit(self._hash.update, data)
         self.offset += len(data)
 
-    def problem(self) -> str:
+    async def problem(self) -> str:
         """Why the bytes are not what was announced; "" if they are."""
+        await self.hashed()
         return "" if self._hash.digest() == self.announcement.sha256 else "DIGEST: the bytes have another SHA-256"
+
+    async def hashed(self) -> None:
+        """Until all bytes so far are hashed: so no more than one piece of each response waits in memory."""
+        if self._hashed is not None and not self._hashed.done():
+            await asyncio.wait([asyncio.wrap_future(self._hashed)])  # a caller that is cancelled does not cancel it
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -149,7 +157,7 @@ class Intake:
         upload = self._uploads.get(key)
         if upload is None:
             with self._disk(self._spool.partial(*key)):
-                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key))
+                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key), self._thread)
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         if upload.writer is not None:
@@ -230,7 +238,7 @@ class Intake:
         if upload is not None:
             upload.close()
             if upload.complete and not problem:
-                problem = upload.problem() or await self._content(upload)
+                problem = await upload.problem() or await self._content(upload)
         try:
             async with self._deciding:
                 return await self._decide(announcement, problem)

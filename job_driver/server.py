@@ -132,6 +132,7 @@ class TaskService:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
+            await upload.hashed()
             credit = self._intake.credit(upload)
             if granted < announcement.size and granted - upload.offset <= credit // 2:
                 granted = upload.offset + credit
