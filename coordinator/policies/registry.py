@@ -38,6 +38,12 @@ def load_policy(name: str) -> Policy:
     return _made(name, point.load)
 
 
+def absolute(name: str) -> str:
+    """FILE.py:NAME with an absolute path, to be named from another folder; any other name as it is."""
+    file, colon, attribute = name.rpartition(":")
+    return f"{Path(file).expanduser().absolute()}:{attribute}" if colon and file.endswith(".py") else name
+
+
 def summary(name: str) -> str:
     """What the policy's own docstring says in its first line."""
     text = (load_policy(name).__doc__ or "").strip()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coordinator.policies.registry import absolute
 from testbed.cli.terminal import console
 from testbed.report.compare import Plan, check_policies, prepare, run_all
 from testbed.report.comparison_page import write_comparison
@@ -35,7 +36,7 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Where the runs go.")] = None,
 ) -> int:
     """Run scenarios under several policies: venn compare three-jobs.yaml --policies random,venn --seeds 5"""
-    names = tuple(name.strip() for name in policies.split(",") if name.strip())
+    names = tuple(absolute(name.strip()) for name in policies.split(",") if name.strip())
     check_policies(names)
     loaded = tuple((path.absolute(), load(path)) for path in dict.fromkeys(scenarios))
     if len({scenario.name for _, scenario in loaded}) < len(loaded):

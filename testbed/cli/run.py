@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from coordinator.policies.registry import absolute
 from testbed.live.programs import kill_all
 from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
@@ -24,7 +25,7 @@ NAME = "venn run"
 
 app = typer.Typer(add_completion=False)
 
-Policy = Annotated[str | None, typer.Option(help="In place of the scenario's; `venn policy list` names them.")]
+Policy = Annotated[str | None, typer.Option(help="In place of the scenario's: an installed one, or FILE.py:NAME.")]
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
 Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new one below ./runs.")]
 
@@ -46,7 +47,8 @@ def run(
     For example: venn run examples/three-jobs.yaml --policy fifo --set jobs.handwriting.demand=10
     """
     settings = list(overrides or ())
-    settings += [f"{key}={value}" for key, value in (("policy", policy), ("backend", backend)) if value is not None]
+    settings += [f"policy={absolute(policy)}"] if policy is not None else []
+    settings += [f"backend={backend}"] if backend is not None else []
     settings += [f"seed={seed}"] if seed is not None else []
     return run_file(context, NAME, named(scenario), settings, out=out, validate=validate)
 

@@ -17,7 +17,8 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path | None, *, name: str, policy: str, now: datetime) -> "RunFolder":
         """``out``, or ``runs/<time>-<name>-<policy>``. Raises UsageError if it holds anything already."""
-        root = out or Path("runs") / f"{now:%Y-%m-%d-%H%M%S}-{name}-{policy}"
+        short = policy.rpartition(":")[2]  # of FILE.py:NAME
+        root = out or Path("runs") / f"{now:%Y-%m-%d-%H%M%S}-{name}-{short}"
         root = root.absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise UsageError(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.engine.plan import Plan
-from coordinator.policies.registry import PolicyError, load_policy, policy_names, summary
+from coordinator.policies.registry import PolicyError, absolute, load_policy, policy_names, summary
 from tests.unit.policies.arena import CASES, view
 
 BUILT_IN = ["fifo", "las", "random", "random-order", "srsf", "srsf-job", "venn", "venn-queue"]
@@ -91,3 +91,10 @@ def test_a_file_with_a_syntax_error_is_one_line(tmp_path: Path) -> None:
     path.write_text("class :")
     with pytest.raises(PolicyError, match="cannot be loaded: SyntaxError"):
         load_policy(f"{path}:Idle")
+
+
+def test_a_file_is_meant_from_here_wherever_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute("mine.py:Idle") == f"{tmp_path}/mine.py:Idle"
+    assert absolute(f"{tmp_path}/mine.py:Idle") == f"{tmp_path}/mine.py:Idle"
+    assert absolute("venn") == "venn"
