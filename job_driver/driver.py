@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,7 @@ from job_driver.follower import Ended, Follower
 from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
 from job_driver.recorder import Recorder
-from job_driver.rounds import AttemptNo, Rounds, Status
+from job_driver.rounds import LEASE_ENDED, AttemptNo, Outcome, Rounds, Status
 from job_driver.server import TaskService, add_task_service, key_text
 from job_driver.settings import Settings
 from job_driver.spool import Response, Spool
@@ -35,12 +36,15 @@ from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.lag import LagMonitor
+from venn.wire.logs import log
 from venn.wire.tensors import TensorError
+from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
 
 Result = TypeVar("Result")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,7 @@ class Driver:
             decided=self._decided,
             failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
         )
+        self._refused = (0, "")  # a round, and why its first refused response was
         self._link: Link
         self._recorder: Recorder
         self._course: Course
@@ -195,7 +200,7 @@ class Driver:
 
     async def _work(self) -> None:
         """All rounds. Raises what ends the job early."""
-        follower = Follower(self._course, self._intake)
+        follower = Follower(self._course, self._intake, refused=self._refusal)
         lag = LagMonitor(self._folder / "load.jsonl")
         beside = (
             self._link.follow(follower.handle), self._recorder.run(), self._report_activity(), self._fail(), lag.run()
@@ -238,9 +243,20 @@ class Driver:
         raise await self._failure
 
     def _decided(self, response: Response) -> None:
+        decision = response.decision
+        if decision.outcome is Outcome.REJECTED and not decision.reason.startswith(LEASE_ENDED):
+            no, reason = response.no, printable(decision.reason, 300)
+            log(logger, logging.WARNING, "a response is refused", device=response.device, round=no.round, why=reason)
+            if self._refused[0] != no.round:
+                self._refused = no.round, reason
         attempt = self._intake.rounds.find(response.no)
         full = attempt is not None and not attempt.wants
         self._recorder.put(response.no, response.decision, urgent=full)
+
+    def _refusal(self) -> str:
+        """Why the first response that was refused in this round was; "" if none was."""
+        number, reason = self._refused
+        return reason if number == len(self._course.rounds) + 1 else ""
 
     def _answered(self, no: AttemptNo, status: int) -> None:
         if status in STATUS:

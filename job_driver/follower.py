@@ -29,8 +29,9 @@ class Ended(Exception):
 class Follower:
     """Hands each frame to whom it concerns."""
 
-    def __init__(self, course: Course, intake: Intake) -> None:
-        self._course, self._intake = course, intake
+    def __init__(self, course: Course, intake: Intake, *, refused: Callable[[], str]) -> None:
+        """``refused`` says why a response was refused in this round, if one was."""
+        self._course, self._intake, self._refused = course, intake, refused
         self._problem = ""
         self._on: dict[str, Callable[[pb.FollowJobResponse], None]] = {
             "ended": self._lease_ended,
@@ -63,8 +64,10 @@ class Follower:
             self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
 
     def _paused(self, frame: pb.FollowJobResponse) -> None:
-        message = printable(frame.paused.message, 2000)
+        message = printable(frame.paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
         if frame.paused.reason == CRASHES:
+            refusal = self._refused()
+            message += f": {refusal}" if refusal else ""
             raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
         log(logger, logging.WARNING, "the job is paused", reason=frame.paused.reason, why=message)
 

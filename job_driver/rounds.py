@@ -23,6 +23,9 @@ class AttemptNo(NamedTuple):
     attempt: int
 
 
+LEASE_ENDED = "LEASE_ENDED"  # the reason why a response to a lease that is over is rejected
+
+
 class Outcome(StrEnum):
     COUNTED = "counted"
     STRAGGLER = "straggler"
@@ -113,7 +116,7 @@ class Rounds:
         if lease in attempt.decisions:
             return attempt.decisions[lease]
         if lease in attempt.gone:
-            decision = Decision(lease, Outcome.REJECTED, sha256, f"LEASE_ENDED: {attempt.gone[lease]}")
+            decision = Decision(lease, Outcome.REJECTED, sha256, f"{LEASE_ENDED}: {attempt.gone[lease]}")
         elif not attempt.wants:
             decision = Decision(lease, Outcome.STRAGGLER, sha256)
         elif problem:

@@ -3,15 +3,16 @@
 import json
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import grpc
 import typer
 from google.protobuf.json_format import MessageToDict
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from testbed.cli.terminal import console
 from venn.v1 import admin_pb2 as admin
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, command, execute, run_async
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
 
 PAGE = 1000
+WIDTH = 500  # columns, where there is no terminal: enough not to wrap a line
 CALL_S = 10.0
+
+Tokens = Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")]
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="The devices of a running coordinator.")
 
 
 @app.command("list")
 @command
-def list_devices(context: Context) -> int:
+def list_devices(context: Context, tokens: Tokens = None) -> int:
     """Every device that the coordinator knows, for example: venn device list --json"""
     found: list[admin.DeviceStatus] = []
 
@@ -46,7 +50,7 @@ def list_devices(context: Context) -> int:
             if not token:
                 return
 
-    code = _call(context, fetch)
+    code = _call(context, tokens, fetch)
     if code == 0:
         _print(context, found)
     return code
@@ -58,6 +62,7 @@ def drain(
     context: Context,
     devices: Annotated[list[str] | None, typer.Argument(help="Their names.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
+    tokens: Tokens = None,
 ) -> int:
     """Give devices no more work and send them away, for example: venn device drain my-pi"""
     if bool(devices) == everything:
@@ -68,15 +73,15 @@ def drain(
         answer = await stub.DrainDevices(admin.DrainDevicesRequest(devices=devices or ()), timeout=CALL_S)
         drained.append(answer.drained)
 
-    code = _call(context, ask)
+    code = _call(context, tokens, ask)
     if code == 0:
         sys.stdout.write(json.dumps({"drained": drained[0]}) + "\n" if context.json else f"{drained[0]} drained\n")
     return code
 
 
-def _call(context: Context, ask: Callable[["AdminServiceAsyncStub"], Awaitable[None]]) -> int:
+def _call(context: Context, tokens: Path | None, ask: Callable[["AdminServiceAsyncStub"], Awaitable[None]]) -> int:
     async def main() -> int:
-        async with open_channel(context.coordinator, token=load_token("admin")) as channel:
+        async with open_channel(context.coordinator, token=load_token("admin", dir=tokens)) as channel:
             try:
                 await ask(admin_stub(channel))
             except grpc.RpcError as error:
@@ -91,11 +96,13 @@ def _print(context: Context, devices: list[admin.DeviceStatus]) -> None:
         rows = [MessageToDict(device, preserving_proto_field_name=True) for device in devices]
         sys.stdout.write(json.dumps({"devices": rows}) + "\n")
         return
-    table = Table("DEVICE", "STATE", "TASKS", "JOB", "WAITS", box=None)
+    table = Table("DEVICE", "STATE", "TASKS", "JOB", "WAITS", box=None, pad_edge=False)
     for device in devices:
         cells = (device.device, device.state, str(device.tasks), device.job, device.waits)
         table.add_row(*(Text(printable(cell)) for cell in cells))
-    Console(no_color=not context.color).print(table)
+    screen = console(context)
+    screen.width = screen.width if screen.is_terminal else WIDTH
+    screen.print(table)
 
 
 def main(argv: list[str]) -> int:

@@ -78,11 +78,11 @@ class Program:
             async with asyncio.timeout(within_s):
                 line = await self._process.stdout.readline()
         except TimeoutError:
-            raise self.failure("was not ready", fix=f"see {self.log}") from None
+            raise self.failure(f"was not ready after {within_s:g} s") from None
         said = _object(line)
         if said is None or "error" in said:
             await self.wait()
-            raise self.failure("did not start", said=said)
+            raise self.failure(said=said)
         return said
 
     async def wait(self) -> int:
@@ -105,21 +105,26 @@ class Program:
         self._kill_group()
         return await self._process.wait()
 
-    def failure(self, what: str, *, fix: str = "", said: dict[str, object] | None = None) -> VennError:
-        """What to tell the user when it failed: its own error if it printed one, else the end of its log."""
-        lines = [*self.last_words(), *self._said.decode(errors="replace").splitlines()]
+    def failure(self, what: str = "", *, said: dict[str, object] | None = None) -> VennError:
+        """What to tell the user when it failed: its own error if it printed one, else ``what`` and its last word."""
+        code = self._process.returncode if self._process else None
+        last_words = self.last_words()
+        lines = [*last_words, *self._said.decode(errors="replace").splitlines()]
         said = said or next(filter(None, (_object(line.encode()) for line in reversed(lines))), None)
         error = said.get("error") if said else None
         if isinstance(error, dict):
             reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
-            code = self._process.returncode if self._process else None
             kind = UsageError if code == ExitCode.USAGE else PeerError
             failure = kind(reason, f"{self.name}: {message}", where=where, fix=fix)
             if code in FAILURES:
                 failure.exit_code = ExitCode(code)
             return failure
-        tail = " | ".join(self.last_words())
-        return PeerError("PROGRAM_FAILED", f"{self.name} {what}: {tail or 'it said nothing'}", where=self.name, fix=fix)
+        if code is not None and code < 0:
+            what, last_words = f"was killed by {signal.Signals(-code).name}", []
+        elif code is not None and not what:
+            what = f"ended with exit code {code}"
+        last = f" ({last_words[-1]})" if last_words else ""
+        return PeerError("PROGRAM_FAILED", what + last, where=self.name, fix=f"see {self.log}")
 
     def last_words(self) -> list[str]:
         """The last lines of its log."""

@@ -139,15 +139,15 @@ class World:
         return Program(host.name, arguments, log=self._folder.device_host(host.name) / "agent.log")
 
     async def _follow_coordinator(self) -> None:
-        code = await self._coordinator.wait()
-        raise self._coordinator.failure(f"died ({_how(code)})", fix=f"see {self._coordinator.log}")
+        await self._coordinator.wait()
+        raise self._coordinator.failure()
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
         program = self._hosts[host.name]
         while (code := await program.wait()) != ExitCode.OK:
             if code != -signal.SIGKILL or not host.single:
-                raise program.failure(f"died ({_how(code)})", fix=f"see {program.log}")
+                raise program.failure()
             await program.stop()  # what is left of its group
             await program.start()
         await asyncio.Event().wait()  # its devices have no session left: nothing more can happen to it
@@ -161,12 +161,13 @@ class World:
         driver = self._drivers[name]
         while (code := await driver.wait()) < 0 and self._resumed.get(name, 0) < MOST_RESUMES:
             self._resumed[name] = self._resumed.get(name, 0) + 1
-            self._say(f"the driver of {name} died ({_how(code)}): it takes up its job again")
+            killed = signal.Signals(-code).name
+            self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
             await driver.stop()
             driver.arguments = commands.resumed(driver.arguments)
             await driver.start()
         if code not in (ExitCode.OK, ExitCode.FAILED):
-            failure = driver.failure(f"died ({_how(code)})", fix=f"see {driver.log}")
+            failure = driver.failure()
             if not self.running:
                 raise failure
             self.ending.failures.append(failure)
@@ -179,7 +180,3 @@ def _raise_first(task: asyncio.Task[None]) -> None:
         task.result()
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
-
-
-def _how(code: int) -> str:
-    return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from coordinator.engine.events import TaskFinished
 from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT
-from testbed.report.jsonlines import Row, number
+from testbed.report.jsonlines import Row, number, texts
 from testbed.report.record import RunRecord
 
 
@@ -21,6 +21,7 @@ class HostSummary:
     late_fraction: float  # of finished tasks: their work took longer than their modelled time
     saturated: bool
     reasons: tuple[str, ...]  # why saturated
+    too_small: tuple[str, ...]  # what it lacked for the fleet, as estimated before the start
 
 
 def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
@@ -40,6 +41,7 @@ def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
         late_fraction=late,
         saturated=bool(reasons),
         reasons=reasons,
+        too_small=tuple(texts(record.about, "too_small")),
     )
 
 

@@ -110,7 +110,8 @@ def environment() -> Environment:
 
 def _warnings(record: RunRecord, summary: Summary) -> list[str]:
     """What a reader must know before believing any figure."""
-    warnings = [f"This machine was too busy: {reason}." for reason in summary.host.reasons]
+    warnings = [f"{line[:1].upper()}{line[1:]}." for line in summary.host.too_small]
+    warnings += [f"This machine was too busy: {reason}." for reason in summary.host.reasons]
     if summary.interrupted:
         warnings.append("The run was interrupted: this is a partial report.")
     if summary.audit.findings:

@@ -1,7 +1,7 @@
 """A run, as its folder tells it. Each log was written by another process; none is required but the journal.
 
-``run.json`` is by ``venn run``: ``name``, ``policy``, ``seed``, ``backend``, ``jobs`` (names of all that
-were asked for), ``expect`` (texts), ``interrupted``, ``insecure``, ``command`` (words), ``versions`` and
+``run.json`` is by ``venn run``: ``name``, ``policy``, ``seed``, ``backend``, ``jobs`` (names of all that were asked
+for), ``expect`` and ``too_small`` (texts), ``interrupted``, ``insecure``, ``command`` (words), ``versions`` and
 ``machine`` (name -> value), ``commit``. What is absent is taken from the journal, or left out.
 """
 

@@ -32,6 +32,7 @@ def final_table(summary: Summary, *, report: Path | None = None, following: str 
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
     parts += [_line(line, "bold red") for line in _reasons(summary)]
     parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
+    parts += [_line(f"           {line}", "bold red") for line in summary.host.too_small]
     parts += [_line(line, "bold red") for line in _audit_lines(summary)]
     parts += ["", _expectations(summary)]
     closing = [f"{name:<11}{value}" for name, value in (("report", report), ("next", following)) if value]

@@ -58,7 +58,11 @@ def _common_options() -> Options:
 
 
 def open_channel(address: str, *, token: str | None = None) -> grpc.aio.Channel:
-    """A channel to ``host:port``; with a token, every call on it shows it. Connects at the first call."""
+    """A channel to ``host:port``; with a token, every call on it shows it. Connects at the first call.
+
+    Raises UsageError ADDRESS.
+    """
+    parse_address(address)
     channel = grpc.aio.insecure_channel(address, options=channel_options())
     return channel if token is None else _TokenChannel(channel, token)
 
