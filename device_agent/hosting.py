@@ -25,6 +25,7 @@ from venn.wire.command import Context, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.logs import log
+from venn.wire.memory import reuse_freed_memory
 from venn.wire.tokens import load_token
 
 DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
@@ -58,6 +59,7 @@ def swarm_workers() -> int:
 
 def play(run: Run, context: Context) -> int:
     """Play until the end or a signal; with --json, say at the end what was done. Returns the exit code."""
+    reuse_freed_memory()
     code = run_async(run_devices(run))
     if context.json:
         write_line(sys.stdout, json.dumps({"devices": len(run.specs), **run.done}))

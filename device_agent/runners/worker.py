@@ -28,11 +28,13 @@ import numpy as np
 
 from device_agent.runners import frames, synthetic
 from device_agent.runners.frames import Header
-from job_driver.job import Arrays, Job, Result, Revoked, Task
+from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"
+
+OnDevice = Callable[[Arrays, Task], Result]
 
 
 class ImportFailed(Exception):
@@ -61,9 +63,9 @@ class Worker:
         body = b""
         phase = "import"
         try:
-            on_device = self._function()
+            on_device, like_model = self._function()
             phase = "on_device"
-            result, took = self._work(on_device, header)
+            result, took = self._work(on_device, like_model, header)
             body = tensors.encode(result.arrays)
             answer |= {"say": "done", "weight": float(result.weight), "sha256": hashlib.sha256(body).hexdigest()}
             answer |= {"metrics": {name: float(value) for name, value in result.metrics.items()}, **took}
@@ -77,10 +79,10 @@ class Worker:
         sys.stderr.flush()
         frames.write(self._up, answer, body)
 
-    def _function(self) -> Callable[[Arrays, Task], Result]:
-        """What runs on the device, from a file that is run afresh."""
+    def _function(self) -> tuple[OnDevice, bool]:
+        """What runs on the device, from a file that is run afresh; and whether its result must be like the model."""
         if self._bundle is None:
-            return synthetic.on_device
+            return synthetic.on_device, False
         _, name, source = self._bundle
         module = types.ModuleType(MODULE)
         module.__file__ = name
@@ -89,9 +91,9 @@ class Worker:
         job = getattr(module, "job", None)
         if not isinstance(job, Job):
             raise ImportFailed(f"{name} has no Job named job")
-        return job.on_device
+        return job.on_device, getattr(job.aggregate, "same_as_model", False)
 
-    def _work(self, on_device: Callable[[Arrays, Task], Result], header: Header) -> tuple[Result, dict[str, float]]:
+    def _work(self, on_device: OnDevice, like_model: bool, header: Header) -> tuple[Result, dict[str, float]]:
         model = {name: array.copy() for name, array in tensors.decode(self._model[1]).items()}
         task = Task(
             data=Path(header["data"]),
@@ -108,6 +110,8 @@ class Worker:
             raise TypeError(
                 f"{getattr(on_device, '__name__', 'on_device')} returned {type(result).__name__}, not Result"
             )
+        if like_model:
+            check_like(tensors.decode(self._model[1]), result.arrays)
         return result, took
 
     def _one_line(self, error: BaseException) -> str:

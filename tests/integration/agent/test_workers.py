@@ -21,7 +21,8 @@ from venn.wire import tensors
 
 MODEL = tensors.encode({"w": np.arange(4.0)})
 HEAD = "import os, sys, time\nimport numpy as np\nfrom job_driver import Arrays, Job, Result, Task\n"
-TAIL = "\njob = Job(initial=lambda rng: {}, on_device=work)\n"
+TAIL = "\njob = Job(initial=lambda rng: {}, on_device=work, aggregate=lambda model: None)\n"
+MEAN = "\njob = Job(initial=lambda rng: {}, on_device=work)\n"  # whose responses are like the model
 
 
 @pytest.fixture
@@ -33,9 +34,15 @@ async def pool() -> AsyncIterator[WorkerPool]:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Callable[..., Work]:
-    def make(body: str, *, seconds: float = 30.0, heard: Callable[[float], None] = lambda fraction: None) -> Work:
+    def make(
+        body: str,
+        *,
+        tail: str = TAIL,
+        seconds: float = 30.0,
+        heard: Callable[[float], None] = lambda fraction: None,
+    ) -> Work:
         file = tmp_path / "task.py"
-        file.write_text(HEAD + body + TAIL)
+        file.write_text(HEAD + body + tail)
         return work(pack(file), seconds=seconds, heard=heard)
 
     return make
@@ -158,6 +165,17 @@ async def test_what_goes_wrong_is_said_in_one_line(
     assert "\n" not in failure.value.message
     assert failure.value.phase == phase
     assert await pool.run(job(DOUBLE))  # and the next task finds a worker
+
+
+async def test_a_result_unlike_the_model_fails_on_the_device_with_both_named(
+    pool: WorkerPool, job: Callable[..., Work]
+) -> None:
+    unlike = "def work(model, task): return Result({'w': np.zeros((3, 2), dtype=np.float32)})"
+    with pytest.raises(TaskFailed) as failure:
+        await pool.run(job(unlike, tail=MEAN))
+    assert failure.value.phase == common.PHASE_ON_DEVICE
+    assert "w is float32[3, 2] in the response, but float64[4] in the model" in failure.value.message
+    assert await pool.run(job("def work(model, task): return Result(model)", tail=MEAN))
 
 
 async def test_a_worker_killed_by_a_signal_is_named_with_its_output_and_replaced(
