@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -146,7 +147,8 @@ class WorkerProcess:
     async def close(self) -> None:
         """It is gone when this returns."""
         with suppress(ProcessLookupError):
-            self._process.kill()
+            if self.alive:  # not by asyncio's kill(), which may take the exit code from asyncio's own watcher (3.11)
+                os.kill(self.pid, signal.SIGKILL)
         await self._process.wait()
         self._drain()
         if self._output >= 0:

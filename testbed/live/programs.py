@@ -137,7 +137,8 @@ class Program:
     def _send(self, number: int) -> None:
         assert self._process is not None
         with suppress(ProcessLookupError):
-            self._process.send_signal(number)
+            if self.running:  # not by asyncio's send_signal(), which may take the exit code from its own watcher (3.11)
+                os.kill(self.pid, number)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
