@@ -34,7 +34,7 @@ app.command("wait", epilog="Example: venn job wait digits --json")(wait)
 app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file: it ends with job = Job(...).")]
-Params = Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter of the task; may be repeated.")]
+Params = Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter of the task; may be repeated. Text in double quotes stays text.")]
 HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="What evaluate reads.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the job's chance.")]
 
@@ -189,6 +189,9 @@ def params_of(texts: list[str]) -> dict[str, ParamValue]:
 
 
 def _value(text: str) -> ParamValue:
+    """A truth value or a number if it reads as one; else text. In double quotes it is text whatever it reads as."""
+    if len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1]
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

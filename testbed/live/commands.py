@@ -66,4 +66,6 @@ def _seconds(value: float) -> str:
 
 
 def _parameter(value: bool | int | float | str) -> str:
+    if isinstance(value, str):
+        return f'"{value}"'  # "007" and "true" stay text
     return str(value).lower() if isinstance(value, bool) else str(value)
