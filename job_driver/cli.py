@@ -34,7 +34,10 @@ app.command("wait", epilog="Example: venn job wait digits --json")(wait)
 app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file: it ends with job = Job(...).")]
-Params = Annotated[list[str] | None, typer.Option(metavar="K=V", help="A parameter of the task; may be repeated. Text in double quotes stays text.")]
+Params = Annotated[
+    list[str] | None,
+    typer.Option(metavar="K=V", help="A parameter of the task; may be repeated. In double quotes it is text."),
+]
 HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="What evaluate reads.")]
 Seed = Annotated[int, typer.Option(min=0, help="Of the job's chance.")]
 
