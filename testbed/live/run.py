@@ -23,7 +23,7 @@ from testbed.report.summary import Summary
 from testbed.report.view import watch
 from testbed.scenario.model import Scenario
 from venn.wire.errors import ExitCode, UsageError, VennError
-from venn.wire.files import write_atomic
+from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
 VIEW_GRACE_S = 2.0  # for the run to end after the view has
@@ -75,11 +75,20 @@ class LiveRun:
         except (asyncio.CancelledError, UsageError):
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
-        self._write_manifest(interrupted=world.ending.interrupted)
         for line in self._told:
             self._print(line)
-        summary = build_report(self.folder.root)
-        return Result(self.folder, summary, self.folder.root / PAGE, world.ending)
+        return Result(self.folder, self._report(world.ending), self.folder.root / PAGE, world.ending)
+
+    def _report(self, ending: Ending) -> Summary:
+        """Raises PeerError if the disk is full; if that has ended the run before, the part's error that said so."""
+        try:
+            self._write_manifest(interrupted=ending.interrupted)
+            return build_report(self.folder.root)
+        except Exception as error:
+            full = out_of_space(error, self.folder.root)
+            if full is None:
+                raise
+            raise (ending.failures or [full])[0] from error
 
     async def _play(self, world: World) -> None:
         """Start, watch, stop. What ended it early is told by ``world.ending``; raised, if it had not begun."""

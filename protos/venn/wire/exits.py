@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
-from venn.wire.files import FULL, file_error
+from venn.wire.files import out_of_space
 from venn.wire.text import printable
 
 OURS = ("venn", "coordinator", "device_agent", "job_driver", "testbed")
@@ -65,8 +65,8 @@ def expected(error: BaseException) -> VennError | None:
     for leaf in leaves(error):
         if isinstance(leaf, VennError) and (leaf.exit_code != ExitCode.BUG or leaf.reason == BUG):
             return leaf  # a bug of a program that we started has its crash file already
-        if isinstance(leaf, OSError) and leaf.errno in FULL:
-            return file_error(leaf, leaf.filename or os.getcwd())
+        if full := out_of_space(leaf, os.getcwd()):
+            return full
         if isinstance(leaf, ModuleNotFoundError) and (leaf.name or "").partition(".")[0] not in OURS:
             return missing_package(leaf)
         if found := _rpc_error(leaf):

@@ -23,6 +23,18 @@ def file_error(error: OSError, path: object) -> VennError:
     return UsageError("FILE", f"cannot be used: {error.strerror or error}", where=str(path), fix="choose another place")
 
 
+def out_of_space(error: BaseException, path: object) -> VennError | None:
+    """The full disk behind an error, if there is one: a library may have failed in turn as it closed its file."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if isinstance(cause, OSError) and cause.errno in FULL:
+            return file_error(cause, cause.filename or path)
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
 @contextmanager
 def writing(path: object) -> Iterator[None]:
     """Turns a full disk, met inside, into OUT_OF_SPACE; other errors of the system pass."""
