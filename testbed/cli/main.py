@@ -44,6 +44,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "LOOKING AT THINGS": (
         Command("scenario", "check|expand|list|schema", "scenario files", "testbed.cli.scenario", "testbed"),
         Command("policy", "list", "scheduling policies", "testbed.cli.policy", "testbed"),
+        Command("population", "describe FILE", "devices, made against asked", "testbed.cli.population", "testbed"),
         Command("data", "split", "data for devices", "testbed.cli.data", "data"),
         Command("device", "list|drain", "devices of a coordinator", "testbed.cli.device", "testbed"),
     ),

@@ -1,0 +1,101 @@
+"""``venn population``: what devices there are, and when."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from testbed.cli.terminal import console
+from testbed.population.compared import Compared
+from testbed.population.describe_fleets import describe_fleets
+from testbed.population.describe_phones import describe_phones
+from testbed.population.figures import drawings
+from testbed.report.figures.drawing import save
+from testbed.scenario.model import Scenario
+from testbed.scenario.packaged import named
+from venn.wire.command import Context, command, execute
+from venn.wire.exits import write_line
+from venn.wire.files import file_error
+
+PHONES = "phones"
+WIDTH = 110  # columns of the table
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def population() -> None:
+    """Populations of devices."""
+
+
+@app.command()
+@command
+def describe(
+    context: Context,
+    *,
+    what: Annotated[
+        str, typer.Argument(metavar="FILE", help="A scenario, for its fleets; or phones, the generated ones.")
+    ],
+    count: Annotated[int, typer.Option(min=100, max=10_000_000, metavar="N", help="How many phones.")] = 20_000,
+    days: Annotated[float, typer.Option(min=1, max=365, metavar="N", help="Of the phones' sessions.")] = 5.0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="In place of the scenario's; for phones 0.")
+    ] = None,
+    set: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw it: SVG, PDF and CSV go there.")] = None,
+) -> int:
+    """What was made against what was asked, e.g.: venn population describe three-jobs --out figures"""
+    if what == PHONES and not Path(what).exists():
+        compared = describe_phones(count, days, seed or 0)
+    else:
+        scenario = Scenario.load(named(what), set or ())
+        by = scenario.seed if seed is None else seed
+        compared = describe_fleets(scenario.fleet_specs(), seed=by, time_scale=scenario.time_scale)
+    files = _draw(compared, out) if out is not None else []
+    if context.json:
+        write_line(
+            sys.stdout,
+            json.dumps({"population": what, "compared": [_json(each) for each in compared], "figures": files}),
+        )
+    elif not context.quiet:
+        console(context, least_width=WIDTH).print(_table(compared))
+        for file in files:
+            write_line(sys.stdout, f"figure  {file}")
+    return 0
+
+
+def _draw(compared: tuple[Compared, ...], out: Path) -> list[str]:
+    files = []
+    for drawing in drawings(compared):
+        try:
+            save(drawing, out)
+        except OSError as error:
+            raise file_error(error, out) from error
+        files.append(str(out / f"{drawing.name}.svg"))
+    return files
+
+
+def _json(each: Compared) -> dict[str, object]:
+    rows = [{"at": row.at, "asked": row.asked, "made": row.made} for row in each.rows]
+    return {"name": each.name, "unit": each.unit, "kind": each.kind, "rows": rows}
+
+
+def _table(compared: tuple[Compared, ...]) -> Table:
+    """Each figure in its row; where the two are furthest apart is marked."""
+    table = Table(box=None, pad_edge=False, header_style="")
+    for heading in ("WHAT", "UNIT", "AT", "ASKED", "MADE", ""):
+        table.add_column(heading, justify="right" if heading in ("AT", "ASKED", "MADE") else "left", no_wrap=True)
+    for each in compared:
+        worst = each.worst
+        for index, row in enumerate(each.rows):
+            first = (each.name, each.unit) if index == 0 else ("", "")
+            mark = "furthest apart" if row is worst and f"{row.asked:.4g}" != f"{row.made:.4g}" else ""
+            table.add_row(*first, row.at, f"{row.asked:.4g}", f"{row.made:.4g}", mark)
+    return table
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn population")

@@ -1,0 +1,52 @@
+"""Draws for whole arrays: the same function of a seed, a purpose and ids as ``coordinator.engine.chance``.
+
+So what a device is, and when it is there, depends on its number and on nothing that was drawn before it.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri  # type: ignore[import-untyped]  # it ships no types
+
+from coordinator.engine.chance import mix
+
+_GAMMA, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+Reals = NDArray[np.float64]
+Ids = NDArray[np.int64]
+
+
+class Purpose(IntEnum):
+    """Beside those of the engine, which are small."""
+
+    CAPABILITY = 101  # ids: device, place of the capability
+    PHASE = 102  # ids: device
+    SESSION = 103  # ids: device, number of its session
+    GAP = 104  # ids: device, number of the session before it
+
+
+def draws(seed: int, purpose: int, *ids: Ids) -> NDArray[np.uint64]:
+    """64 uniform bits for each row of ``ids``, of which there is at least one column."""
+    state = np.full(np.broadcast_shapes(*(each.shape for each in ids)), mix(seed & (2**64 - 1)) ^ purpose, np.uint64)
+    for each in ids:
+        state = _mix(state) ^ each.astype(np.uint64)
+    return _mix(state)
+
+
+def uniform(seed: int, purpose: int, *ids: Ids) -> Reals:
+    """Uniform in (0, 1), both ends left out."""
+    return ((draws(seed, purpose, *ids) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+
+
+def normal(seed: int, purpose: int, *ids: Ids) -> Reals:
+    """Standard normal."""
+    return np.asarray(ndtri(uniform(seed, purpose, *ids)))
+
+
+def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One step of SplitMix64; arrays of unsigned integers wrap around."""
+    z = value + _GAMMA
+    z = (z ^ (z >> np.uint64(30))) * _FIRST
+    z = (z ^ (z >> np.uint64(27))) * _SECOND
+    return z ^ (z >> np.uint64(31))

@@ -1,0 +1,49 @@
+"""``venn population describe``."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.cli.population import main
+
+PHONES = ["describe", "phones", "--count", "500", "--days", "1"]
+
+
+def test_phones_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(PHONES) == 0
+    out = capsys.readouterr().out
+    for word in ("ASKED", "MADE", "inference", "cpu, ram", "high-performance", "session", "02:00"):
+        assert word in out
+
+
+def test_phones_for_programs_and_as_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*PHONES, "--json", "--out", str(tmp_path / "figures")]) == 0
+    told = json.loads(capsys.readouterr().out)
+    cpu = next(each for each in told["compared"] if each["name"] == "cpu")
+    assert [row["asked"] for row in cpu["rows"]][4] == 6.1
+    assert len(told["figures"]) == 3
+    for file in map(Path, told["figures"]):
+        assert file.read_text().lstrip().startswith("<?xml")
+        assert file.with_suffix(".pdf").exists()
+    with (tmp_path / "figures" / "population-parts.csv").open() as file:
+        assert next(csv.reader(file)) == ["what", "unit", "at", "asked", "made"]
+
+
+def test_a_scenario_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", "three-jobs"]) == 0
+    out = capsys.readouterr().out
+    assert "budget cpu" in out
+    assert "flagship session" in out
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["describe", "nowhere.yaml"]) == 2
+    assert "nowhere.yaml" in capsys.readouterr().err
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").write_text("")
+    assert main([*PHONES, "--out", str(tmp_path / "taken" / "figures")]) == 2
+    assert "cannot be used" in capsys.readouterr().err
