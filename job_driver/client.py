@@ -5,6 +5,7 @@ again under the same key, and tells its owner (``restarted``), who opens the nex
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from job_driver.admission import Admission
 from job_driver.backoff import Backoff
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
+from venn.wire.logs import log
 from venn.wire.status import peer_error, reason_of
 from venn.wire.stubs import job_stub
 from venn.wire.versions import this_version
@@ -30,6 +32,7 @@ PASSING = (
 UNKNOWN_JOB, HISTORY_GONE = "UNKNOWN_JOB", "HISTORY_GONE"
 
 Answer = TypeVar("Answer")
+logger = logging.getLogger(__name__)
 
 
 class Restarted(Exception):
@@ -55,6 +58,7 @@ class Link:
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
         self._where, self._submission, self._admission = where, submission, admission
         self._patience_s, self._restarted = patience_s, restarted
+        self._away = False  # the last call was not answered, and that was said
         self._submitting = asyncio.Lock()
         self._met = False
 
@@ -116,9 +120,21 @@ class Link:
         give_up_at = time.monotonic() + (self._patience_s if self._met else FIRST_CONTACT_S)
         while True:
             try:
-                return await method(request, timeout=CALL_S)
+                answer = await method(request, timeout=CALL_S)
             except grpc.aio.AioRpcError as error:
-                final = error.code() not in PASSING or time.monotonic() >= give_up_at
-                if final or self.incarnation != incarnation:
-                    raise peer_error(error, where=self._where) from error
+                left_s = give_up_at - time.monotonic()
+                failure = peer_error(error, where=self._where)
+                if error.code() not in PASSING or left_s <= 0 or self.incarnation != incarnation:
+                    raise failure from error
+                self._missed(failure, left_s)
+            else:
+                self._away = False
+                return answer
             await asyncio.sleep(backoff.next_s())
+
+    def _missed(self, failure: PeerError, left_s: float) -> None:
+        """Say once, for all that wait, whom this waits for."""
+        if not self._away:
+            self._away = True
+            what = f"{failure.where}: {failure.message}; trying again for up to {left_s:.0f} s"
+            log(logger, logging.WARNING, what)

@@ -19,8 +19,9 @@ OUTPUTS = ("_pb2.py", "_pb2.pyi", "_pb2_grpc.py", "_pb2_grpc.pyi")
 
 
 def generate(target: Path) -> None:
-    from grpc_tools import protoc
     from importlib.resources import files
+
+    from grpc_tools import protoc
 
     # the plugins stand beside this interpreter
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])

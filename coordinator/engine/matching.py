@@ -70,10 +70,10 @@ class Matcher:
 
     def candidates(self, device: Device) -> Candidates:
         """Of a device like this."""
-        klass = device.klass
+        regions, klass = self.world.regions, device.klass
         if klass == OVERFLOW:
-            return self._list(self.world.regions.overflow, device)
-        region = self.world.regions.classes[klass].region
+            return self._list(regions.overflow, device)
+        region = regions.classes[klass].region
         listed = self._candidates.get(region)
         if listed is None:
             listed = self._candidates[region] = self._list(region, device)
@@ -81,19 +81,23 @@ class Matcher:
 
     def choose(self, session: Session) -> Request | None:
         """Who gets this device now."""
-        device, now = session.device, self.world.now
-        cooling = device.cooling
-        if self.world.plan.mode is Mode.UNIFORM:
+        world, device = self.world, session.device
+        if world.plan.mode is Mode.UNIFORM:
             able = [
-                request for request in self.candidates(device) if request.unmet > 0 and not _cools(device, request, now)
+                request
+                for request in self.candidates(device)
+                if request.unmet > 0 and not _cools(device, request, world.now)
             ]
             if not able:
                 return None
-            return able[index(draw(self.world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
-        # One line for each check-in: no calls into Python that can be spared.
+            return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
+        # This runs for every check-in: no call into Python that can be spared.
         listed = self.candidates(device)
+        cooling = device.cooling
         for request in chain(listed.found, listed.rest):
-            if request.places > request.placed + request.counted and not (cooling and _cools(device, request, now)):
+            if request.places > request.placed + request.counted and not (
+                cooling and _cools(device, request, world.now)
+            ):
                 return request
         return None
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+import testbed.scenario
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
-
-import testbed.scenario
+from venn.wire.files import out_of_space
 
 app = typer.Typer(add_completion=False)
 
@@ -46,7 +47,8 @@ def write_starter(folder: Path) -> list[Path]:
             with path.open("xb") as file:
                 file.write((STARTER / path.name).read_bytes())
     except OSError as error:
-        raise UsageError("NO_FOLDER", f"cannot be written to: {error.strerror}", where=str(folder)) from None
+        unusable = UsageError("NO_FOLDER", f"cannot be written to: {error.strerror}", where=str(folder))
+        raise out_of_space(error, folder) or unusable from None
     return paths
 
 
