@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import platform
+import stat
 import sys
 import tempfile
 import traceback
@@ -109,14 +110,31 @@ def _rpc_error(error: BaseException) -> PeerError | None:
 
 def _reader_left(error: BaseException) -> bool:
     """Whether our own output was closed (``venn status | head``, a terminal); then nobody is there to be told."""
-    if not isinstance(error, BrokenPipeError) and not (isinstance(error, OSError) and error.errno == errno.EIO):
+    if isinstance(error, OSError) and error.errno == errno.EIO and _is_device(sys.stdout):
+        _nobody_reads(sys.stdout, sys.stderr)
+        return True
+    if not isinstance(error, BrokenPipeError):
         return False
     try:
         sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _nobody_reads(sys.stdout)
         return True
     return False
+
+
+def _is_device(stream: TextIO) -> bool:
+    """A terminal, as a rule; it need not be there any more."""
+    try:
+        return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _nobody_reads(*streams: TextIO) -> None:
+    """What is still in a buffer goes nowhere, without an error."""
+    for stream in streams:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _crash(error: BaseException, argv: list[str], name: str) -> VennError:
