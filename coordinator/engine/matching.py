@@ -13,7 +13,7 @@ from operator import attrgetter
 from coordinator.engine.chance import Purpose, draw, fraction, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
-from coordinator.engine.ids import JobId, RegionId, RequestId, SessionSeq
+from coordinator.engine.ids import JobId, RegionId, SessionSeq
 from coordinator.engine.leases import grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep
 from coordinator.engine.model import ComeBackReason
@@ -28,18 +28,12 @@ class Candidates:
 
     __slots__ = ("found", "rest")
 
-    def __init__(self, requests: Iterator[Request]) -> None:
-        self.found: list[Request] = []
-        self.rest = _kept(requests, self.found)  # looked for when they are needed, which is nearly never
+    def __init__(self, found: list[Request], rest: Iterator[Request]) -> None:
+        self.found = found
+        self.rest = rest  # finds the others, into ``found``, when they are needed, which is nearly never
 
     def __iter__(self) -> Iterator[Request]:
         return chain(self.found, self.rest)
-
-
-def _kept(requests: Iterator[Request], found: list[Request]) -> Iterator[Request]:
-    for request in requests:
-        found.append(request)
-        yield request
 
 
 class Matcher:
@@ -139,24 +133,27 @@ class Matcher:
         return device.klass == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
 
     def _list(self, region: RegionId, device: Device) -> Candidates:
-        listed = self._in_turn(region, device)
+        found: list[Request] = []
+        rest = self._in_turn(region, device, found)
         if self.world.plan.mode is Mode.UNIFORM:  # drawn from by chance they go by job
-            listed = iter(sorted(listed, key=lambda request: (request.job.arrival, request.job.id)))
-        return Candidates(listed)
+            found = sorted(rest, key=lambda request: (request.job.arrival, request.job.id))
+        return Candidates(found, rest)
 
-    def _in_turn(self, region: RegionId, device: Device) -> Iterator[Request]:
-        """The open requests that the device may be leased to: of the region's owner, then of the others, each once."""
+    def _in_turn(self, region: RegionId, device: Device, found: list[Request]) -> Iterator[Request]:
+        """The open requests that the device may be leased to: of the region's owner, then of the other queues."""
         world, plan = self.world, self.world.plan
         owner = plan.owner.get(region)
-        first = () if owner is None else (plan.queues[owner],)
-        seen: set[RequestId] = set()
-        for id_ in chain.from_iterable(chain(first, plan.queues)):
-            request = world.open_requests.get(id_)
-            if request is None or id_ in seen:
-                continue
-            seen.add(id_)
-            if world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities):
-                yield request
+        order = (
+            range(len(plan.queues)) if owner is None else (owner, *range(owner), *range(owner + 1, len(plan.queues)))
+        )
+        for queue in order:
+            for id_ in plan.queues[queue]:
+                request = world.open_requests.get(id_)
+                if request is not None and world.regions.eligible(
+                    request.job.group, device.klass, device.id, device.capabilities
+                ):
+                    found.append(request)
+                    yield request
 
     def _make_plan(self) -> None:
         world = self.world
@@ -169,14 +166,23 @@ class Matcher:
 
     def _view(self) -> View:
         world = self.world
+        now = world.now
         requests = [
-            _request_view(request, unmet, world.now)
+            RequestView(
+                request.id,
+                job.spec.job,
+                job.arrival,
+                job.group.id,
+                unmet,
+                None if (left := request.rounds_left) is None else unmet + max(left - 1, 0) * request.places,
+                job.attained(now),
+            )
             for request in world.open_requests.values()
-            if (unmet := request.unmet) > 0 and request.job.servable
+            if (unmet := request.unmet) > 0 and (job := request.job).servable
         ]
         requests.sort(key=attrgetter("arrival", "job", "request"))
         return View(
-            now=world.now,
+            now=now,
             seed=world.settings.seed,
             plan_number=world.plan_number,
             groups=world.regions.views(),
@@ -228,19 +234,6 @@ class Matcher:
 def _cools(device: Device, request: Request, now: float) -> bool:
     cooling = device.cooling.get(request.job.id)
     return cooling is not None and cooling.until > now
-
-
-def _request_view(request: Request, unmet: int, now: float) -> RequestView:
-    job, left = request.job, request.rounds_left
-    return RequestView(
-        request.id,
-        job.spec.job,
-        job.arrival,
-        job.group.id,
-        unmet,
-        None if left is None else unmet + max(left - 1, 0) * request.places,
-        job.attained(now),
-    )
 
 
 def _reasons(world: World, plan: Plan) -> tuple[tuple[JobId, str], ...]:

@@ -69,7 +69,7 @@ class Mode(StrEnum):
 class Plan:
     """Who gets the next device."""
 
-    queues: tuple[tuple[RequestId, ...], ...] = ()  # in the order in which they are tried
+    queues: tuple[tuple[RequestId, ...], ...] = ()  # in the order in which they are tried; a request is in one, once
     owner: Mapping[RegionId, int] = field(default_factory=dict)  # region -> the queue that its devices try first
     mode: Mode = Mode.ORDERED
     reasons: tuple[tuple[JobId, str], ...] = ()  # why a job's request waits, beyond a lack of devices

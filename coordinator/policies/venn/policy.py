@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
@@ -111,4 +112,4 @@ def _behind_head(queue: Queue) -> Reasons:
     if len(queue) < 2:
         return ()
     text = f"behind {queue[0].job}: less is left to do there"
-    return tuple([(request.job, text) for request in queue[1:]])
+    return tuple(zip([request.job for request in queue[1:]], repeat(text), strict=False))
