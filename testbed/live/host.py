@@ -30,31 +30,30 @@ class HostMonitor:
     """Samples into ``path``; calls ``warn`` once for each kind of trouble."""
 
     def __init__(self, path: Path, run_folder: Path, warn: Callable[[str], None]) -> None:
-        self._lines = JsonLines(path)
+        self._path = path
         self._folder = run_folder
         self._warn = warn
         self._warned: set[str] = set()
         self._recent: deque[float] = deque(maxlen=BUSY_FOR_S)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Raises PeerError when the disk is full."""
         psutil.cpu_percent()
-        try:
+        with JsonLines(self._path) as lines:
             while True:
                 await asyncio.sleep(SAMPLE_S)
                 sample = Sample(time.time(), psutil.cpu_percent() / 100, psutil.virtual_memory().used)
-                self._lines.write(
+                lines.write(
                     {
                         "at": sample.at,
                         "cpu_fraction": round(sample.cpu_fraction, 3),
                         "memory_used_bytes": sample.memory_used_bytes,
                     }
                 )
-                self._judge(sample)
-        finally:
-            self._lines.close()
+                self.judge(sample)
 
-    def _judge(self, sample: Sample) -> None:
+    def judge(self, sample: Sample) -> None:
+        """The next sample, a second after the one before."""
         self._recent.append(sample.cpu_fraction)
         if len(self._recent) == BUSY_FOR_S and min(self._recent) > BUSY_FRACTION:
             self._say("cpu", f"the processor is over {BUSY_FRACTION:.0%} busy: do not trust this run's times")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
 
+VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 TAIL_LINES = 6
 FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
@@ -49,7 +50,7 @@ class Program:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "testbed.cli.main", *self.arguments),
+                *(*VENN, *self.arguments),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._announces else log,
                 stderr=log,
@@ -93,14 +94,14 @@ class Program:
             self._said += await self._process.stdout.read()
         return code
 
-    async def stop(self, grace_s: float = STOP_GRACE_S) -> int | None:
-        """SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds. Nothing of it is left afterwards."""
+    async def stop(self, grace_s: float | None = None) -> int | None:
+        """SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds (5). Nothing of it is left afterwards."""
         if self._process is None:
             return None
         if self.running:
             self._send(signal.SIGTERM)
             with suppress(TimeoutError):
-                async with asyncio.timeout(grace_s):
+                async with asyncio.timeout(STOP_GRACE_S if grace_s is None else grace_s):
                     await self._process.wait()
         self._kill_group()
         return await self._process.wait()

@@ -1,105 +1,76 @@
-"""The command lines of a run's programs: what a user would write by hand, with the time scale in it once."""
+"""The flags that a run's programs are started with: those of docs/by-hand.md, and times scaled once."""
 
 from pathlib import Path
 
-import pytest
-
-from job_driver.cli import _value
-from testbed import Scenario
 from testbed.live import commands
 from testbed.live.folder import RunFolder
-from testbed.live.prepare import DeviceHost, prepare
+from testbed.live.prepare import DeviceHost
+from testbed.scenario import Scenario
 
-SCENARIO = """
-version: 1
-name: two
-seed: 7
-time_scale: 0.5
-jobs:
-  count:
-    file: count.py
-    demand: 4
-    min_response: 80%
-    over_commit: 50%
-    deadline: 30s
-    lease: 20s
-    arrives: 6s
-    rounds: 3
-    workload: {compute: 4s}
-    params: {epochs: 40, rate: 0.5, fast: true, code: "007"}
-fleets:
-  phones: {count: 6, cpu: 2, session: exp(8s), gap: exp(4s)}
-  bench: {count: 2, cpu: 2, processes: 2}
-"""
+EPOCH = 1000.25
 
 
-@pytest.fixture
-def scenario(tmp_path: Path) -> Scenario:
-    (tmp_path / "count.py").write_text("job = Job()")
-    (tmp_path / "two.yaml").write_text(SCENARIO)
-    return Scenario.load(tmp_path / "two.yaml")
+def flags(words: list[str]) -> dict[str, list[str]]:
+    """Flag -> its values."""
+    found: dict[str, list[str]] = {}
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            following = words[index + 1] if index + 1 < len(words) and not words[index + 1].startswith("--") else ""
+            found.setdefault(word, []).append(following)
+    return found
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    root = tmp_path / "run"
-    root.mkdir()
-    return RunFolder(root)
+def job_flags(name: str, scenario: Scenario, folder: RunFolder, held_out: Path | None) -> dict[str, list[str]]:
+    words = commands.job(name, scenario, folder, to="127.0.0.1:9", run="run", held_out=held_out, epoch=EPOCH)
+    assert words[:3] == ["job", "run", str(scenario.jobs[name].file)]
+    return flags(words)
 
 
-def flag(words: list[str], name: str) -> str:
-    assert words.count(name) == 1
-    return words[words.index(name) + 1]
+def test_the_coordinator(scenario: Scenario, folder: RunFolder) -> None:
+    words = commands.coordinator(scenario, folder, validate=True)
+    found = flags(words)
+    assert words[0] == "coordinator"
+    assert found["--listen"] == ["127.0.0.1:0"]
+    assert (found["--policy"], found["--seed"], found["--name"]) == (["venn"], ["7"], ["small"])
+    assert found["--dir"] == [str(folder.root)]
+    assert "--validate" in found
+    assert "--validate" not in flags(commands.coordinator(scenario, folder, validate=False))
 
 
-def test_a_driver_is_told_scaled_times(scenario: Scenario, folder: RunFolder) -> None:
-    words = commands.job("count", scenario, folder, to="127.0.0.1:1", run="r", held_out=None, epoch=1000.0)
-    assert flag(words, "--deadline") == "15s"
-    assert flag(words, "--lease") == "10s"
-    assert flag(words, "--compute") == "2s"
-    assert flag(words, "--start-at") == "1003.000"
-    assert flag(words, "--min-response") == "80%"
-    assert flag(words, "--over-commit") == "50%"
-    assert flag(words, "--rounds") == "3"
-    assert "--max-rounds" not in words
-    assert "--data" not in words
+def test_a_job_has_its_times_scaled_once(scenario: Scenario, folder: RunFolder) -> None:
+    found = job_flags("narrow", scenario, folder, None)
+    assert (found["--deadline"], found["--compute"], found["--lease"]) == (["4s"], ["1.5s"], ["3s"])
+    assert found["--start-at"] == ["1000.750"]  # it arrives after 1 s x 0.5
+    assert (found["--demand"], found["--over-commit"], found["--min-response"]) == (["1"], ["100%"], ["80%"])
+    assert (found["--requirement"], found["--requirement-name"]) == (["memory >= 4 GB"], ["roomy"])
+    assert (found["--max-rounds"], found["--stragglers"]) == (["4"], ["revoke"])
+    assert "--deterministic" in found
+    assert not {"--rounds", "--data", "--held-out", "--param"} & found.keys()
 
 
-def test_a_parameter_keeps_its_kind(scenario: Scenario, folder: RunFolder) -> None:
-    words = commands.job("count", scenario, folder, to="127.0.0.1:1", run="r", held_out=None, epoch=0.0)
-    given = [words[index + 1].partition("=") for index, word in enumerate(words) if word == "--param"]
-    assert {name: _value(text) for name, _, text in given} == scenario.jobs["count"].params
-    assert _value("007") == 7  # as a user writes a number
+def test_a_job_with_data_and_parameters(scenario: Scenario, folder: RunFolder) -> None:
+    found = job_flags("wide", scenario, folder, Path("held_out.npz"))
+    assert (found["--rounds"], found["--data"], found["--held-out"]) == (["2"], ["marks"], ["held_out.npz"])
+    assert found["--param"] == ["epochs=40", "fast=true", 'name="a b"']
+    assert found["--requirement"] == ["all"]
+    assert (found["--owner"], found["--name"], found["--run"]) == (["testbed"], ["wide"], ["run"])
+    assert not {"--max-rounds", "--deterministic", "--lease"} & found.keys()
 
 
-def test_a_population_is_scaled_and_hosted_as_the_fleets_say(scenario: Scenario, folder: RunFolder) -> None:
-    prepared = prepare(scenario, folder)
-    assert [(host.name, len(host.devices), host.single) for host in prepared.hosts] == [
-        ("swarm", 6, False),
-        ("bench-01", 1, True),
-        ("bench-02", 1, True),
-    ]
-    assert {device.session for device in prepared.hosts[0].devices} == {"exp(4s)"}
-    assert {device.session for device in prepared.hosts[1].devices} == {None}
+def test_a_device_process_and_a_swarm(scenario: Scenario, folder: RunFolder) -> None:
+    alone = DeviceHost("bench-01", (), single=True, population=Path("one.jsonl"))
+    swarm = DeviceHost("swarm", (), single=False, population=Path("many.jsonl"))
+    one = commands.devices(alone, scenario, folder, to="127.0.0.1:9", epoch=EPOCH)
+    many = commands.devices(swarm, scenario, folder, to="127.0.0.1:9", epoch=EPOCH)
+    assert (one[0], many[0]) == ("agent", "swarm")
+    assert (flags(one)["--from"], flags(many)["--from"]) == (["one.jsonl:bench-01"], ["many.jsonl"])
+    assert {"--model-time", "--crash-kills"} <= flags(one).keys()
+    for words, host in ((one, "bench-01"), (many, "swarm")):
+        assert flags(words)["--epoch"] == ["1000.250"]
+        assert flags(words)["--allow-code"] == [str(scenario.jobs["wide"].file)]  # each file once
+        assert flags(words)["--dir"] == [str(folder.root / "devices" / host)]
 
 
-def test_one_device_with_a_process_of_its_own_is_an_agent_that_a_crash_kills(
-    scenario: Scenario, folder: RunFolder
-) -> None:
-    swarm, alone, _ = prepare(scenario, folder).hosts
-
-    def words(host: DeviceHost) -> list[str]:
-        return commands.devices(host, scenario, folder, to="127.0.0.1:1", epoch=1000.0)
-
-    assert words(alone)[0] == "agent"
-    assert flag(words(alone), "--from").endswith(":bench-01")
-    assert {"--crash-kills", "--model-time"} <= set(words(alone))
-    assert words(swarm)[0] == "swarm"
-    assert flag(words(swarm), "--allow-code").endswith("count.py")
-
-
-def test_a_driver_is_resumed_once(scenario: Scenario, folder: RunFolder) -> None:
-    words = commands.job("count", scenario, folder, to="127.0.0.1:1", run="r", held_out=None, epoch=0.0)
-    again = commands.resumed(words)
-    assert again == [*words, "--resume"]
-    assert commands.resumed(again) == again
+def test_a_driver_resumes_with_the_same_flags() -> None:
+    assert commands.resumed(["job", "run"]) == ["job", "run", "--resume"]
+    assert commands.resumed(commands.resumed(["job", "run"])) == ["job", "run", "--resume"]

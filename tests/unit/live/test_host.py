@@ -1,0 +1,101 @@
+"""When a machine is too busy, or too small: told once, of each kind."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from testbed.live.capacity import Capacity, Need, capacity, need, shortfalls
+from testbed.live.folder import RunFolder
+from testbed.live.host import BUSY_FOR_S, HostMonitor, Sample
+from testbed.live.prepare import prepare
+from testbed.scenario import Scenario
+
+
+class Watched:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.warnings: list[str] = []
+        self.monitor = HostMonitor(folder / "host.jsonl", folder, self.warnings.append)
+
+    def seconds(self, *fractions: float) -> None:
+        for fraction in fractions:
+            self.monitor.judge(Sample(0.0, fraction, 10**9))
+
+    def load(self, place: str, *lines: dict[str, float], torn: str = "") -> None:
+        path = self.folder / place / "load.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines) + torn)
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Watched:
+    return Watched(tmp_path)
+
+
+def test_a_processor_is_busy_after_five_busy_seconds(watched: Watched) -> None:
+    watched.seconds(*[0.99] * (BUSY_FOR_S - 1), 0.2, *[0.99] * (BUSY_FOR_S - 1))
+    assert watched.warnings == []
+    watched.seconds(0.99, 0.99)
+    assert watched.warnings == ["the processor is over 85% busy: do not trust this run's times"]
+
+
+def test_a_late_event_loop_is_named_by_its_process_and_once(watched: Watched) -> None:
+    watched.load(".", {"lag_p99_s": 0.2}, {"lag_p99_s": 0.01})
+    watched.load("jobs/wide", {"lag_p99_s": 0.01}, {"lag_p99_s": 0.07}, torn='{"lag_p99_s": 9')
+    watched.seconds(0.1, 0.1)
+    assert watched.warnings == ["the event loop of wide is late by 70 ms (p99)"]
+    watched.load(".", {"lag_p99_s": 0.2})
+    watched.seconds(0.1)
+    assert watched.warnings[1:] == ["the event loop of coordinator is late by 200 ms (p99)"]
+
+
+@pytest.mark.parametrize(("done", "late", "told"), [(49, 40, 0), (100, 2, 0), (100, 3, 1)])
+def test_late_tasks_count_by_their_share(watched: Watched, done: int, late: int, told: int) -> None:
+    watched.load("devices/swarm", {"lag_p99_s": 0.0, "leases_done": done, "leases_late": late})
+    watched.seconds(0.1)
+    assert len(watched.warnings) == told
+
+
+def test_logs_that_are_empty_or_torn_say_nothing(watched: Watched) -> None:
+    watched.load("devices/a", torn='{"lag_p')
+    watched.load("devices/b", torn="[1]\n")
+    watched.load("devices/c")
+    watched.seconds(0.1)
+    assert watched.warnings == []
+
+
+LARGE = Capacity(cores=8, memory_bytes=16 * 10**9, files=65536)
+
+
+def test_a_large_machine_lacks_nothing(scenario: Scenario, folder: RunFolder) -> None:
+    assert shortfalls(need(scenario, prepare(scenario, folder), LARGE.cores), LARGE) == []
+
+
+def test_the_need_counts_programs_workers_and_connections(scenario: Scenario, folder: RunFolder) -> None:
+    asked = need(scenario, prepare(scenario, folder), cores=2)
+    assert asked.programs == 1 + 2 + 3  # coordinator, drivers, a swarm and two devices
+    assert 0.4e9 < asked.memory_bytes < 0.6e9
+    assert asked.files == 64 + 5 + 4  # five devices in the swarm, four places in the jobs
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (Need(programs=10, memory_bytes=20 * 10**9, files=100), "about 20.0 GB of memory and 16.0 GB are free"),
+        (Need(programs=65, memory_bytes=10**9, files=100), "65 programs share 8 cores"),
+        (Need(programs=10, memory_bytes=10**9, files=70_000), "about 70000 open files and may have 65536"),
+    ],
+)
+def test_what_a_machine_lacks_is_one_line_with_a_way_out(asked: Need, told: str) -> None:
+    [line] = shortfalls(asked, LARGE)
+    assert line.startswith("this machine is too small: ")
+    assert told in line
+    assert ";" in line
+
+
+def test_this_machine_has_something() -> None:
+    have = capacity()
+    assert have.cores >= 1
+    assert have.memory_bytes > 0
+    assert have.files > 0

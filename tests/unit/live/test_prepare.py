@@ -1,0 +1,82 @@
+"""What lies on disk before anything starts, and where."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import SWARM, prepare
+from testbed.scenario import Scenario
+from venn.wire.errors import UsageError
+
+NOW = datetime(2026, 5, 12, 14, 3, 11)
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_devices_are_dealt_to_their_hosts(scenario: Scenario, folder: RunFolder) -> None:
+    made = prepare(scenario, folder)
+    assert [(host.name, host.single, len(host.devices)) for host in made.hosts] == [
+        (SWARM, False, 5),
+        ("bench-01", True, 1),
+        ("bench-02", True, 1),
+    ]
+    assert [row["device"] for row in rows(folder.population)] == [device.device for device in made.devices]
+    assert [row["process"] for row in rows(made.hosts[1].population)] == ["bench-01"]
+    assert {row["session"] for row in rows(folder.population)} == {"4s"}  # 8 s x 0.5
+
+
+def test_data_is_split_over_all_devices_and_held_out(scenario: Scenario, folder: RunFolder) -> None:
+    made = prepare(scenario, folder)
+    shares = [np.load(device.data["marks"]) for device in made.devices]
+    held_out = np.load(made.held_out["marks"])
+    assert all(len(share["y"]) for share in shares)
+    assert sum(len(share["y"]) for share in shares) + len(held_out["y"]) == 60
+    assert len(held_out["y"]) == 12
+
+
+def test_the_same_seed_prepares_the_same(scenario: Scenario, tmp_path: Path) -> None:
+    told = []
+    for name in ("one", "two"):
+        folder = RunFolder(tmp_path / name)
+        prepare(scenario, folder)
+        told.append(folder.population.read_text().replace(str(folder.root), ""))
+    assert told[0] == told[1]
+
+
+def test_data_that_cannot_be_read_is_named_by_its_key(scenario: Scenario, folder: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "marks.npz").write_bytes(b"nothing")
+    with pytest.raises(UsageError) as caught:
+        prepare(scenario, folder)
+    assert caught.value.where.startswith("data.marks")
+
+
+def test_a_run_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = RunFolder.create(None, name="small", policy="venn", now=NOW)
+    assert made.root == tmp_path / "runs" / "2026-05-12-140311-small-venn"
+    assert made.root.is_dir()
+    assert RunFolder.create(Path("empty"), name="small", policy="venn", now=NOW).root == tmp_path / "empty"
+
+
+def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").touch()
+    (tmp_path / "file").touch()
+    for place, reason in (("full", "NOT_EMPTY"), ("file", "NOT_EMPTY"), ("file/below", "NO_FOLDER")):
+        with pytest.raises(UsageError) as caught:
+            RunFolder.create(tmp_path / place, name="small", policy="venn", now=NOW)
+        assert caught.value.reason == reason
+
+
+def test_tokens_do_not_stay(folder: RunFolder) -> None:
+    folder.tokens.mkdir()
+    (folder.tokens / "admin").write_text("00")
+    folder.forget_tokens()
+    folder.forget_tokens()
+    assert not folder.tokens.exists()
