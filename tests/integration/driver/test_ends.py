@@ -139,6 +139,16 @@ async def test_a_job_that_crashes_on_devices_gives_up(side: Coordinator, run: An
     assert "ValueError: no rows" in side.cancel_reason
 
 
+async def test_why_responses_were_refused_is_told_with_the_end(side: Coordinator, run: Any) -> None:
+    async with run() as job:
+        async with Device(side, (1, 1), 1) as device:
+            await device.submit({"w": np.full(5, np.nan)})
+        await side.tell(paused=pb.JobPaused(reason="JOB_CRASHES", message="response_rejected on 5 devices\nits output"))
+        result = await job
+    assert result.message.startswith("the job crashed on several devices: response_rejected on 5 devices: SIZE: ")
+    assert side.cancel_reason == result.message
+
+
 async def test_a_model_whose_shapes_change_is_told_in_one_line(side: Coordinator, run: Any) -> None:
     async with run(source=CHANGES, demand=1) as job:
         async with Device(side, (1, 1), 1) as device:

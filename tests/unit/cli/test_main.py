@@ -74,3 +74,25 @@ def test_every_command_is_there_and_helps_quickly(name: str) -> None:
     if name in ("agent", "swarm", "job", "coordinator"):
         heavy = {"pydantic", "sklearn", "matplotlib"} & {module.partition(".")[0] for module in loaded.split()}
         assert not heavy, "what only the testbed needs"
+
+
+def test_ctrl_c_while_modules_are_imported_ends_it_at_once() -> None:
+    """Some modules take an interrupt for a failed import, and go on without; and it would be lost."""
+    program = """
+import os, signal, sys
+import testbed.cli.main as dispatcher
+
+def import_module(name):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        pass
+    return type(sys)("lost")
+
+dispatcher.import_module = import_module
+dispatcher.main(["status", "--json"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert '"STOPPED"' in done.stdout
+    assert done.stderr == ""

@@ -56,3 +56,10 @@ def test_late_tasks_count_by_their_share(tmp_path: Path) -> None:
         world.hear(1.0, past.TaskFinished(SessionSeq(1), LeaseSeq(lease), Outcome.COUNTED, 1.0, late_s))
     found = judged(world, tmp_path)
     assert (found.late_fraction, found.saturated) == (0.03, True)
+
+
+def test_a_machine_that_was_too_small_is_not_called_busy(tmp_path: Path) -> None:
+    world = World()
+    world.about["too_small"] = ["this machine is too small: 99 programs share 2 cores"]
+    found = judged(world, tmp_path)
+    assert (found.saturated, found.too_small) == (False, ("this machine is too small: 99 programs share 2 cores",))

@@ -160,7 +160,7 @@ def test_no_command_shows_the_help(several: typer.Typer, capsys: pytest.CaptureF
     assert "list" in "".join(capsys.readouterr())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_cancels_and_lets_it_clean_up(number: int, code: int) -> None:
     story: list[str] = []
 
@@ -169,7 +169,8 @@ def test_a_signal_cancels_and_lets_it_clean_up(number: int, code: int) -> None:
             os.kill(os.getpid(), number)
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0)
+            os.kill(os.getpid(), signal.SIGHUP)  # a terminal that is closed says so more than once
+            await asyncio.sleep(0.01)
             story.append("cleaned up")
         return 0
 
@@ -202,7 +203,7 @@ async def main():
         except asyncio.CancelledError:
             pass
 
-run_async(main())
+run_async(main(), at_once=lambda: print("at once", flush=True))
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -210,6 +211,39 @@ run_async(main())
             assert process.stdout.readline() == "waiting\n"
             process.send_signal(number)
         assert process.wait(20) == 130
+        assert process.stdout.read() == "at once\n"
+
+
+def test_what_ignores_a_closed_terminal_still_does() -> None:
+    """As started by nohup."""
+
+    async def main() -> int:
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.sleep(0.01)
+        return 0
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_async(main()) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_it_may_have_as_many_connections_as_the_system_allows() -> None:
+    program = """
+import resource
+from venn.wire.command import run_async
+
+async def main():
+    print(*resource.getrlimit(resource.RLIMIT_NOFILE))
+
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, min(hard, 4096)))
+run_async(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    soft, hard = done.stdout.split()
+    assert soft == hard
 
 
 def test_results_and_errors_pass() -> None:

@@ -2,6 +2,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -9,12 +10,23 @@ from typing import NoReturn
 import grpc
 import pytest
 
-from venn.wire.errors import CannotEnforceError, PeerError, UsageError
+from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError
 from venn.wire.exits import guard
 
 
 def raising(error: BaseException) -> NoReturn:
     raise error
+
+
+def after(cause: Exception) -> Exception:
+    """What a library raises as it closes the file that it could not write."""
+    try:
+        try:
+            raise cause
+        finally:
+            raise AttributeError("pos")
+    except AttributeError as error:
+        return error
 
 
 def test_success_and_codes_pass() -> None:
@@ -32,6 +44,8 @@ def test_success_and_codes_pass() -> None:
         (PeerError("R", "gone\x1b[0m"), 4, "venn x: gone[0m"),
         (ExceptionGroup("tasks", [ExceptionGroup("more", [PeerError("R", "gone")])]), 4, "venn x: gone"),
         (OSError(errno.ENOSPC, "No space", "/data"), 4, "venn x: /data: no space is left on the disk; "),
+        (after(OSError(errno.ENOSPC, "No space", "/data")), 4, "venn x: /data: no space is left on the disk; "),
+        (PeerError("BUG", "a bug in venn: KeyError", where="/tmp/crash"), 4, "venn x: /tmp/crash: a bug in venn: "),
         (ModuleNotFoundError("No module", name="rich.table"), 2, "venn x: this needs the Python package rich, "),
     ],
 )
@@ -57,6 +71,20 @@ def test_programs_get_one_object(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setenv("VENN_JSON", "1")
     guard(lambda: raising(error), [], "venn x")
     assert json.loads(capsys.readouterr().out) == shape
+
+
+def test_programs_are_told_of_ctrl_c_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert guard(lambda: raising(KeyboardInterrupt()), ["--json"], "venn x") == 130
+    assert json.loads(capsys.readouterr().out)["error"]["reason"] == "STOPPED"
+    assert guard(lambda: raising(KeyboardInterrupt()), [], "venn x") == 130
+    assert capsys.readouterr().out == ""
+
+
+def test_a_bug_in_a_part_has_its_crash_file_already(capsys: pytest.CaptureFixture[str]) -> None:
+    error = PeerError("BUG", "coordinator: a bug in venn: KeyError: 3", where="/tmp/crash.txt")
+    error.exit_code = ExitCode.BUG
+    assert guard(lambda: raising(error), [], "venn x") == 70
+    assert capsys.readouterr().err == "venn x: /tmp/crash.txt: coordinator: a bug in venn: KeyError: 3\n"
 
 
 def test_our_bug_is_one_line_and_a_crash_file(
@@ -87,6 +115,29 @@ def test_a_reader_that_left_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "stdout", pipe)
         pipe.write("text")
         assert guard(lambda: raising(BrokenPipeError()), [], "venn x") == 1
+
+
+def test_a_terminal_that_was_closed_is_no_bug(tmp_path: Path) -> None:
+    program = """
+import sys
+from venn.wire.exits import guard
+
+def run():
+    sys.stdin.readline()  # by now it is closed
+    print("somebody there?", flush=True)
+
+code = guard(run, [], "venn x")
+open(sys.argv[1], "w").write(str(code))
+"""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-c", program, str(tmp_path / "code")]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        os.close(ours)
+        process.communicate(b"go on\n", timeout=20)
+    assert [path.name for path in tmp_path.iterdir()] == ["code"]  # and no crash file
+    assert (tmp_path / "code").read_text() == "1"
 
 
 def test_a_broken_pipe_of_something_else_is_a_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
