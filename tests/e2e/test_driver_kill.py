@@ -94,7 +94,8 @@ def test_a_killed_driver_loses_nothing_that_it_acknowledged(tmp_path: Path) -> N
         job += ["--deadline", "120s", "--data", "gates", "--dir", str(tmp_path / "job"), "--json"]
         manifest = tmp_path / "job" / "manifest.jsonl"
         driver = stack.enter_context(program(tmp_path, *job))
-        wait_for(lambda: len(lines(manifest)) == 1, "the first receipt")
+        receipts = [tmp_path / f"device-{number}" / "receipts.jsonl" for number in range(2)]
+        wait_for(lambda: len(lines(manifest)) == len(lines(receipts[0])) == 1, "the first receipt")
         driver.kill()
         driver.wait()
         gates[1].touch()
@@ -102,12 +103,13 @@ def test_a_killed_driver_loses_nothing_that_it_acknowledged(tmp_path: Path) -> N
         said, _ = resumed.communicate(timeout=PATIENCE_S)
         assert resumed.returncode == 0, (tmp_path / "job.log").read_text()
         assert json.loads(said)["rounds"] == 1
+        wait_for(lambda: len(lines(receipts[1])) == 1, "the second receipt")
     told = lines(manifest)
     counted = [line for line in told if line["kind"] == "response" and line["outcome"] == "counted"]
     assert [(line["round"], line["attempt"]) for line in counted] == [(1, 1), (1, 1)]
     assert len({line["lease"] for line in counted}) == 2
     ends = [line for line in told if line["kind"] == "attempt"]
     assert [(line["round"], line["status"]) for line in ends] == [(1, "closed")]
-    receipts = [line for home in ("device-0", "device-1") for line in lines(tmp_path / home / "receipts.jsonl")]
-    assert {line["lease"] for line in receipts} == {line["lease"] for line in counted}
+    held = {line["lease"] for path in receipts for line in lines(path)}
+    assert held == {line["lease"] for line in counted}
     assert tensors.open_file(tmp_path / "job" / "checkpoint.tensors")["w"][0] == 2.5
