@@ -102,6 +102,7 @@ class LiveRun:
         except VennError as error:
             if not world.running:
                 raise
+            world.ending.interrupted = True
             world.ending.failures.insert(0, error)
         finally:
             self._print("stopping all parts" + (", then writing the report ..." if world.recording else " ..."))

@@ -31,7 +31,7 @@ class Ending:
     """How a run went, beside what its jobs did."""
 
     gave_up: bool = False  # the duration was over
-    interrupted: bool = False  # somebody stopped it
+    interrupted: bool = False  # somebody stopped it, or a part died without which nothing goes on
     failures: list[VennError] = field(default_factory=list)  # parts that ended with an error of their own
 
 

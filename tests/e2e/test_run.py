@@ -119,5 +119,5 @@ def test_a_part_without_which_nothing_goes_on_ends_the_run(running: Started, out
     assert said["error"]["message"] == "was killed by SIGKILL"
     assert said["error"]["where"] == part
     assert said["error"]["fix"].startswith("see ")
-    assert (said["responses_lost"], said["unfinished_jobs"]) == (0, 2)  # and a report of what was recorded
+    assert (said["responses_lost"], said["interrupted"]) == (0, True)  # and a report of what was recorded
     assert (out / "report.html").exists()

@@ -1,0 +1,75 @@
+"""Commands that ask a running coordinator, where there is none, or where they may not."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from testbed.cli.main import main
+
+COMMANDS = [
+    ["status"],
+    ["watch"],
+    ["explain", "digits"],
+    ["device", "list"],
+    ["device", "drain", "--all"],
+    ["job", "list"],
+    ["job", "wait", "digits"],
+    ["job", "cancel", "digits"],
+]
+
+
+@pytest.fixture(autouse=True)
+def _tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for role in ("DEVICE", "JOB", "ADMIN"):
+        monkeypatch.setenv(f"VENN_{role}_TOKEN", "00" * 32)
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address where nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{taken.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_coordinator_that_is_not_there(words: list[str], nobody: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--coordinator", nobody]) == 4
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"venn {words[0]}: coordinator ")
+    assert err.endswith(f"{nobody}: it does not answer; see that it runs and that the address is right\n")
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_programs_get_one_object(words: list[str], nobody: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--coordinator", nobody, "--json"]) == 4
+    assert json.loads(capsys.readouterr().out)["error"]["reason"] == "UNREACHABLE"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_what_is_no_address(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--coordinator", "nonsense"]) == 2
+    assert "'nonsense': is no address; write host:port" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_without_a_token(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for role in ("DEVICE", "JOB", "ADMIN"):
+        monkeypatch.delenv(f"VENN_{role}_TOKEN")
+    assert main([*words, "--tokens", str(tmp_path)]) == 2
+    assert "token" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [*COMMANDS, ["run"], ["demo"], ["coordinator"], ["agent"], ["swarm"], ["job", "run"]])
+def test_nonsense_is_one_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--no-such-flag"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    assert "--no-such-flag" in err
