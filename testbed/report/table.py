@@ -30,7 +30,8 @@ def print_summary(summary: Summary, console: Console, *, report: Path | None = N
 
 def final_table(summary: Summary, *, report: Path | None = None, following: str = "") -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
-    parts += [_line(line, "bold red") for line in _reasons(summary)]
+    if reasons := _reasons(summary):
+        parts += [*(_line(line, "bold red") for line in reasons), ""]
     parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
     parts += [_line(f"           {line}", "bold red") for line in summary.host.too_small]
     parts += [_line(line, "bold red") for line in _audit_lines(summary)]

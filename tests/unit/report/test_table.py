@@ -59,3 +59,11 @@ def test_what_is_wrong_is_said(summary: Summary) -> None:
     assert "[bold]COUNTED[/bold]" in said
     assert "TOO BUSY" in said
     assert "ended after" in said
+
+
+def test_it_says_why_a_job_did_not_finish_and_what_the_machine_lacked(summary: Summary) -> None:
+    wide = replace(summary.jobs[0], finished=False, message="aggregate failed: no")
+    small = replace(summary.host, too_small=("this machine is too small",))
+    lines = printed(replace(summary, jobs=(wide, *summary.jobs[1:]), host=small)).splitlines()
+    assert "wide       aggregate failed: no" in lines
+    assert "           this machine is too small" in lines
