@@ -31,4 +31,4 @@ _Dumper.add_representer(str, _text)
 def dump(scenario: Scenario) -> str:
     """YAML text; keys that say nothing (no limit, not stated) are left out."""
     values = scenario.model_dump(mode="python", exclude_none=True)
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH, allow_unicode=True)
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH)
