@@ -138,9 +138,14 @@ async def test_a_wrong_token_ends_the_command(place: Place, command: str) -> Non
 
 
 async def test_another_version_ends_the_command(place: Place) -> None:
+    async def refuse() -> None:  # each time: now and then gRPC says INTERNAL instead, and the agent dials again
+        while True:
+            (await place.coordinator.stream()).end(grpc.StatusCode.FAILED_PRECONDITION, "VERSION")
+
+    refusing = asyncio.create_task(refuse())
     agent = await place.start("agent", "--name", "pi", "--cpu", "1", "--json", "-q")
-    (await place.coordinator.stream()).end(grpc.StatusCode.FAILED_PRECONDITION, "VERSION")
     out, _ = await agent.communicate()
+    refusing.cancel()
     assert agent.returncode == 4
     assert json.loads(out)["error"]["reason"] == "VERSION"
     assert "same version" in json.loads(out)["error"]["fix"]
