@@ -16,7 +16,17 @@ The driver decides which responses count (``protocol`` rule 1), and its COUNTED 
 
 A record is idempotent per lease: the first word about it stands. STRAGGLER and REJECTED end a live lease, and change
 nothing about one that has ended.
+
+An asynchronous job (FedBuff: Nguyen et al., AISTATS 2022; Papaya: Huba et al., MLSys 2022) has one request for all of
+its rounds, with its concurrency as places. A counted response gives its place back at once, so live leases alone are
+bounded by C, and nothing is ever taken back for it. The K-th of the buffer closes the round and not the request: its
+leases live on, and it goes on with the next round. Leases are granted under the round that the driver opened last, for
+that is the model they are given; so a response's staleness is the round it counts in less the round of its lease. Such
+a request has no deadline: a lease's own expiry bounds what is waited for. The round after which none is left, where
+their number is known, closes the request as that of any other job.
 """
+
+import math
 
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttempt
@@ -26,10 +36,13 @@ from coordinator.engine.leases import correct, end
 from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestStep, advance
 from coordinator.engine.model import (
     AttemptEndReason,
+    AttemptStatus,
     LeaseEnd,
     Outcome,
     StragglerRule,
 )
+from coordinator.engine.plan import LIFTED
+from coordinator.engine.profiles import closing_percent, new_profiles
 from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
 
@@ -49,7 +62,9 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
         spec.responses_needed,
         spec.places,
         world.now,
-        world.now + spec.deadline_s,
+        math.inf if spec.asynchronous else world.now + spec.deadline_s,
+        (round_, attempt),
+        spec.asynchronous is not None,
     )
     if job.latest is None or job.latest.round != round_:
         forgive(job)
@@ -66,34 +81,48 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
     return request
 
 
-def answer_open(world: World, request: Request) -> None:
+def open_next(world: World, request: Request) -> None:
+    """The driver has the model of the round that began at the last flush: it is offered from here on."""
+    request.offered = request.round, request.attempt
+    world.dirty = True
+    _forget_ended(world, request)
+
+
+def answer_open(world: World, request: Request, round_: int, attempt: int) -> None:
     world.emit(
         AcceptAttempt(
             request.id,
             request.job.id,
-            request.round,
-            request.attempt,
-            request.status,
+            round_,
+            attempt,
+            request.status_of(round_),
             request.needed,
             request.places,
-            request.deadline_at,
+            None if request.deadline_at == math.inf else request.deadline_at,
         )
     )
 
 
-def record(world: World, request: Request, responses: tuple[tuple[LeaseSeq, Outcome], ...]) -> None:
-    """The driver's words, in its order."""
+def record(
+    world: World, request: Request, round_: int, attempt: int, responses: tuple[tuple[LeaseSeq, Outcome], ...]
+) -> None:
+    """The driver's words, in its order, about one of the request's rounds."""
     for seq, outcome in responses:
         lease = request.leases.get(seq)
         if lease is not None and lease.recorded is None:
-            _record_one(world, lease, outcome)
-    world.emit(AnswerResponses(request.job.id, request.round, request.attempt, request.status, request.counted))
+            late = request.status_of(round_) is AttemptStatus.CLOSED
+            _record_one(world, lease, Outcome.STRAGGLER if late and outcome is Outcome.COUNTED else outcome)
+    counted = request.responses if round_ == request.round else request.needed
+    world.emit(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))
 
 
 def close(world: World, request: Request) -> None:
     """Enough responses: running leases finish as stragglers, unless the job wants them revoked."""
-    _finish(world, request, RequestStep.CLOSE, AttemptEndReason.ENOUGH)
     request.job.closed_rounds += 1
+    if request.asynchronous and request.rounds_left != 1:
+        _flush(world, request)
+        return
+    _finish(world, request, RequestStep.CLOSE, AttemptEndReason.ENOUGH)
     keep_running = request.job.spec.stragglers is StragglerRule.FINISH
     for lease in list(request.live()):
         if lease.state is LeaseState.OFFERED or (not keep_running and lease.state is not LeaseState.DELIVERED):
@@ -102,8 +131,9 @@ def close(world: World, request: Request) -> None:
 
 def abort(world: World, request: Request, reason: AttemptEndReason) -> None:
     """Its responses are waste, and so is what its devices still do."""
+    begun = request.offered == (request.round, request.attempt)
     _finish(world, request, RequestStep.ABORT, reason)
-    request.job.aborts += 1
+    request.job.aborts += begun  # an asynchronous round that its driver has not begun is nothing lost
     revoke_leases(world, request)
 
 
@@ -117,6 +147,7 @@ def revoke_leases(world: World, request: Request) -> None:
 def purge(world: World, request: Request) -> None:
     """Forget its ended leases, and those still live when they end."""
     request.purged = True
+    request.over.clear()
     for lease in list(request.leases.values()):
         if lease.state is LeaseState.ENDED:
             del request.leases[lease.seq]
@@ -125,8 +156,6 @@ def purge(world: World, request: Request) -> None:
 
 def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     request = lease.request
-    if outcome is Outcome.COUNTED and request.ended_at is not None and request.reason is AttemptEndReason.ENOUGH:
-        outcome = Outcome.STRAGGLER
     lease.recorded = outcome
     if outcome is not Outcome.REJECTED:
         warm(world, lease.device, request.job)
@@ -136,12 +165,61 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     elif outcome is Outcome.REJECTED:
         reject(world, lease)
     else:
+        _profile(world, lease)
         end(world, lease, LeaseEnd(outcome.value))
     if request.open and outcome is Outcome.COUNTED:
         while request.unmet < 0:
             end(world, _cheapest(request), LeaseEnd.REPLACED)
-        if request.counted >= request.needed:
+        if request.responses >= request.needed:
             close(world, request)
+
+
+def _profile(world: World, lease: Lease) -> None:
+    """A live lease has brought its response: so long it took."""
+    request, job = lease.request, lease.request.job
+    if job.ended:
+        return
+    if job.profiles is None:
+        percent = closing_percent(job.spec.responses_needed, job.spec.places)
+        job.profiles = new_profiles(world.settings.tiers, percent)
+    chosen = request.tier >= 0 or request.tier == LIFTED
+    job.profiles.add(world.now - lease.granted_at, lease.device.tier, chosen=chosen)
+
+
+def _flush(world: World, request: Request) -> None:
+    """The buffer is full: the next round begins, with the leases there are."""
+    job = request.job
+    world.note_job(job, "FLUSHED", f"{request}: {request.held} responses")
+    world.emit(
+        EndAttempt(
+            request.id,
+            job.id,
+            request.round,
+            request.attempt,
+            AttemptStatus.CLOSED,
+            AttemptEndReason.ENOUGH,
+            request.held,
+        )
+    )
+    request.held, request.flushed_at = 0, world.now
+    request.round, request.attempt = request.round + 1, 1
+    if request.rounds_left is not None:
+        request.rounds_left -= 1
+    job.attempts[request.round, request.attempt] = request
+    forgive(job)
+    lift(world, job, JOB_CRASHES)
+
+
+def _forget_ended(world: World, request: Request) -> None:
+    """Those of former rounds that ended before the last flush, and longer ago than any lease can last."""
+    settings, spec = world.settings, request.job.spec
+    horizon = min(request.flushed_at, world.now - spec.lease_s - settings.driver_grace_s)
+    while request.over:
+        lease = request.over[0]
+        if lease.ended_at is None or lease.ended_at >= horizon or lease.counts_in >= request.round:
+            break
+        request.over.popleft()
+        del request.leases[lease.seq], world.ended[lease.seq]
 
 
 def _cheapest(request: Request) -> Lease:
@@ -160,5 +238,6 @@ def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEn
     job.request = None
     del world.open_requests[request.id]
     world.dirty = True
-    world.note_job(job, request.status.name, f"{request}: {reason}, {request.counted} of {request.needed} responses")
-    world.emit(EndAttempt(request.id, job.id, request.round, request.attempt, request.status, reason, request.counted))
+    world.note_job(job, request.status.name, f"{request}: {reason}, {request.responses} of {request.needed} responses")
+    ended = request.round, request.attempt, request.status, reason, request.responses
+    world.emit(EndAttempt(request.id, job.id, *ended))

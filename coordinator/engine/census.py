@@ -19,6 +19,7 @@ from coordinator.engine.ids import DeviceId, JobId, RegionId
 from coordinator.engine.lifecycle import DeviceState
 from coordinator.engine.model import LeaseEnd
 from coordinator.engine.state import Device, Job
+from coordinator.engine.tiers import EVERY_TIER
 from coordinator.engine.world import World
 
 
@@ -143,7 +144,7 @@ def job_count(engine: Engine, job: Job) -> JobCount:
         closed_rounds=job.closed_rounds,
         places=latest.places if latest else spec.places,
         leased=latest.placed + latest.counted if latest else 0,
-        responses=latest.counted if latest else 0,
+        responses=latest.responses if latest else 0,
         responses_needed=latest.needed if latest else spec.responses_needed,
         aborts=job.aborts,
         live=job.live,
@@ -172,7 +173,7 @@ def _region(engine: Engine, id_: RegionId, classes: tuple[int, ...]) -> RegionCo
         key=lambda group: (-len(group.regions), group.id),
     )
     sample, capabilities = regions.classes[classes[0]].sample
-    like_it = Device(sample, capabilities, classes[0])
+    like_it = Device(sample, capabilities, classes[0], tier=EVERY_TIER)
     order = dict.fromkeys(one.job.id for one in engine.matcher.candidates(like_it) if one.unmet > 0)
     return RegionCount(
         region=id_,

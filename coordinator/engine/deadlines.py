@@ -5,6 +5,7 @@ There is at most one entry per (kind, key). Ties go by kind, then key: the order
 """
 
 import heapq
+import math
 from collections.abc import Callable
 from enum import IntEnum
 
@@ -18,7 +19,8 @@ class Kind(IntEnum):
     DRIVER = 4  # key: job id; its driver was away for the whole grace
     SILENCE = 5  # key: session seq; nothing heard, or told to leave and still here
     TICK = 6  # key: 0; of the supply
-    WAKE = 7  # key: session seq; an idle device is to be looked at again
+    REVIEW = 7  # key: 0; the plan said that it might change its mind
+    WAKE = 8  # key: session seq; an idle device is to be looked at again
 
 
 Truth = Callable[[Kind, Key], float | None]
@@ -32,7 +34,9 @@ class Deadlines:
         self._hints: dict[tuple[Kind, Key], float] = {}  # the one valid entry of each; never later than the truth
 
     def set(self, kind: Kind, key: Key, at: float) -> None:
-        """(kind, key) is due at ``at`` or later. A later time than the present entry's needs no call."""
+        """(kind, key) is due at ``at`` or later. A later time than the present entry's needs no call; inf: never."""
+        if at == math.inf:
+            return
         hint = self._hints.get((kind, key))
         if hint is None or at < hint:
             self._hints[kind, key] = at

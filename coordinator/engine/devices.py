@@ -168,6 +168,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
     device.last_session, device.heard_at, device.resting_until = session.seq, world.now, 0.0
     device.instance, device.interval, device.left = event.instance, event.interval, None
     device.tasks_per_session, device.tasks_per_day = event.tasks_per_session, event.tasks_per_day
+    device.tier = world.tiers.of(event.reference_s)
     if event.capabilities != device.capabilities:
         _reclassify(world, device, event)
     if not again:
@@ -175,6 +176,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
         device.check_ins += 1
         if not device.limited(world.now):
             world.supply.count(device.klass)
+            world.tiers.count(event.reference_s, device.tier, device.klass)
     if device.cooling:
         device.cooling = {
             id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended

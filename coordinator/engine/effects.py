@@ -91,7 +91,8 @@ class RefuseJob:
 
 @dataclass(frozen=True, slots=True)
 class AcceptAttempt:
-    """AttemptOpened stands, now or already (then ``status`` may be CLOSED or ABORTED)."""
+    """AttemptOpened stands, now or already (then ``status`` may be CLOSED or ABORTED). All rounds of an asynchronous
+    request have its number."""
 
     request: RequestId
     job: JobId
@@ -100,7 +101,7 @@ class AcceptAttempt:
     status: AttemptStatus
     responses_needed: int  # K
     places: int  # C
-    deadline_at: float  # engine time
+    deadline_at: float | None  # engine time; None: asynchronous
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ class FillAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EndAttempt:
-    """The one outcome of an attempt: CLOSED or ABORTED."""
+    """The one outcome of an attempt: CLOSED or ABORTED. An asynchronous request goes on with its next round after it,
+    unless it was the last one."""
 
     request: RequestId
     job: JobId
@@ -164,7 +166,8 @@ class ResumeLease:
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """A lease is over. A second one, COUNTED, corrects the first: its driver had counted it before it heard."""
+    """A lease is over, which was offered with this round and attempt. A second one, COUNTED, corrects the first: its
+    driver had counted it before it heard."""
 
     lease: LeaseSeq
     device: DeviceId

@@ -1,8 +1,9 @@
 """The engine: events in, effects out. It reads no clock, keeps no generator of chance and does no I/O.
 
 ``handle`` first lets happen what was due before the event, then the event, and then, if the inputs of the plan have
-changed, makes a new plan and matches idle devices. A response or a failure goes before what is due at the very same
-time; everything else goes after it. An event that comes late, twice or out of order is answered, never raised.
+changed, makes a new plan and matches idle devices. A response or a failure, and what a device or a driver says at once
+when it hears of an effect, goes before what is due at the very same time; everything else goes after it. An event that
+comes late, twice or out of order is answered, never raised.
 """
 
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ from coordinator.engine.plan import Plan, Policy
 from coordinator.engine.regions import Regions
 from coordinator.engine.state import Device, Job, Lease, Request, Session
 from coordinator.engine.supply import Supply
+from coordinator.engine.tiers import Tiers
 from coordinator.engine.world import World
 
 Frame = (
@@ -55,7 +57,17 @@ Frame = (
     | TaskFailed
     | LeaseDeclined
 )
-_BEFORE_TIES = (ResponsesRecorded, TaskFinished, TaskFailed)  # a response at its deadline counts
+# A response at its deadline counts; and reactions at once, to one response, do not put the next one after the deadline.
+_BEFORE_TIES = (
+    ResponsesRecorded,
+    TaskFinished,
+    TaskFailed,
+    AttemptOpened,
+    JobEnded,
+    LeaseAccepted,
+    LeaseReleased,
+    SessionEnded,
+)
 
 
 class Engine:
@@ -144,6 +156,11 @@ class Engine:
         return self.world.plan
 
     @property
+    def plan_number(self) -> int:
+        """Of the plan, from 1; 0: none was made yet."""
+        return self.world.plan_number
+
+    @property
     def regions(self) -> Regions:
         return self.world.regions
 
@@ -203,6 +220,7 @@ class Engine:
             case JobEnded():
                 jobs.end_job(world, event)
             case PolicyChanged():
+                self.matcher.lift_all()
                 world.dirty = True
             case DevicesDrained():
                 devices.drain(world, event)
@@ -213,6 +231,7 @@ class Engine:
         world = self.world
         world.started = now
         world.supply = Supply(world.settings, now)
+        world.tiers = Tiers(world.settings, now)
         world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
 
     def _let_pass(self, inclusive: bool) -> None:
@@ -241,6 +260,8 @@ class Engine:
                 return devices.session_due(world, SessionSeq(cast(int, key)))
             case Kind.TICK:
                 return world.supply.next_tick
+            case Kind.REVIEW:
+                return world.plan.review_at
             case Kind.WAKE:
                 session = world.sessions.get(SessionSeq(cast(int, key)))
                 return None if session is None else session.wake_at
@@ -261,6 +282,8 @@ class Engine:
                 close(world, session, SessionEnd.SILENT if session.leave_by is None else SessionEnd.SENT_AWAY)
             case Kind.TICK:
                 self._tick()
+            case Kind.REVIEW:
+                world.dirty = True
             case Kind.WAKE:
                 session = world.sessions[SessionSeq(cast(int, key))]
                 session.wake_at = None
@@ -282,6 +305,7 @@ class Engine:
     def _tick(self) -> None:
         world = self.world
         world.supply.tick(world.now)
+        world.tiers.tick(world.now)
         world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
         if world.open_requests and world.supply.moved(world.supply.by_region(world.regions.region_of)):
             world.dirty = True

@@ -33,6 +33,7 @@ class DeviceCheckedIn:
     foreign: tuple[LeaseSeq, ...] = ()  # held leases of another incarnation: unknown here
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
+    reference_s: float = 0.0  # modelled time of a reference task, > 0: its tier goes by that; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,8 @@ class DriverLost:
 
 @dataclass(frozen=True, slots=True)
 class AttemptOpened:
+    """The driver asks for devices; or, after the close of an asynchronous round, has the next model for them."""
+
     job: JobId
     incarnation: int
     round: int  # from 1

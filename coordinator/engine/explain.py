@@ -6,6 +6,7 @@ from coordinator.engine.matching import Matcher, guessed_supply
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Lease, Request
+from coordinator.engine.tiers import tier_text
 from coordinator.engine.world import World
 
 
@@ -61,6 +62,7 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
         reasons.append(f"BUSY: it said so; it is asked again in {device.resting_until - now:.1f} s")
     if not world.regions.wanted(device.klass, device.id, device.capabilities):
         return [*reasons, "NO_WORK: no unfinished job may use a device like this"]
+    reasons.extend(_other_tiers(world, device))
     wanting = [request for request in matcher.candidates(device) if request.unmet > 0]
     for request in wanting:
         cooling = device.cooling.get(request.job.id)
@@ -72,12 +74,27 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
     return reasons
 
 
+def _other_tiers(world: World, device: Device) -> list[str]:
+    """Requests that would take it, were it faster or slower."""
+    mine = tier_text(device.tier, world.tiers.number) if device.tier >= 0 else "no known tier"
+    return [
+        f"TIER: {request.job.id} is for {tier_text(request.tier, world.tiers.number)}; this one is of {mine}"
+        for request in world.open_requests.values()
+        if request.tier >= 0
+        and request.tier != device.tier
+        and request.unmet > 0
+        and world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+    ]
+
+
 def _filling(world: World, request: Request) -> list[str]:
     job = request.job
     places = f"{request.unmet} {'places' if request.unmet > 1 else 'place'} open"
     if not _ever_seen(world, job):
         return [f"{places}, no eligible device was ever seen; it needs {job.group.requirement}"]
     rate = f"{group_rate(world, job):.1f} check-ins per second"
+    if request.tier >= 0:
+        places += f" for devices of {tier_text(request.tier, world.tiers.number)}"
     cooling = _cooling(world, job)
     if cooling:
         reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate}"]
@@ -122,7 +139,10 @@ def observed_s(world: World) -> float:
 
 def _collecting(world: World, request: Request) -> str:
     live = sum(1 for _ in request.live())
-    missing = request.needed - request.counted
+    missing = request.needed - request.responses
+    if request.asynchronous:
+        leases = f"{live} {'leases' if live > 1 else 'lease'} live"
+        return f"at its concurrency: {leases}, the buffer lacks {missing} of {request.needed} responses"
     return (
         f"collecting: {missing} of {request.needed} responses missing, {live} leases live, "
         f"deadline in {max(request.deadline_at - world.now, 0.0):.1f} s"

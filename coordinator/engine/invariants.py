@@ -1,5 +1,6 @@
 """What must always hold between two events: invariants 1, 3, 4 and 7, and that the state is in one piece."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ from coordinator.engine.deadlines import Kind
 from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import DeviceState, InvariantError, LeaseState, tell
 from coordinator.engine.matching import Matcher
-from coordinator.engine.model import LeaseEnd, Outcome
+from coordinator.engine.model import LeaseEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Lease, Request, Session
 from coordinator.engine.world import World
@@ -17,7 +18,7 @@ _IN_HAND = (LeaseState.OFFERED, LeaseState.RUNNING)
 
 def check(world: World, matcher: Matcher) -> None:
     """Raises InvariantError at the first that does not hold."""
-    if world.dirty or world.fresh:
+    if world.dirty or world.fresh or world.vacant:
         raise InvariantError("an event left the plan to be remade, or devices to be matched")
     for device in world.devices.values():
         _check_device(world, device)
@@ -55,7 +56,7 @@ def _check_device(world: World, device: Device) -> None:
     need(pooled == (device.state is DeviceState.IDLE), "and the pool of idle devices differ")
     due = min((one.until for one in device.stopping.values()), default=None)
     hint = world.deadlines.hint(Kind.STOP, device.id)
-    need(due is None or (hint is not None and hint <= due and due > world.now), "would stay busy for ever")
+    need(due is None or (hint is not None and hint <= due and due >= world.now), "would stay busy for ever")
 
 
 def _check_lease(world: World, lease: Lease) -> None:
@@ -94,13 +95,18 @@ def _check_request(request: Request) -> None:
 
     need(request.placed == request.recount(), f"{request.placed} places taken, by count {request.recount()}")
     need(request.unmet >= 0, f"{request.placed} live + {request.counted} counted of {request.places} places")
-    need(request.counted <= request.needed, f"{request.counted} responses of {request.needed} needed")
+    need(request.responses <= request.needed, f"{request.responses} responses of {request.needed} needed")
+    need(not (request.counted if request.asynchronous else request.held), "responses keep places as the other kind")
     if not request.purged and request.open:
-        recorded = sum(lease.recorded is Outcome.COUNTED for lease in request.leases.values())
-        need(recorded == request.counted, f"{recorded} leases recorded, {request.counted} counted")
+        recorded = sum(lease.counts_in == request.round for lease in request.counted_leases())
+        need(recorded == request.responses, f"{recorded} leases recorded, {request.responses} counted")
+    rounds = [round_ for (round_, _), one in request.job.attempts.items() if one is request]
+    need(rounds == list(range(request.round - len(rounds) + 1, request.round + 1)), f"its rounds are {rounds}")
+    need(request.offered <= (request.round, request.attempt), f"offers round {request.offered[0]}")
+    need(request.tier < 0 or request.deadline_at < math.inf, "is restricted without an end")
     need(request.open == (request.job.request is request), "its job has another open attempt")
     if request.ended_at is None:
-        need(request.counted < request.needed, "has enough responses and is open")
+        need(request.responses < request.needed, "has enough responses and is open")
         need(request.filled_at is not None or request.unmet > 0, "is full and was never filled")
         return
     filled = request.filled_at
@@ -143,14 +149,15 @@ def _check_work_conservation(world: World, matcher: Matcher) -> None:
     explained = {RequestId(request.id) for request in wanting if request.job.id in dict(world.plan.reasons)}
     if not wanting:
         return
-    alike: set[int] = set()
+    alike: set[tuple[int, int]] = set()
     for session in world.idle_sessions():
         device = session.device
         plain = not device.cooling and device.klass != OVERFLOW
-        if not matcher.may_match(device) or (plain and device.klass in alike):
+        kind = (device.klass, device.tier)
+        if not matcher.may_match(device) or (plain and kind in alike):
             continue
         if plain:
-            alike.add(device.klass)
+            alike.add(kind)
         _check_idle(world, matcher, session, wanting, explained)
 
 
@@ -164,6 +171,8 @@ def _check_idle(
     for request in wanting:
         cooling = device.cooling.get(request.job.id)
         if request.id in explained or (cooling is not None and cooling.until > world.now):
+            continue
+        if request.tier >= 0 and request.tier != device.tier:  # at the latest its deadline ends that
             continue
         if world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities):
             raise InvariantError(f"{device.id} waits, {request} could take it, and the plan does not say why not")

@@ -8,7 +8,7 @@ grace its open attempt aborts. A driver of a higher incarnation takes the job up
 import math
 from collections.abc import Mapping
 
-from coordinator.engine.attempts import abort, answer_open, open_attempt, purge, record, revoke_leases
+from coordinator.engine.attempts import abort, answer_open, open_attempt, open_next, purge, record, revoke_leases
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AcceptJob, EndJob, RefuseJob
 from coordinator.engine.events import (
@@ -23,7 +23,7 @@ from coordinator.engine.failures import DRIVER_AWAY, JOB_CRASHES, forgive, lift,
 from coordinator.engine.ids import JobId
 from coordinator.engine.leases import end
 from coordinator.engine.lifecycle import JOB, JobStep, advance
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobSpec, LeaseEnd, Outcome
+from coordinator.engine.model import Asynchronous, AttemptEndReason, AttemptStatus, JobSpec, LeaseEnd, Outcome
 from coordinator.engine.state import Device, Job
 from coordinator.engine.world import World
 
@@ -59,7 +59,7 @@ def follow(world: World, event: DriverFollowed) -> None:
     if job is None or job.followed:
         return
     away_s = world.now - job.away_since if job.away_since is not None else 0.0
-    for request in job.attempts.values():
+    for request in job.requests():
         for lease in request.live():
             more_s = min(away_s, world.now - lease.granted_at, world.settings.driver_grace_s - lease.extended_s)
             lease.extended_s += more_s
@@ -86,10 +86,14 @@ def open_(world: World, event: AttemptOpened) -> None:
         return
     known = job.attempts.get((event.round, event.attempt))
     if known is not None:
-        if known.rounds_left == event.rounds_left:
-            answer_open(world, known)
-        else:
-            _refuse(world, job.id, "KEY_REUSED", f"{known} was opened with {known.rounds_left} rounds left")
+        left = known.left_from(event.round)
+        if left != event.rounds_left:
+            named = f"round {event.round} attempt {event.attempt}"
+            _refuse(world, job.id, "KEY_REUSED", f"{job.id} {named} was opened with {left} rounds left")
+            return
+        if known.open and known.offered < (event.round, event.attempt):
+            open_next(world, known)
+        answer_open(world, known, event.round, event.attempt)
         return
     problem = _out_of_order(job, event)
     if problem:
@@ -98,7 +102,7 @@ def open_(world: World, event: AttemptOpened) -> None:
     request = open_attempt(world, job, event.round, event.attempt, event.rounds_left)
     if not job.followed:
         world.deadlines.set(Kind.DRIVER, job.id, world.now + world.settings.driver_grace_s)
-    answer_open(world, request)
+    answer_open(world, request, event.round, event.attempt)
 
 
 def record_responses(world: World, event: ResponsesRecorded) -> None:
@@ -114,7 +118,7 @@ def record_responses(world: World, event: ResponsesRecorded) -> None:
     if request is None:
         _refuse(world, job.id, "OUT_OF_ORDER", f"round {event.round} attempt {event.attempt} was not opened here")
     else:
-        record(world, request, event.responses)
+        record(world, request, event.round, event.attempt, event.responses)
 
 
 def end_job(world: World, event: JobEnded) -> None:
@@ -128,7 +132,7 @@ def end_job(world: World, event: JobEnded) -> None:
         return
     if job.request is not None:
         abort(world, job.request, AttemptEndReason.CANCELLED)
-    for request in job.attempts.values():
+    for request in job.requests():
         revoke_leases(world, request)
         for lease in list(request.live()):  # its device has a receipt, its driver says no more
             end(world, lease, _RECEIPT_STANDS.get(lease.receipt, LeaseEnd.REVOKED))
@@ -136,6 +140,7 @@ def end_job(world: World, event: JobEnded) -> None:
     job.ended_at, job.message = world.now, event.message
     job.followed, job.away_since = False, None
     job.pauses.clear()
+    job.profiles = None
     _forget_attempts(world, job)
     world.over[job.id] = None
     world.dirty = True
@@ -198,6 +203,7 @@ def _recut(world: World) -> int:
     world.idle.clear()
     for session in waiting:
         world.idle.setdefault(session.device.klass, {})[session.seq] = session
+    world.tiers.recut(done.shares)
     return world.supply.recut(done.shares)
 
 
@@ -264,6 +270,16 @@ def _problem(spec: JobSpec) -> str:
     for name, value in (("deadline_s", spec.deadline_s), ("lease_s", spec.lease_s)):
         if not (math.isfinite(value) and value > 0):
             return f"{name} is {value}; a finite number above 0"
+    return _asynchronous_problem(spec.asynchronous, spec) if spec.asynchronous is not None else ""
+
+
+def _asynchronous_problem(asynchronous: Asynchronous, spec: JobSpec) -> str:
+    if asynchronous.buffer < 1:
+        return f"buffer is {asynchronous.buffer}; at least 1"
+    if asynchronous.max_staleness is not None and asynchronous.max_staleness < 0:
+        return f"max_staleness is {asynchronous.max_staleness}; at least 0"
+    if spec.over_commit > 0:
+        return f"over_commit is {spec.over_commit}; an asynchronous job has none, its demand is what it keeps busy"
     return ""
 
 
@@ -275,7 +291,7 @@ def _make_room(world: World) -> bool:
     if oldest is None:
         return False
     del world.over[oldest]
-    for request in world.jobs.pop(oldest).attempts.values():
+    for request in world.jobs.pop(oldest).requests():
         purge(world, request)
         del world.requests[request.id]
     return True
@@ -283,8 +299,8 @@ def _make_room(world: World) -> bool:
 
 def _forget_attempts(world: World, job: Job) -> None:
     """Of an ended job only the last attempt is kept."""
-    for key, request in list(job.attempts.items()):
+    for request in job.requests():
         if request is not job.latest:
             purge(world, request)
             del world.requests[request.id]
-            del job.attempts[key]
+    job.attempts = {key: request for key, request in job.attempts.items() if request is job.latest}

@@ -2,7 +2,7 @@
 
 A device is busy while a lease is in its hand, and after that until it says so itself where it may still be at work
 (``_STILL_AT_WORK``), at most until the lease's expiry. A place that is taken or given back changes the plan's inputs
-when the request becomes full or stops being full.
+when the request becomes full or stops being full, unless the request is asynchronous.
 """
 
 from coordinator.engine.deadlines import Kind
@@ -58,7 +58,8 @@ def grant(world: World, session: Session, request: Request) -> None:
     seq = LeaseSeq(world.leases_granted)
     ends_at = now + job.spec.lease_s
     accept_by = min(now + world.settings.accept_timeout_s, ends_at)
-    lease = Lease(seq, device, request, device.capabilities, now, accept_by, ends_at, session.seq)
+    round_, attempt = request.offered
+    lease = Lease(seq, device, request, device.capabilities, now, accept_by, ends_at, session.seq, round_, attempt)
     _occupy(world, session)
     device.lease = lease
     world.leases[seq] = request.leases[seq] = lease
@@ -66,7 +67,7 @@ def grant(world: World, session: Session, request: Request) -> None:
     job.live_granted_sum += now
     world.deadlines.set(Kind.LEASE, seq, accept_by)
     device.story.append((now, "OFFERED", f"lease {seq} of {request}"))
-    world.emit(OfferLease(session.seq, device.id, seq, request.id, job.id, request.round, request.attempt, ends_at))
+    world.emit(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
     _place(world, request)
 
 
@@ -141,6 +142,8 @@ def end(
         del request.leases[lease.seq]
     else:
         world.ended[lease.seq] = lease
+        if request.asynchronous:
+            request.over.append(lease)
     job.live -= 1
     job.live_granted_sum -= lease.granted_at
     job.attained_s += world.now - lease.granted_at
@@ -148,11 +151,7 @@ def end(
     device.story.append((world.now, "ENDED", f"lease {lease.seq} {reason} {message}"))
     _say_end(world, lease, reason, phase, failure, message)
     if reason is LeaseEnd.COUNTED and request.open:
-        request.counted += 1
-        if was in PLACED:
-            request.placed -= 1
-        else:
-            _check_full(world, request)
+        _count(world, lease, placed=was in PLACED)
     elif was in PLACED:
         _unplace(world, request)
     if device.lease is lease:
@@ -171,8 +170,7 @@ def correct(world: World, lease: Lease) -> None:
     lease.device.story.append((world.now, "COUNTED", f"lease {lease.seq}, which had ended"))
     _say_end(world, lease, LeaseEnd.COUNTED, None, None, "")
     if lease.request.open:
-        lease.request.counted += 1
-        _check_full(world, lease.request)
+        _count(world, lease, placed=False)
 
 
 def revoke(world: World, session: Session, seq: LeaseSeq, reason: LeaseEnd, until: float) -> None:
@@ -264,8 +262,8 @@ def _say_end(
             lease.device.id,
             request.id,
             job,
-            request.round,
-            request.attempt,
+            lease.round,
+            lease.attempt,
             reason,
             phase,
             failure,
@@ -286,16 +284,40 @@ def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping)
     world.deadlines.set(Kind.STOP, session.device.id, stopping.until)
 
 
+def _count(world: World, lease: Lease, *, placed: bool) -> None:
+    """A response is in the round, and keeps its lease's place or takes another; asynchronously the place is free."""
+    request = lease.request
+    lease.counts_in = request.round
+    if request.asynchronous:
+        request.held += 1
+        if placed:
+            _unplace(world, request)
+        return
+    request.counted += 1
+    if placed:
+        request.placed -= 1
+    else:
+        _check_full(world, request)
+
+
 def _place(world: World, request: Request) -> None:
     request.placed += 1
     _check_full(world, request)
 
 
 def _check_full(world: World, request: Request) -> None:
-    """One place less is unmet. Full: the plan changes, and the first time the scheduling delay ends."""
-    if request.unmet > 0 or not request.open:
+    """One place less is unmet. Full: the plan changes, and the first time the scheduling delay ends.
+
+    Asynchronously the plan stays: a full request is skipped, and has a place again soon.
+    """
+    unmet = request.unmet
+    if not request.open:
         return
-    world.dirty = True
+    if unmet > 0:
+        if world.plan.at_enough and unmet == request.spare and not request.asynchronous:
+            world.dirty = True
+        return
+    world.dirty = world.dirty or not request.asynchronous
     if request.filled_at is None:
         job = request.job
         request.filled_at = world.now
@@ -307,7 +329,11 @@ def _check_full(world: World, request: Request) -> None:
 
 def _unplace(world: World, request: Request) -> None:
     request.placed -= 1
-    if request.unmet == 1 and request.open:
+    if not request.open:
+        return
+    if request.asynchronous:
+        world.vacant = world.vacant or request.unmet == 1
+    elif request.unmet == 1 or (world.plan.at_enough and request.unmet == request.spare + 1):
         world.dirty = True
 
 

@@ -28,6 +28,10 @@ class InvariantError(Exception):
     """Our bug: something happened that cannot, or an invariant does not hold."""
 
 
+class PlanError(InvariantError):
+    """The policy's: its plan cannot be followed. The message names the plan."""
+
+
 class DeviceState(StrEnum):
     GONE = "gone"
     IDLE = "idle"

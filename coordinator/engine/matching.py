@@ -3,9 +3,11 @@
 A plan is remade when its inputs have changed (``World.dirty``), at the end of an event and with its ``now``. Between
 plans nothing is reordered. Matching a device is a look-up among the candidates of its region, listed once per plan and
 region, and only as far as somebody looked. After a new plan idle devices are matched in the order of their sessions; a
-fill makes the next plan, and the matching goes on with that.
+fill makes the next plan, and the matching goes on with that. An asynchronous request that fills, or has a place again,
+changes no plan: it is in the plan all the time, and skipped while it is full.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter
@@ -15,11 +17,13 @@ from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
 from coordinator.engine.ids import JobId, RegionId, SessionSeq
 from coordinator.engine.leases import grant, send_away
-from coordinator.engine.lifecycle import DeviceState, DeviceStep
+from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
-from coordinator.engine.plan import Mode, Plan, Policy, RequestView, View
+from coordinator.engine.outlook import OpenJobs, TierSupply
+from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, Mode, Plan, Policy, RequestView, View, flaw
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Request, Session
+from coordinator.engine.tiers import EVERY_TIER, NO_TIER, tier_text
 from coordinator.engine.world import World
 
 
@@ -40,24 +44,29 @@ class Matcher:
     def __init__(self, world: World, policy: Policy) -> None:
         self.world = world
         self.policy = policy
-        self._candidates: dict[RegionId, Candidates] = {}  # by the present plan
+        self._candidates: dict[RegionId | tuple[RegionId, int], Candidates] = {}  # by the present plan
+        self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
+        self._jobs = OpenJobs(world)
+        self._tier_supply = TierSupply(world)
         self._supply: dict[RegionId, int] = {}  # that the last plan saw, of ...
         self._supply_of: tuple[object, object] = (None, None)  # ... these published counts and regions
 
     def settle(self) -> None:
         """At the end of an event: match what became matchable, with a new plan if the inputs have changed."""
         world = self.world
-        if not world.fresh and not world.dirty:
+        if not world.fresh and not world.dirty and not world.vacant:
             return
         fresh = sorted(world.fresh, key=lambda session: session.seq) if len(world.fresh) > 1 else world.fresh
         world.fresh = []
         for session in fresh:
-            if world.dirty:
+            if world.dirty or world.vacant:
                 break
             self._match(session)
-        while world.dirty:
-            world.dirty = False
-            self._make_plan()
+        while world.dirty or world.vacant:
+            if world.dirty:
+                world.dirty = False
+                self._make_plan()
+            world.vacant = False
             self._match_idle()
         for session in fresh:
             self._rest(session)
@@ -68,9 +77,10 @@ class Matcher:
         if klass == OVERFLOW:
             return self._list(regions.overflow, device)
         region = regions.classes[klass].region
-        listed = self._candidates.get(region)
+        key = (region, device.tier) if self._by_tier else region
+        listed = self._candidates.get(key)
         if listed is None:
-            listed = self._candidates[region] = self._list(region, device)
+            listed = self._candidates[key] = self._list(region, device)
         return listed
 
     def choose(self, session: Session) -> Request | None:
@@ -86,13 +96,17 @@ class Matcher:
                 return None
             return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
         # This runs for every check-in: no call into Python that can be spared.
-        listed = self.candidates(device)
-        cooling = device.cooling
-        for request in chain(listed.found, listed.rest):
-            if request.places > request.placed + request.counted and not (
-                cooling and _cools(device, request, world.now)
-            ):
-                return request
+        klass, cooling, listed = device.klass, device.cooling, None
+        if klass != OVERFLOW and not self._by_tier:
+            listed = self._candidates.get(world.regions.classes[klass].region)
+        if listed is None:
+            listed = self.candidates(device)
+        for some in (listed.found, listed.rest):
+            for request in some:
+                if request.places > request.placed + request.counted and not (
+                    cooling and _cools(device, request, world.now)
+                ):
+                    return request
         return None
 
     def may_match(self, device: Device) -> bool:
@@ -113,20 +127,21 @@ class Matcher:
     def _match_idle(self) -> None:
         """All idle devices in order of session, until a fill asks for another plan."""
         world = self.world
-        dry: set[RegionId] = set()  # regions that nothing can take: no look-ups for the rest of them
+        dry: set[tuple[RegionId, int]] = set()  # devices that nothing can take: no look-ups for the rest of them
         waiting: list[tuple[SessionSeq, Session]] = []
         for sessions in world.idle.values():
-            if sessions and self._has_demand(next(iter(sessions.values())).device):
+            if self._by_tier or self._has_demand(next(iter(sessions.values())).device):
                 waiting.extend(sessions.items())
         for _, session in sorted(waiting, key=lambda item: item[0]):
             region = world.regions.region_of(session.device.klass)
-            if region in dry:
+            alike = (region, session.device.tier if self._by_tier else NO_TIER)
+            if alike in dry:
                 continue
             if self._match(session):
                 if world.dirty:
                     return
             elif region != world.regions.overflow and not self._has_demand(session.device):
-                dry.add(region)
+                dry.add(alike)
 
     def _has_demand(self, device: Device) -> bool:
         """Could a device like this be taken, were it not cooling?"""
@@ -149,8 +164,10 @@ class Matcher:
         for queue in order:
             for id_ in plan.queues[queue]:
                 request = world.open_requests.get(id_)
-                if request is not None and world.regions.eligible(
-                    request.job.group, device.klass, device.id, device.capabilities
+                if (
+                    request is not None
+                    and world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+                    and (request.tier < 0 or device.tier in (request.tier, EVERY_TIER))
                 ):
                     found.append(request)
                     yield request
@@ -159,27 +176,73 @@ class Matcher:
         world = self.world
         world.plan_number += 1
         view = self._view()
-        world.plan = self.policy.plan(view)
+        plan = self.policy.plan(view)
+        if problem := flaw(plan, view):
+            raise PlanError(f"plan {view.plan_number} of policy {self.policy.name} at {view.now:.3f} s: {problem}")
+        world.plan = plan
+        self._decide(plan)
         world.supply.plan_made(view.supply)
         self._candidates.clear()
         world.emit(AdoptPlan(world.plan_number, _reasons(world, world.plan)))
 
+    def _decide(self, plan: Plan) -> None:
+        """Which tiers requests are for, and when the plan is to be looked at again. Raises PlanError."""
+        world = self.world
+        for id_, tier in plan.tiers.items():
+            request = world.open_requests.get(id_)
+            if request is None or not (tier == ANY_TIER or _may_restrict(request, tier, world.tiers.number)):
+                what = request or f"request {id_}"
+                made = f"plan {world.plan_number} of policy {self.policy.name}"
+                raise PlanError(f"{made}: {what} is not to be restricted to tier {tier}")
+            if tier >= 0:
+                request.tier = tier
+                world.note_job(request.job, "RESTRICTED", f"{request} to {tier_text(tier, world.tiers.number)}")
+            else:
+                lift(world, request)
+        if plan.tiers or self._by_tier:
+            self._by_tier = any(request.tier >= 0 for request in world.open_requests.values())
+        if plan.review_at is not None:
+            world.deadlines.set(Kind.REVIEW, 0, plan.review_at)
+
+    def lift_all(self) -> None:
+        """Another policy need not know what its restrictions are."""
+        for request in self.world.open_requests.values():
+            if request.tier >= 0:
+                lift(self.world, request)
+
     def _view(self) -> View:
         world = self.world
         now = world.now
-        requests = [
-            RequestView(
-                request.id,
-                job.spec.job,
-                job.arrival,
-                job.group.id,
-                unmet,
-                None if (left := request.rounds_left) is None else unmet + max(left - 1, 0) * request.places,
-                job.attained(now),
+        requests = []
+        for request in world.open_requests.values():  # thousands of them: no call that can be spared
+            job, places, needed = request.job, request.places, request.needed
+            if not job.followed or job.pauses:
+                continue
+            if request.asynchronous:
+                places, wanted = needed, needed - request.held
+                lacking = wanted
+            else:
+                wanted = places - request.placed - request.counted
+                lacking = wanted - places + needed if places > needed else wanted
+            if wanted <= 0:
+                continue
+            left = request.rounds_left
+            requests.append(
+                RequestView(
+                    request.id,
+                    job.spec.job,
+                    job.arrival,
+                    job.group.id,
+                    wanted,
+                    left if left is None else wanted + (left - 1) * places if left > 1 else wanted,
+                    job.attained_s + job.live * now - job.live_granted_sum,
+                    places,
+                    lacking if lacking > 0 else 0,
+                    request.tier,
+                    request.opened_at,
+                    request.deadline_at,
+                )
             )
-            for request in world.open_requests.values()
-            if (unmet := request.unmet) > 0 and (job := request.job).servable
-        ]
         requests.sort(key=attrgetter("arrival", "job", "request"))
         return View(
             now=now,
@@ -189,6 +252,9 @@ class Matcher:
             requests=tuple(requests),
             supply=self._present_supply(),
             supply_span_s=world.supply.span_s,
+            jobs=self._jobs,
+            tiers=world.tiers.number,
+            tier_supply=self._tier_supply,
         )
 
     def _present_supply(self) -> dict[RegionId, int]:
@@ -229,6 +295,20 @@ class Matcher:
         world.leave_idle(session)
         world.move(session.device, DeviceStep.DISMISS)
         send_away(world, session, reason, after_s)
+
+
+def _may_restrict(request: Request, tier: int, number: int) -> bool:
+    """It was not decided yet, and its deadline would end it at the latest."""
+    return request.tier == UNDECIDED and 0 <= tier < number and request.deadline_at < math.inf
+
+
+def lift(world: World, request: Request) -> None:
+    """It is for all tiers from now on: it was restricted, or was never to be."""
+    if request.tier >= 0:
+        request.tier = LIFTED
+        world.note_job(request.job, "LIFTED", f"{request} is for all tiers again")
+    elif request.tier == UNDECIDED:
+        request.tier = ANY_TIER
 
 
 def _cools(device: Device, request: Request, now: float) -> bool:

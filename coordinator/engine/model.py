@@ -132,6 +132,14 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Asynchronous:
+    """A job whose rounds overlap (FedBuff): its demand is a concurrency, and a round is a buffer of responses."""
+
+    buffer: int  # a round closes at so many counted responses, >= 1
+    max_staleness: int | None = None  # in rounds, >= 0; its driver takes an older response for a straggler. None: never
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """A job as the scheduler knows it. Fractions are exact decimals (``engine`` rule: no float rounds a count)."""
 
@@ -139,22 +147,25 @@ class JobSpec:
     requirement: Requirement
     requirement_name: str  # for people
     rounds: int | None  # exact, >= 1; None: unknown
-    demand: int  # D, devices per round, >= 1
-    min_response: Fraction  # in (0, 1]; K = ceil(min_response x D)
-    over_commit: Fraction  # >= 0; C = ceil((1 + over_commit) x D)
-    deadline_s: float  # from an attempt's opening, > 0
+    demand: int  # D, devices per round, >= 1; asynchronously the leases that are live at a time
+    min_response: Fraction  # in (0, 1]; K = ceil(min_response x D); asynchronously K is the buffer
+    over_commit: Fraction  # >= 0; C = ceil((1 + over_commit) x D); asynchronously 0
+    deadline_s: float  # from an attempt's opening, > 0; asynchronously there is none
     lease_s: float  # a lease's length, > 0
     stragglers: StragglerRule = StragglerRule.FINISH
     workload: Workload = Workload()
+    asynchronous: Asynchronous | None = None  # None: rounds one after the other
 
     @property
     def responses_needed(self) -> int:
         """K: a round closes at so many responses."""
+        if self.asynchronous is not None:
+            return self.asynchronous.buffer
         return _ceil(self.min_response * self.demand)
 
     @property
     def places(self) -> int:
-        """C: live leases and counted responses together never exceed it."""
+        """C: live leases and counted responses together never exceed it; asynchronously live leases alone."""
         return _ceil((1 + self.over_commit) * self.demand)
 
 
@@ -180,6 +191,7 @@ class EngineSettings:
     most_sessions: int = 100_000  # open at once; beyond it a device that no request takes is sent away
     most_devices: int = 1_000_000  # remembered; beyond it those that left first are forgotten
     most_jobs: int = 10_000  # remembered; beyond it those that ended first are forgotten
+    tiers: int = 3  # of devices by speed, in equal numbers, >= 1; 1: none
 
 
 def _ceil(value: Fraction) -> int:

@@ -4,9 +4,13 @@ A policy never sees a device. Matching a check-in is a look-up: for the device's
 then the others in their order, each request by request, and take the first that is open, unfilled, not paused and whose
 group the region is in (``ORDERED``); or draw one uniformly from all such requests, sorted by (job arrival, job id)
 (``UNIFORM``). So no device is turned away while a queued request could use it.
+
+A plan may also restrict a request to the devices of one tier; those of other tiers flow on to the next request. That is
+decided once per attempt, when a plan first names it: from then on its restriction can only be lifted, for good.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -14,17 +18,40 @@ from typing import NamedTuple, Protocol
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 
+UNDECIDED = -1  # no plan has said yet which tier an attempt is for
+ANY_TIER = -2  # a plan has said: for all
+LIFTED = -3  # it was restricted, and is for all again
+
 
 class RequestView(NamedTuple):
-    """An open request with unmet demand, of a job that may be served. (A tuple: a plan may see thousands.)"""
+    """An open request of a job that may be served: with unmet demand, or asynchronous, which may be full.
+
+    (A tuple: a plan may see thousands.)
+    """
 
     request: RequestId
     job: JobId
     arrival: float  # of the job, engine time
     group: GroupId
-    remaining: int  # places still to be leased, >= 1
+    remaining: int  # places still to be leased, >= 1; asynchronously responses that its buffer lacks
     remaining_all_rounds: int | None  # over all rounds left, this one's remaining included; None: unknown
     attained: float  # device-seconds leased to the job so far
+    places: int = 1  # of the attempt: C; asynchronously its buffer
+    needed: int = 0  # of ``remaining``: places until leases and counted responses reach K; 0: it has enough.
+    # Asynchronously the same as ``remaining``
+    tier: int = UNDECIDED  # that it is restricted to, >= 0; or UNDECIDED, ANY_TIER, LIFTED
+    opened_at: float = 0.0  # engine time
+    deadline_at: float = math.inf  # engine time; it aborts then. inf: asynchronous
+
+
+class JobView(NamedTuple):
+    """An unfinished job."""
+
+    arrival: float  # engine time
+    group: GroupId
+    places: int  # that one round takes: C; asynchronously its buffer
+    rounds: int  # all of them, done or not; where their number is not known, those begun; at least 1
+    tails_s: tuple[float, ...] = ()  # of its response time: over all tiers, then of each; 0: unknown
 
 
 @dataclass(frozen=True)
@@ -58,6 +85,9 @@ class View:
     requests: tuple[RequestView, ...]  # by (job arrival, job id, request)
     supply: Mapping[RegionId, int]  # check-ins counted over the window; absent: none
     supply_span_s: float  # that the counts cover, > 0: rate = count / span
+    jobs: Mapping[JobId, JobView] = field(default_factory=dict)  # all unfinished ones; live, made when asked for
+    tiers: int = 1  # of devices by speed, in equal numbers, 0 the fastest; 1: there are none
+    tier_supply: Sequence[Mapping[RegionId, int]] = ()  # of each tier, over the same span; kept like ``supply``
 
 
 class Mode(StrEnum):
@@ -73,6 +103,11 @@ class Plan:
     owner: Mapping[RegionId, int] = field(default_factory=dict)  # region -> the queue that its devices try first
     mode: Mode = Mode.ORDERED
     reasons: tuple[tuple[JobId, str], ...] = ()  # why a job's request waits, beyond a lack of devices
+    tiers: Mapping[RequestId, int] = field(
+        default_factory=dict
+    )  # decided by this plan: a tier, or ANY_TIER, also to lift
+    at_enough: bool = False  # a new plan also when a request comes to have enough, or lacks one again
+    review_at: float | None = None  # engine time, > now: when time alone could change this plan's mind at the earliest
 
 
 class Policy(Protocol):
@@ -81,3 +116,17 @@ class Policy(Protocol):
     name: str
 
     def plan(self, view: View) -> Plan: ...
+
+
+def flaw(plan: object, view: View) -> str:
+    """Why what a policy returned cannot be followed; empty: it can. What it decides of tiers is checked apart."""
+    if not isinstance(plan, Plan):
+        return f"it is a {type(plan).__name__}, not a Plan"
+    owners = set(plan.owner.values())
+    if owners and not 0 <= min(owners) <= max(owners) < len(plan.queues):
+        return f"owner names a queue outside 0 to {len(plan.queues) - 1}"
+    if sum(map(len, plan.queues)) > len(view.requests) and len(set().union(*plan.queues)) < sum(map(len, plan.queues)):
+        return "a request is in its queues twice"
+    if plan.review_at is not None and not plan.review_at > view.now:
+        return f"review_at {plan.review_at} is not after {view.now}"
+    return ""

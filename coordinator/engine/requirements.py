@@ -128,5 +128,18 @@ def group_of(requirement: Requirement) -> GroupId:
     return GroupId(str(requirement))
 
 
+def names_devices(requirement: Requirement) -> bool:
+    """Whether it asks for certain devices: then devices with the same capabilities are not alike to it."""
+    match requirement:
+        case Ids():
+            return True
+        case Every(items) | Any(items):
+            return any(names_devices(item) for item in items)
+        case Not(item):
+            return names_devices(item)
+        case AllDevices() | Comparison():
+            return False
+
+
 def _bracketed(item: Requirement, *looser: type) -> str:
     return f"({item})" if isinstance(item, looser) else str(item)

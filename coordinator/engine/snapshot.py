@@ -12,7 +12,7 @@ from coordinator.engine.state import Device, Job, Lease, Request, Session
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
-_APART = ("settings", "deadlines", "regions", "supply", "out", "fresh")  # no state, or shown below
+_APART = ("settings", "deadlines", "regions", "supply", "tiers", "out", "fresh")  # no state, or shown below
 
 
 def snapshot(engine: Engine) -> dict[str, Plain]:
@@ -22,6 +22,10 @@ def snapshot(engine: Engine) -> dict[str, Plain]:
     }
     state["regions"] = {name: _plain(value) for name, value in vars(world.regions).items() if name[0] != "_"}
     state["supply"] = {name: _plain(value) for name, value in vars(world.supply).items()}
+    state["tiers"] = {name: _plain(value) for name, value in vars(world.tiers).items() if name != "supply"}
+    state["tier_supply"] = [
+        {name: _plain(value) for name, value in vars(supply).items()} for supply in world.tiers.supply
+    ]
     return state
 
 

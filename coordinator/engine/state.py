@@ -3,6 +3,7 @@
 Compared by identity; ``snapshot`` makes comparable copies. Each attribute has its invariant beside it.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -25,8 +26,11 @@ from coordinator.engine.model import (
     Outcome,
     SessionEnd,
 )
+from coordinator.engine.plan import UNDECIDED
+from coordinator.engine.profiles import Profiles
 from coordinator.engine.regions import Group
 from coordinator.engine.requirements import Capabilities
+from coordinator.engine.tiers import NO_TIER
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class Device:
     day: int = -1  # of engine time, that tasks_today is about
     tasks_today: int = 0  # accepted leases
     tasks: int = 0  # leases it brought to a receipt, ever
+    tier: int = NO_TIER  # as of its last check-in
     lease: "Lease | None" = None  # in hand: OFFERED, RUNNING or ABSENT
     stopping: dict[LeaseSeq, Stopping] = field(default_factory=dict)  # it is BUSY while one is left
     cooling: dict[JobId, Cooling] = field(default_factory=dict)  # of unfinished jobs, or not yet swept
@@ -100,12 +105,15 @@ class Lease:
     accept_by: float
     ends_at: float  # its expiry; moved by outages of the driver only
     session: SessionSeq  # that it is OFFERED to or RUNNING in
+    round: int  # of its request when it was granted; asynchronously the one whose model it was given
+    attempt: int
     state: LeaseState = LeaseState.OFFERED
     extended_s: float = 0.0  # by outages, at most the driver grace
     ended_at: float | None = None  # in ENDED
     reason: LeaseEnd | None = None  # in ENDED
     receipt: Outcome | None = None  # from DELIVERED on: what its device was told
     recorded: Outcome | None = None  # the driver's word, its first one
+    counts_in: int = 0  # the round that its response counts in; 0: none
 
     def __str__(self) -> str:
         return f"lease {self.seq}"
@@ -113,7 +121,10 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One attempt at one round."""
+    """One attempt at one round; of an asynchronous job at all rounds that are left, one after the other (``rounds``).
+
+    So an asynchronous request's round and attempt are those of the buffer that is being filled.
+    """
 
     id: RequestId
     job: "Job"
@@ -123,15 +134,26 @@ class Request:
     needed: int  # K, fixed
     places: int  # C, fixed; placed + counted never exceed it
     opened_at: float
-    deadline_at: float
+    deadline_at: float  # inf: asynchronous
+    offered: tuple[int, int]  # round and attempt that leases are granted under: the latest that its driver opened
+    asynchronous: bool = False  # as its job is
     state: RequestState = RequestState.FILLING
     placed: int = 0  # leases in PLACED states
-    counted: int = 0  # responses COUNTED while it was open
+    counted: int = 0  # responses COUNTED while it was open, which keep their places
+    held: int = 0  # the same of an asynchronous request, in its present round; they have given their places back
     filled_at: float | None = None  # when placed + counted first reached C; at the latest when it ended
     ended_at: float | None = None
     reason: AttemptEndReason | None = None  # once ended
     leases: dict[LeaseSeq, Lease] = field(default_factory=dict)  # all of its leases, until it is purged
+    over: deque[Lease] = field(default_factory=deque)  # asynchronous: those of its leases that ended, the latest
+    flushed_at: float = 0.0  # when its last round closed, asynchronously
     purged: bool = False  # forgets leases when they end
+    tier: int = UNDECIDED  # whose devices alone may be leased to it, if >= 0; or UNDECIDED, ANY_TIER, LIFTED
+
+    @property
+    def responses(self) -> int:
+        """In its present round."""
+        return self.counted + self.held
 
     @property
     def open(self) -> bool:
@@ -143,10 +165,23 @@ class Request:
         return self.places - self.placed - self.counted
 
     @property
+    def spare(self) -> int:
+        """Places that it can close without: with no more than these unmet it has leases for all it needs."""
+        return max(self.places - self.needed, 0)
+
+    @property
     def status(self) -> AttemptStatus:
         if self.ended_at is None:
             return AttemptStatus.OPEN
         return AttemptStatus.CLOSED if self.state is RequestState.CLOSED else AttemptStatus.ABORTED
+
+    def status_of(self, round_: int) -> AttemptStatus:
+        """Of one of its rounds: those before the present one have closed."""
+        return AttemptStatus.CLOSED if round_ < self.round else self.status
+
+    def left_from(self, round_: int) -> int | None:
+        """Rounds left, counted from one of its rounds."""
+        return None if self.rounds_left is None else self.rounds_left + self.round - round_
 
     def live(self) -> Iterator[Lease]:
         """Its leases that have not ended, by number."""
@@ -177,13 +212,15 @@ class Job:
     request: Request | None = None  # its open attempt
     latest: Request | None = None  # its last attempt, open or not
     previous: Request | None = None  # the one before; those before that are purged
-    attempts: dict[tuple[int, int], Request] = field(default_factory=dict)  # by (round, attempt), while unfinished
+    attempts: dict[tuple[int, int], Request] = field(default_factory=dict)  # by (round, attempt), while unfinished;
+    # an asynchronous request stands there under each of its rounds
     aborts: int = 0
     closed_rounds: int = 0
     crashed: dict[DeviceId, tuple[FailureReason, str]] = field(default_factory=dict)  # in the present round
     live: int = 0  # leases not ended
     live_granted_sum: float = 0.0  # of their granted_at
     attained_s: float = 0.0  # device-seconds of ended leases
+    profiles: Profiles | None = None  # of its responses; None before the first, and once it has ended
     ended_at: float | None = None
     message: str = ""  # why it ended
     story: Story = field(default_factory=new_story)
@@ -200,6 +237,10 @@ class Job:
     def servable(self) -> bool:
         """May be offered devices."""
         return self.followed and not self.pauses
+
+    def requests(self) -> list[Request]:
+        """Each once, in the order in which they were opened."""
+        return list({request.id: request for request in self.attempts.values()}.values())
 
     def attained(self, now: float) -> float:
         """Device-seconds leased so far."""

@@ -30,11 +30,11 @@ class Supply:
         self._planned: dict[RegionId, int] = {}  # what the last plan saw
         self._planned_span_s = self.cold_s
 
-    def count(self, klass: int) -> None:
-        """A device of this class checked in, for the first time in its availability interval."""
+    def count(self, klass: int, devices: int = 1) -> None:
+        """So many devices of this class checked in, for the first time in their availability intervals."""
         running = self.buckets[-1]
-        running[klass] = running.get(klass, 0) + 1
-        self.totals[klass] = self.totals.get(klass, 0) + 1
+        running[klass] = running.get(klass, 0) + devices
+        self.totals[klass] = self.totals.get(klass, 0) + devices
 
     def tick(self, now: float) -> None:
         """``next_tick`` has come: publish the counts."""

@@ -11,6 +11,7 @@ from coordinator.engine.plan import Plan
 from coordinator.engine.regions import Regions
 from coordinator.engine.state import Device, Job, Lease, Request, Session
 from coordinator.engine.supply import Supply
+from coordinator.engine.tiers import Tiers
 
 
 class World:
@@ -25,17 +26,19 @@ class World:
         self.open_requests: dict[RequestId, Request] = {}
         self.leases: dict[LeaseSeq, Lease] = {}  # not ended
         self.ended: dict[LeaseSeq, Lease] = {}  # ended, their attempts not purged
-        self.idle: dict[int, dict[SessionSeq, Session]] = {}  # class -> its IDLE devices' sessions
+        self.idle: dict[int, dict[SessionSeq, Session]] = {}  # class -> its IDLE devices' sessions, if any
         self.gone: dict[DeviceId, None] = {}  # devices without a session, by when they left
         self.over: dict[JobId, None] = {}  # ended jobs, by when they ended
         self.draining = False
         self.regions = Regions(settings.most_regions)
         self.supply = Supply(settings, 0.0)
+        self.tiers = Tiers(settings, 0.0)
         self.deadlines = Deadlines(truth)
         self.plan = Plan()
         self.plan_number = 0
         self.dirty = False  # the plan is to be remade at the end of this event
         self.fresh: list[Session] = []  # became matchable in this event
+        self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
         self.out: list[Effect] = []  # of this event
         self.leases_granted = 0
         self.requests_opened = 0
@@ -62,7 +65,9 @@ class World:
 
     def leave_idle(self, session: Session) -> None:
         """Out of the pool, if it is there."""
-        self.idle.get(session.device.klass, {}).pop(session.seq, None)
+        alike = self.idle.get(session.device.klass)
+        if alike is not None and alike.pop(session.seq, None) is not None and not alike:
+            del self.idle[session.device.klass]  # what is listed is worth a look
         session.wake_at = None
 
     def idle_sessions(self) -> Iterator[Session]:

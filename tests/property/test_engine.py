@@ -1,6 +1,7 @@
 """Random worlds: check-ins, losses, duplicates, late and out-of-order messages; the invariants hold after each one."""
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 
 from hypothesis import HealthCheck, settings
@@ -35,6 +36,7 @@ from coordinator.engine.events import (
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.lifecycle import LeaseState
 from coordinator.engine.model import (
+    Asynchronous,
     AttemptStatus,
     EngineSettings,
     FailureReason,
@@ -48,11 +50,12 @@ from coordinator.engine.model import (
     SessionEnd,
     StragglerRule,
 )
+from coordinator.engine.plan import Policy
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
-from coordinator.engine.state import Request
-from tests.unit.engine.play import Fifo, Uniform
+from coordinator.engine.state import Job, Request
+from tests.unit.engine.play import Fifo, Tiered, Uniform
 
 SETTINGS = EngineSettings(
     seed=3,
@@ -84,6 +87,8 @@ CAPABILITIES = [
 ]
 DEVICES = [DeviceId(f"d{number}") for number in range(9)]
 JOBS = [JobId(f"me/{name}/1") for name in "abcd"]
+SCORES = st.sampled_from([0.0, 0.2, 1.0, 1.0, 5.0])
+POLICIES: dict[str, type[Policy]] = {one.name: one for one in (Fifo, Uniform, Tiered)}
 leases = st.integers(1, 60).map(LeaseSeq)
 recent = st.integers(0, 6)  # so many back from the newest
 outcomes = st.sampled_from(list(Outcome))
@@ -96,7 +101,7 @@ held = st.builds(
     st.one_of(st.none(), reasons),
     st.just("gone wrong"),
 )
-specs = st.builds(
+synchronous = st.builds(
     JobSpec,
     job=st.sampled_from(JOBS),
     requirement=st.sampled_from(REQUIREMENTS),
@@ -108,6 +113,11 @@ specs = st.builds(
     deadline_s=st.sampled_from([5.0, 30.0]),
     lease_s=st.sampled_from([4.0, 20.0, 60.0]),
     stragglers=st.sampled_from(list(StragglerRule)),
+)
+asynchronous = st.builds(Asynchronous, st.sampled_from([1, 2, 3]), st.sampled_from([None, 0, 2]))
+specs = st.one_of(
+    synchronous,
+    st.builds(lambda spec, part: replace(spec, over_commit=Fraction(0), asynchronous=part), synchronous, asynchronous),
 )
 
 
@@ -121,7 +131,7 @@ class World(RuleBasedStateMachine):
         self.session = 0
         self.journal: list[tuple[float, str, str]] = []
         self.last: Event = TimePassed()
-        self.counted: dict[RequestId, set[LeaseSeq]] = {}  # acknowledged by drivers
+        self.counted: dict[tuple[RequestId, int], set[LeaseSeq]] = {}  # acknowledged by drivers, by request and round
         self.said: dict[LeaseSeq, Outcome] = {}  # the driver's first word on each lease
         self.granted: dict[LeaseSeq, tuple[RequestId, JobId]] = {}
         self.ends: dict[LeaseSeq, LeaseEnd] = {}
@@ -152,8 +162,9 @@ class World(RuleBasedStateMachine):
                 self.outcomes[effect.request] = AttemptStatus.OPEN
             case EndAttempt():
                 assert self.outcomes[effect.request] is AttemptStatus.OPEN
-                self.outcomes[effect.request] = effect.status
                 request = self.engine.world.requests.get(effect.request)
+                goes_on = request is not None and request.asynchronous and request.open
+                self.outcomes[effect.request] = AttemptStatus.OPEN if goes_on else effect.status
                 enough = request is None or effect.responses >= request.needed
                 assert effect.status is not AttemptStatus.CLOSED or enough
             case OpenSession():
@@ -180,8 +191,11 @@ class World(RuleBasedStateMachine):
             self.handle(AttemptOpened(spec.job, 5, 1, 1, 3))
         for device in DEVICES[:4]:
             self.session += 1
-            capabilities = data.draw(st.sampled_from(CAPABILITIES))
-            self.handle(DeviceCheckedIn(SessionSeq(self.session), device, "i", 1, capabilities))
+            capabilities, score = data.draw(st.sampled_from(CAPABILITIES)), data.draw(SCORES)
+            event = DeviceCheckedIn(SessionSeq(self.session), device, "i", 1, capabilities, reference_s=score)
+            self.handle(event)
+        if data.draw(st.booleans()):
+            self.policy(Tiered.name)
 
     # -- devices
 
@@ -194,6 +208,7 @@ class World(RuleBasedStateMachine):
         honest=st.booleans(),
         per_session=st.sampled_from([0, 0, 0, 1, 2]),
         per_day=st.sampled_from([0, 0, 0, 3]),
+        reference_s=SCORES,
     )
     def check_in(
         self,
@@ -205,6 +220,7 @@ class World(RuleBasedStateMachine):
         honest: bool,
         per_session: int,
         per_day: int,
+        reference_s: float,
     ) -> None:
         self.session += 1
         named = tuple(one for _, one in back)
@@ -226,6 +242,7 @@ class World(RuleBasedStateMachine):
                 foreign,
                 per_session,
                 per_day,
+                reference_s,
             )
         )
 
@@ -344,7 +361,7 @@ class World(RuleBasedStateMachine):
     )
     def open_attempt(self, back: int, off: int, skip: int, again: bool) -> None:
         """Mostly as it should be: the next one, if none is open."""
-        jobs = [job for job in self.engine.jobs.values() if job.request is None and not job.ended]
+        jobs = [job for job in self.engine.jobs.values() if not job.ended and _waits_for_its_driver(job)]
         if again or not jobs:
             jobs = list(self.engine.jobs.values())
         job = jobs[back % len(jobs)]
@@ -352,9 +369,11 @@ class World(RuleBasedStateMachine):
         if job.latest is not None:
             closed = job.latest.status is AttemptStatus.CLOSED
             round_, attempt = job.latest.round, job.latest.attempt
-            if job.request is None or not again:
+            if job.request is None or not (again or job.request.asynchronous):
                 round_, attempt = (round_ + 1 + skip, 1) if closed else (round_, attempt + 1 + skip)
-        self.handle(AttemptOpened(job.id, self.incarnation(job.id, off), round_, attempt, 3))
+        known = job.attempts.get((round_, attempt))
+        left = known.left_from(round_) if known is not None else 3
+        self.handle(AttemptOpened(job.id, self.incarnation(job.id, off), round_, attempt, left))
 
     @precondition(lambda self: self.granted)
     @rule(
@@ -374,18 +393,20 @@ class World(RuleBasedStateMachine):
         self.tell(request, [(mine[-1 - number % len(mine)], outcome) for number, outcome in many], off)
 
     def tell(self, request: Request, wishes: list[tuple[LeaseSeq, Outcome]], off: int = 0) -> None:
-        """An honest driver: COUNTED for the first K distinct leases of its attempt, STRAGGLER after; each once."""
-        counted, words = self.counted.setdefault(request.id, set()), []
+        """An honest driver: COUNTED for the first K distinct leases of its round, STRAGGLER after; each once."""
+        round_, attempt = request.round, request.attempt
+        counted, words = self.counted.setdefault((request.id, round_), set()), []
         for seq, wish in wishes:
             word = wish
             if off == 0 and seq in request.leases:
                 full = wish is Outcome.COUNTED and len(counted) >= request.needed
+                new = seq not in self.said
                 word = self.said.setdefault(seq, Outcome.STRAGGLER if full else wish)
-                if word is Outcome.COUNTED:
+                if new and word is Outcome.COUNTED:
                     counted.add(seq)
             words.append((seq, word))
         incarnation = max(request.job.incarnation + off, 0)
-        self.handle(ResponsesRecorded(request.job.id, incarnation, request.round, request.attempt, tuple(words)))
+        self.handle(ResponsesRecorded(request.job.id, incarnation, round_, attempt, tuple(words)))
 
     @precondition(lambda self: self.engine.requests)
     @rule(back=recent, many=st.lists(st.tuples(leases, outcomes), min_size=1, max_size=3))
@@ -422,11 +443,10 @@ class World(RuleBasedStateMachine):
     def the_same_again(self) -> None:
         self.handle(self.last)
 
-    @rule(uniform=st.booleans())
-    def policy(self, uniform: bool) -> None:
-        policy = Uniform() if uniform else Fifo()
-        self.engine.set_policy(policy)
-        self.handle(PolicyChanged(policy.name))
+    @rule(name=st.sampled_from(list(POLICIES)))
+    def policy(self, name: str) -> None:
+        self.engine.set_policy(POLICIES[name]())
+        self.handle(PolicyChanged(name))
 
     @rule(device=st.sampled_from(DEVICES), rarely=st.integers(0, 9))
     def drain(self, device: DeviceId, rarely: int) -> None:
@@ -460,9 +480,11 @@ class World(RuleBasedStateMachine):
     def nothing_acknowledged_is_lost(self) -> None:
         """An acknowledged response is in its closed round, or in an attempt that is open or was aborted."""
         for request in self.engine.requests.values():
-            acknowledged = self.counted.get(request.id, set())
+            acknowledged = self.counted.get((request.id, request.round), set())
             if request.status is not AttemptStatus.ABORTED:
-                assert request.counted == len(acknowledged)
+                assert request.responses == len(acknowledged)
+            for round_ in range(1, request.round):
+                assert len(self.counted.get((request.id, round_), range(request.needed))) == request.needed
             if not request.purged:
                 assert all(self.ends[seq] is LeaseEnd.COUNTED for seq in acknowledged)
 
@@ -472,10 +494,15 @@ class World(RuleBasedStateMachine):
         for now, event_text, effects_text in self.journal:
             event = event_from_json(json.loads(event_text))
             if isinstance(event, PolicyChanged):
-                again.set_policy(Uniform() if event.policy == Uniform.name else Fifo())
+                again.set_policy(POLICIES[event.policy]())
             effects = again.handle(event, now)
             assert json.dumps([effect_to_json(effect) for effect in effects]) == effects_text
         assert snapshot(again) == snapshot(self.engine)
+
+
+def _waits_for_its_driver(job: Job) -> bool:
+    request = job.request
+    return request is None or request.offered < (request.round, request.attempt)
 
 
 TestWorld = World.TestCase

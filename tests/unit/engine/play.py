@@ -1,10 +1,12 @@
 """A scripted world around one engine: short words for events, and the invariants checked after each."""
 
 import json
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeVar
 
+from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import Effect, OfferLease
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import (
@@ -34,7 +36,7 @@ from coordinator.engine.model import (
     SessionEnd,
     StragglerRule,
 )
-from coordinator.engine.plan import Mode, Plan, Policy, View
+from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
 from coordinator.engine.requirements import AllDevices, Capabilities, Requirement
 from coordinator.engine.state import Device, Job, Request
@@ -49,6 +51,25 @@ class Fifo:
 
     def plan(self, view: View) -> Plan:
         return Plan(queues=(tuple(request.request for request in view.requests),))
+
+
+class Tiered:
+    """By job arrival. A request is for one tier, or all, by chance; 3 s before its deadline at the latest for all."""
+
+    name = "tiny-tiered"
+
+    def plan(self, view: View) -> Plan:
+        tiers: dict[RequestId, int] = {}
+        for request in view.requests:
+            if request.tier == UNDECIDED:
+                drawn = index(draw(view.seed, Purpose.TIER, request.request), view.tiers + 1)
+                endless = request.deadline_at == math.inf
+                tiers[request.request] = ANY_TIER if endless or drawn == view.tiers else drawn
+            elif request.tier >= 0 and view.now >= request.deadline_at - 3.0:
+                tiers[request.request] = ANY_TIER
+        queue = tuple(request.request for request in view.requests)
+        mode = Mode.UNIFORM if view.plan_number % 7 == 0 else Mode.ORDERED
+        return Plan((queue,), mode=mode, tiers=tiers, review_at=view.now + 5.0 if queue else None)
 
 
 class Uniform:
@@ -140,6 +161,7 @@ class Play:
         foreign: tuple[int, ...] = (),
         per_session: int = 0,
         per_day: int = 0,
+        reference_s: float = 0.0,
     ) -> SessionSeq:
         self._session += 1
         session = SessionSeq(self._session)
@@ -154,6 +176,7 @@ class Play:
                 tuple(LeaseSeq(seq) for seq in foreign),
                 per_session,
                 per_day,
+                reference_s,
             )
         )
         return session

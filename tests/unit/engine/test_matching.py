@@ -1,5 +1,6 @@
 """Plans and matching: engine rules 2 and 6, and work conservation."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 from coordinator.engine.chance import Purpose, draw, index
@@ -22,6 +23,11 @@ class Recorder(Fifo):
     def plan(self, view: View) -> Plan:
         self.views.append(view)
         return super().plan(view)
+
+
+class AtEnough(Recorder):
+    def plan(self, view: View) -> Plan:
+        return replace(super().plan(view), at_enough=True)
 
 
 def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None:
@@ -54,6 +60,20 @@ def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> N
     play.leave("one")
     assert play.got(AdoptPlan)
     assert play.one(OfferLease).device == "two"
+
+
+def test_a_policy_may_ask_for_a_plan_whenever_a_request_has_enough_or_lacks_one_again() -> None:
+    recorder = AtEnough()
+    play = Play(recorder)
+    play.request(demand=3, min_response=Fraction(2, 3))
+    made = len(recorder.views)
+    play.run("one")
+    assert len(recorder.views) == made
+    play.run("two")
+    assert recorder.views[made].requests[0].needed == 0
+    play.leave("two")
+    assert recorder.views[made + 1].requests[0].needed == 1
+    assert len(recorder.views) == made + 2
 
 
 def test_idle_devices_are_matched_in_the_order_of_their_sessions() -> None:
@@ -113,6 +133,7 @@ def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
     first, second = view.requests
     assert (first.remaining, first.remaining_all_rounds, first.attained) == (3, None, 5.0)
     assert (second.remaining, second.remaining_all_rounds) == (2, 8)
+    assert (first.places, first.needed, second.places, second.needed) == (4, 2, 2, 2)
     assert [group.group for group in view.groups] == ["all", "memory >= 4"]
     assert view.now == 5.0
 

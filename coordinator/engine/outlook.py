@@ -1,0 +1,71 @@
+"""What a policy may ask for beyond what is in every view. Looked up when asked, so that others do not pay for it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, overload
+
+from coordinator.engine.ids import JobId, RegionId
+from coordinator.engine.plan import JobView
+from coordinator.engine.regions import Regions
+from coordinator.engine.supply import Supply
+from coordinator.engine.tiers import Tiers
+from coordinator.engine.world import World
+
+
+class OpenJobs(Mapping[JobId, JobView]):
+    """The unfinished jobs as they are, by arrival; whether a request of theirs is open or not."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getitem__(self, key: JobId) -> JobView:
+        job = self._world.jobs[key]
+        if job.ended:
+            raise KeyError(key)
+        latest, spec = job.latest, job.spec
+        begun = latest.round if latest is not None else 1
+        left = latest.rounds_left if latest is not None else spec.rounds
+        return JobView(
+            arrival=job.arrival,
+            group=job.group.id,
+            places=spec.responses_needed if spec.asynchronous else spec.places,
+            rounds=begun if left is None else begun + left - 1,
+            tails_s=job.profiles.tails() if job.profiles is not None else (),
+        )
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (job.id for job in self._world.jobs.values() if not job.ended)
+
+    def __len__(self) -> int:
+        return len(self._world.jobs) - len(self._world.over)
+
+
+class Counted(Protocol):
+    """Whose check-ins are counted: a world of the engine, or one like it."""
+
+    supply: Supply
+    tiers: Tiers
+    regions: Regions
+
+
+class TierSupply(Sequence[Mapping[RegionId, int]]):
+    """Check-ins per region, of each tier."""
+
+    def __init__(self, world: Counted) -> None:
+        self._world = world
+        self._counts: list[dict[RegionId, int]] = []
+        self._of: tuple[object, object] = (None, None)  # published counts and regions
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[RegionId, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[RegionId, int]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[RegionId, int] | Sequence[Mapping[RegionId, int]]:
+        regions = self._world.regions
+        now = (self._world.supply.published, regions.views())
+        if now[0] is not self._of[0] or now[1] is not self._of[1]:
+            self._counts = [supply.by_region(regions.region_of) for supply in self._world.tiers.supply]
+            self._of = now
+        return self._counts[index]
+
+    def __len__(self) -> int:
+        return len(self._world.tiers.supply)

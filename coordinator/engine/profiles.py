@@ -1,0 +1,84 @@
+"""Response profiles: how long the devices of a job take, from the grant of a lease to the record of its response.
+
+Integer counts on the scale of ``scale``, one per tier of devices and one over all tiers. The tail is a percentile p:
+the upper edge of the first bin at which the count reaches ceil(p n / 100). When the total n of one reaches FULL its
+bins are all halved, rounded down, so that it follows its job.
+
+- p is that of the response that closes a round, the K-th of C, and at most 95: what comes later is not waited for. (In
+  Liu et al., MLSys 2025, it is 95 always, which promises more of a fast tier than a round that closes early can gain.)
+- A response counts when its driver records it COUNTED or STRAGGLER while the lease is live.
+- It counts for the tier that its device then has, if it has one. It counts over all tiers only if its attempt was never
+  restricted to one: what a tier is held against would otherwise become that tier's own figure.
+- A tail of fewer than ENOUGH responses is not known. A tier whose tail is not known is taken to be as slow as all.
+"""
+
+from dataclasses import dataclass, field
+
+from coordinator.engine.scale import BINS, EDGES, bin_of
+
+FULL = 2_000
+ENOUGH = 20  # fewer, and the percentile is their maximum
+MOST_PERCENT = 95  # beyond it single devices decide
+
+
+@dataclass(slots=True)
+class Profile:
+    """Times counted on the scale, and their tail, which moves by a few bins at most with each of them."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * BINS)
+    total: int = 0  # of all bins, < FULL
+    at: int = 0  # bin of the percentile
+    upto: int = 0  # the sum of the bins up to ``at``
+    percent: int = MOST_PERCENT  # of the tail, in 1 .. MOST_PERCENT
+
+    def add(self, bin_: int) -> None:
+        counts = self.counts
+        counts[bin_] += 1
+        self.total += 1
+        if bin_ <= self.at:
+            self.upto += 1
+        if self.total == FULL:
+            self.counts = counts = [count // 2 for count in counts]
+            self.total, self.upto = sum(counts), sum(counts[: self.at + 1])
+        wanted = -(-self.percent * self.total // 100)
+        while self.upto < wanted:
+            self.at += 1
+            self.upto += counts[self.at]
+        while self.upto - counts[self.at] >= wanted:
+            self.upto -= counts[self.at]
+            self.at -= 1
+
+    @property
+    def tail_s(self) -> float:
+        """0: not known."""
+        return EDGES[self.at] if self.total >= ENOUGH else 0.0
+
+
+@dataclass(slots=True)
+class Profiles:
+    """Of one job."""
+
+    everyone: Profile
+    tiers: list[Profile]
+
+    def add(self, seconds: float, tier: int, *, chosen: bool) -> None:
+        """A response of a device of this tier (NO_TIER: unknown); ``chosen``: its attempt was restricted, ever."""
+        bin_ = bin_of(seconds)
+        if tier >= 0:
+            self.tiers[tier].add(bin_)
+        if not chosen:
+            self.everyone.add(bin_)
+
+    def tails(self) -> tuple[float, ...]:
+        """Seconds over all tiers, then of each tier; 0: not known."""
+        everyone = self.everyone.tail_s
+        return (everyone, *[tier.tail_s or everyone for tier in self.tiers])
+
+
+def closing_percent(needed: int, places: int) -> int:
+    """Of the response that closes a round that takes ``needed`` of ``places``."""
+    return min(-(-100 * needed // places), MOST_PERCENT)
+
+
+def new_profiles(tiers: int, percent: int = MOST_PERCENT) -> Profiles:
+    return Profiles(Profile(percent=percent), [Profile(percent=percent) for _ in range(tiers)])
