@@ -8,6 +8,7 @@ class Las:
     """least attained service: fewest device-seconds leased to the job so far"""
 
     name = "las"
+    planner = "las"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
         return in_order(view, lambda request: request.attained, "its job has had less service")

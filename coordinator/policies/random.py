@@ -8,6 +8,7 @@ class Random:
     """a uniformly random eligible open request per check-in (the state of practice)"""
 
     name = "random"
+    planner = "random"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
         return Plan(

@@ -9,6 +9,7 @@ class RandomOrder:
     """one random order of jobs, redrawn per plan (the paper's optimised random)"""
 
     name = "random-order"
+    planner = "random-order"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
         # Sorted by 64-bit draws, every order is as likely as the others, but for ties, which never happen.

@@ -1,6 +1,8 @@
 """Policies by name: every entry point of the group ``venn.policies``, or FILE.py:NAME for one's own.
 
-Only the coordinator's own user names a policy; a name never comes over the wire.
+Parameters may follow either, ``venn(fairness=2; tiers=1)``: the keyword arguments of what makes the policy.
+
+Only the coordinator's own user names a file; its name never comes over the wire.
 """
 
 import difflib
@@ -11,12 +13,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from coordinator.engine.plan import Policy
+from coordinator.policies.parameters import PolicyError, arguments
+
+__all__ = ["PolicyError", "absolute", "in_file", "load_policy", "policy_names", "split", "summary", "tiers_of"]
 
 GROUP = "venn.policies"
-
-
-class PolicyError(ValueError):
-    """No such policy, or what stands behind the name is none."""
+TIERS = 3  # that devices are cut into for a policy that does not say
+MOST_TIERS = 16
 
 
 def policy_names() -> list[str]:
@@ -25,29 +28,58 @@ def policy_names() -> list[str]:
 
 
 def load_policy(name: str) -> Policy:
-    """A new policy: ``name`` is an installed one, or FILE.py:NAME with NAME a class or a function without arguments.
+    """A new policy: ``name`` is an installed one, or FILE.py:NAME with NAME a class or a function; then parameters.
 
     Raises PolicyError, which names the known ones.
     """
-    file, separator, attribute = name.rpartition(":")
-    if separator and file.endswith(".py"):
-        return _made(name, lambda: _from_file(Path(file), attribute))
-    point = _installed().get(name)
+    base, parameters = split(name)
+    file, attribute = in_file(base)
+    if file is not None:
+        return _made(name, lambda: _from_file(file, attribute), parameters)
+    point = _installed().get(base)
     if point is None:
-        raise PolicyError(f"there is no policy {name!r}{_meant(name)}; known: {', '.join(policy_names())}")
-    return _made(name, point.load)
+        raise PolicyError(f"there is no policy {base!r}{_meant(base)}; known: {', '.join(policy_names())}")
+    return _made(name, point.load, parameters)
+
+
+def split(name: str) -> tuple[str, str]:
+    """The name and what stands in brackets at its end: ``venn(fairness=2)`` is (``venn``, ``fairness=2``)."""
+    name = name.strip()
+    file_ends = name.find(".py:") + 1  # a folder may have brackets in its name
+    start = name.find("(", file_ends)
+    if start < 0 or not name.endswith(")"):
+        return name, ""
+    return name[:start].rstrip(), name[start + 1 : -1]
+
+
+def in_file(base: str) -> tuple[Path | None, str]:
+    """(FILE.py, NAME) of FILE.py:NAME; (None, the name) of an installed one. Without parameters."""
+    file, colon, attribute = base.rpartition(":")
+    return (Path(file), attribute) if colon and file.endswith(".py") else (None, base)
 
 
 def absolute(name: str) -> str:
     """FILE.py:NAME with an absolute path, to be named from another folder; any other name as it is."""
-    file, colon, attribute = name.rpartition(":")
-    return f"{Path(file).expanduser().absolute()}:{attribute}" if colon and file.endswith(".py") else name
+    base, _ = split(name)
+    file, attribute = in_file(base)
+    if file is None:
+        return name
+    return f"{file.expanduser().absolute()}:{attribute}{name.strip()[len(base) :]}"
 
 
 def summary(name: str) -> str:
     """What the policy's own docstring says in its first line."""
     text = (load_policy(name).__doc__ or "").strip()
     return text.splitlines()[0] if text else ""
+
+
+def tiers_of(name: str) -> int:
+    """How many tiers the engine is to cut devices into: the policy's parameter ``tiers``, or 3."""
+    for part in split(name)[1].split(";"):
+        key, _, value = (word.strip() for word in part.partition("="))
+        if key == "tiers" and value.isdecimal():
+            return max(1, min(int(value), MOST_TIERS))
+    return TIERS
 
 
 def _installed() -> dict[str, EntryPoint]:
@@ -59,7 +91,7 @@ def _meant(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _from_file(path: Path, attribute: str) -> Callable[[], object]:
+def _from_file(path: Path, attribute: str) -> Callable[..., object]:
     spec = importlib.util.spec_from_file_location(f"venn_policy_{path.stem}", path)
     if spec is None or spec.loader is None or not path.is_file():
         raise PolicyError(f"{path} is not a file")
@@ -68,17 +100,21 @@ def _from_file(path: Path, attribute: str) -> Callable[[], object]:
     spec.loader.exec_module(module)
     if not hasattr(module, attribute):
         raise PolicyError(f"{path} has no {attribute}")
-    made: Callable[[], object] = getattr(module, attribute)
+    made: Callable[..., object] = getattr(module, attribute)
     return made
 
 
-def _made(name: str, load: Callable[[], Callable[[], object]]) -> Policy:
+def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str) -> Policy:
     # A policy is foreign code: whatever it raises while it is loaded is told as one line that names it.
     try:
-        policy = load()()
-    except PolicyError:
-        raise
+        make = load()
+        given = arguments(make, parameters)
+        policy = make(**given)
+    except PolicyError as error:
+        raise (PolicyError(f"policy {name!r}: {error}") if parameters else error) from None
     except Exception as error:
+        if parameters and isinstance(error, ValueError):  # about a value, in the policy's own words
+            raise PolicyError(f"policy {name!r}: {error}") from error
         raise PolicyError(f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(getattr(policy, "plan", None)) or not isinstance(getattr(policy, "name", None), str):
         raise PolicyError(f"policy {name!r} is a {type(policy).__name__} without `name` and `plan(view)`")

@@ -8,6 +8,7 @@ class Srsf:
     """smallest remaining service first: remaining demand of the request"""
 
     name = "srsf"
+    planner = "srsf"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
         return in_order(view, lambda request: request.remaining, "its request needs fewer devices")

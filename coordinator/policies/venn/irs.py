@@ -52,28 +52,46 @@ class Ground:
         self.regions: Integers = np.flatnonzero(owned)  # of any contender
         rates = np.bincount(self.owner[owned], weights=counts[owned], minlength=len(self.contenders))
         self.rates = [int(rate) for rate in rates]  # supply of what each owns
+        # Row by row: the supply that a contender could use, by who owns it.
+        self.shared = [_shared(self.owner, each, len(self.contenders)) for each in self.contenders]
+
+
+def _shared(owner: Integers, contender: Contender, contenders: int) -> NDArray[np.float64]:
+    """Supply that the contender could use, by owner."""
+    found = np.bincount(owner[contender.regions], weights=contender.counts, minlength=contenders)
+    return np.asarray(found, dtype=np.float64)
 
 
 class Allocation:
     """Lines 1 to 9, for the remaining demands of each contender's requests in the order in which they are served.
 
-    With ``whole_queues`` all requests of the one who looks count as held up, however long they would wait anyway.
+    With ``whole_queues`` all requests of the one who looks count as held up, however long they would wait anyway. A
+    request of contender i counts ``weights``[i] times (> 0); without weights comparisons are of whole numbers.
     """
 
-    def __init__(self, ground: Ground, demands: Sequence[Sequence[int]], *, whole_queues: bool = False) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        demands: Sequence[Sequence[int]],
+        *,
+        weights: Sequence[float] | None = None,
+        whole_queues: bool = False,
+    ) -> None:
         self.owner = ground.owner.copy()  # region -> contender, or NOBODY
         self.rates = list(ground.rates)  # supply of what each owns
         self.rivals: dict[int, int] = {}  # a scarcer one that kept shared devices, else a busier one that took some
         self._whole_queues = whole_queues
+        self._weights = weights
         self._ends = [list(accumulate(each)) for each in demands]
+        self._moved = False  # has any region changed hands?
         for taker in reversed(range(len(ground.contenders))):
             if demands[taker]:
-                self._take_from_scarcer(taker, ground.contenders[taker])
+                self._take_from_scarcer(taker, ground)
 
-    def _take_from_scarcer(self, taker: int, contender: Contender) -> None:
+    def _take_from_scarcer(self, taker: int, ground: Ground) -> None:
         """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
-        holders = self.owner[contender.regions]
-        shared = np.bincount(holders, weights=contender.counts, minlength=len(self.rates))
+        contender = ground.contenders[taker]
+        shared = _shared(self.owner, contender, len(self.rates)) if self._moved else ground.shared[taker]
         queue = _Queue(self._ends[taker], self.rates[taker])
         taken = []
         for holder in reversed(shared[:taker].nonzero()[0].tolist()):
@@ -92,16 +110,19 @@ class Allocation:
         if taken:  # only the intersection moves: nobody ever owns devices that it cannot use
             moves = np.zeros(len(self.rates), dtype=bool)
             moves[taken] = True
-            self.owner[contender.regions[moves[holders]]] = taker
+            self.owner[contender.regions[moves[self.owner[contender.regions]]]] = taker
+            self._moved = True
 
     def _pays(self, queue: "_Queue", taker: int, holder: int, share: int) -> bool:
         """Whether more requests wait per device of the taker than per device of the holder.
 
         A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
+        waiting: float = len(self._ends[holder])  # its own only; the taker's include what it took over
         rate, held_rate = self.rates[taker], self.rates[holder]
-        enough = waiting + 1 if rate == 0 else waiting * rate // held_rate + 1
+        if self._weights is not None:
+            waiting = waiting * self._weights[holder] / self._weights[taker]
+        enough = int(waiting if rate == 0 else waiting * rate // held_rate) + 1
         if len(queue) < enough:
             return False
         # The holder has had no turn yet, so it has taken nothing, and serves its requests at all that it owns.

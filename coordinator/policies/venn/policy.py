@@ -1,7 +1,11 @@
-"""The Venn policy: scarce groups first across groups, least remaining demand first within a group."""
+"""The Venn policy: scarce groups first across groups, least remaining demand first within a group.
 
-from collections.abc import Mapping, Sequence
+What is restricted to a tier of devices is said in ``tiers``, and what the fairness knob changes in ``fairness``.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -10,7 +14,9 @@ from coordinator.engine.ids import GroupId, JobId, RegionId
 from coordinator.engine.plan import GroupView, Plan, RequestView, View
 from coordinator.policies.order import left_of_job
 from coordinator.policies.reasons import Reasons
+from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
 from coordinator.policies.venn.irs import Allocation, Ground
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, Holding, restrictions
 
 Queue = list[RequestView]  # of one group, or of several that the same regions supply, in the order of service
 
@@ -19,28 +25,46 @@ class Venn:
     """Intersection Resource Scheduling: scarce devices are kept for those who need them, short requests go first"""
 
     name = "venn"
+    planner = "venn"  # the simulator's compiled twin of this class
     whole_queues = False  # of line 6: count only the requests that are held up, or all
 
-    def __init__(self) -> None:
-        self._landscape = _Landscape((), {})
+    def __init__(self, fairness: float = 0.0, tiers: int = 3) -> None:
+        """``fairness``: 0 to 50, how strongly jobs past their fair share move forward. ``tiers``: 1 is none.
+
+        Raises ValueError.
+        """
+        if not 0.0 <= fairness <= MOST_EXPONENT:
+            raise ValueError(f"fairness is {fairness:g}; it is 0 to {MOST_EXPONENT:g}")
+        if not 1 <= tiers <= MOST_TIERS:
+            raise ValueError(f"tiers is {tiers}; it is 1, for none, to {MOST_TIERS}")
+        self.fairness, self.tiers = fairness, tiers
+        self._landscape = Landscape((), {})
 
     def plan(self, view: View) -> Plan:
         if not self._landscape.is_of(view):
-            self._landscape = _Landscape(view.groups, view.supply)
+            self._landscape = Landscape(view.groups, view.supply)
         land = self._landscape
-        queues = land.queues(view.requests)
+        shares = FairShares(view, self.fairness) if self.fairness else None
+        queues = land.queues(view.requests, shares.demand if shares else left_of_job)
         supplied = queues[land.unsupplied :]
         demands = [[request.remaining for request in queue] for queue in supplied]
-        allocation = Allocation(land.ground, demands, whole_queues=self.whole_queues)
-        owners = (allocation.owner[land.ground.regions] + land.unsupplied).tolist()
+        weights = [shares.weight(queue) for queue in supplied] if shares else None
+        allocation = Allocation(land.ground, demands, weights=weights, whole_queues=self.whole_queues)
+        limits = NOWHERE
+        if view.tiers > 1 and self.tiers > 1:
+            limits = restrictions(
+                view, [Holding(queue, partial(land.owned, allocation, index)) for index, queue in enumerate(supplied)]
+            )
         return Plan(
             queues=tuple([tuple([request.request for request in queue]) for queue in queues]),
-            owner=dict(zip(land.regions, owners, strict=True)),
+            owner=land.owners(allocation),
             reasons=_reasons(queues[: land.unsupplied], supplied, allocation),
+            tiers=limits.tiers,
+            review_at=limits.review_at,
         )
 
 
-class _Landscape:
+class Landscape:
     """What groups and supply alone decide. It holds for many plans: most differ in their requests only.
 
     Groups whose regions with supply are the same are one queue; so is each group without any. Scarcest first: by
@@ -50,22 +74,35 @@ class _Landscape:
     def __init__(self, groups: tuple[GroupView, ...], supply: Mapping[RegionId, int]) -> None:
         self._groups, self._supply = groups, supply
         merged = _merged(groups, supply)
-        self._queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
+        self.queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
         self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
         self.ground = Ground([one.regions for one in merged[self.unsupplied :]], supply)
         self.regions = [RegionId(region) for region in self.ground.regions.tolist()]
+        self._owners: tuple[bytes, dict[RegionId, int]] = (b"", {})  # of the last plan
 
     def is_of(self, view: View) -> bool:
         same = view.groups is self._groups and view.supply is self._supply
         return same or (view.groups == self._groups and view.supply == self._supply)
 
-    def queues(self, requests: Sequence[RequestView]) -> list[Queue]:
-        """Least remaining demand first; ties go by job arrival and job id, in which order the requests come."""
-        queues: list[Queue] = [[] for _ in range(1 + max(self._queue_of.values(), default=-1))]
+    def owners(self, allocation: Allocation) -> Mapping[RegionId, int]:
+        """Queue of each region; the same object as of the last plan where nothing has moved since, as is usual."""
+        known = allocation.owner.tobytes()
+        if known != self._owners[0]:
+            queues = (allocation.owner[self.ground.regions] + self.unsupplied).tolist()
+            self._owners = known, dict(zip(self.regions, queues, strict=True))
+        return self._owners[1]
+
+    def owned(self, allocation: Allocation, index: int) -> list[RegionId]:
+        """The regions of one contender."""
+        return [RegionId(region) for region in (allocation.owner == index).nonzero()[0].tolist()]
+
+    def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
+        """Least demand first; ties go by job arrival and job id, in which order the requests come."""
+        queues: list[Queue] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
         for request in requests:
-            queues[self._queue_of[request.group]].append(request)
+            queues[self.queue_of[request.group]].append(request)
         for queue in queues:
-            queue.sort(key=left_of_job)
+            queue.sort(key=demand)
         return queues
 
 

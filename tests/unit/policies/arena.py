@@ -66,6 +66,8 @@ def view(
             remaining=left,
             remaining_all_rounds=None if rounds is None else left + (rounds - 1) * demand,
             attained=attained[index] if attained else 0.0,
+            places=demand,
+            needed=left,
         )
         for index, ((letter, demand), rounds, left) in enumerate(
             zip(world.requests, world.rounds, remaining, strict=True)

@@ -12,9 +12,10 @@ from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
+from coordinator.policies.venn_plus import VennPlus
 from tests.unit.policies.arena import case, view
 
-EACH = (Random(), RandomOrder(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue())
+EACH = (Random(), RandomOrder(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue(), VennPlus())
 
 
 def seen(cycle: str, requests: str) -> View:

@@ -5,10 +5,22 @@ from pathlib import Path
 import pytest
 
 from coordinator.engine.plan import Plan
-from coordinator.policies.registry import PolicyError, absolute, load_policy, policy_names, summary
+from coordinator.policies.registry import PolicyError, absolute, load_policy, policy_names, summary, tiers_of
 from tests.unit.policies.arena import CASES, view
 
-BUILT_IN = ["fifo", "las", "random", "random-order", "srsf", "srsf-job", "venn", "venn-queue"]
+BUILT_IN = [
+    "fifo",
+    "las",
+    "random",
+    "random-order",
+    "srsf",
+    "srsf-job",
+    "venn",
+    "venn-nomatch",
+    "venn-nosched",
+    "venn-queue",
+    "venn-plus",
+]
 
 MINE = '''
 """A policy of one's own."""
@@ -33,6 +45,18 @@ class Idle:
 class Broken:
     def __init__(self):
         raise RuntimeError("out of ideas")
+
+
+class Tuned:
+    """with every kind of parameter"""
+
+    name = "tuned"
+
+    def __init__(self, size: int = 1, share: float = 0.5, *, quick: bool = False, label="none"):
+        self.given = (size, share, quick, label)
+
+    def plan(self, view):
+        return Plan()
 
 
 number = 7
@@ -98,3 +122,45 @@ def test_a_file_is_meant_from_here_wherever_it_is_loaded(tmp_path: Path, monkeyp
     assert absolute("mine.py:Idle") == f"{tmp_path}/mine.py:Idle"
     assert absolute(f"{tmp_path}/mine.py:Idle") == f"{tmp_path}/mine.py:Idle"
     assert absolute("venn") == "venn"
+    assert absolute("venn(fairness=2)") == "venn(fairness=2)"
+    assert absolute("mine.py:Idle(a=b/c)") == f"{tmp_path}/mine.py:Idle(a=b/c)"
+
+
+def test_parameters_are_of_the_kind_that_the_policy_says(mine: Path) -> None:
+    policy = load_policy(f"{mine}:Tuned(size=3; share = 2; quick=yes; label=a b)")
+    assert policy.given == (3, 2.0, True, "a b")  # type: ignore[attr-defined]  # of a class that only the file knows
+    assert load_policy(f"{mine}:Tuned()").given == (1, 0.5, False, "none")  # type: ignore[attr-defined]  # as above
+    assert load_policy("venn( fairness=1.5; tiers=1 )").name == "venn"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ("sise=3", "there is no parameter 'sise'; did you mean size?"),
+        ("zzz=3", "there is no parameter 'zzz'; it has size, share, quick, label"),
+        ("size=2.5", "size is '2.5'; write a whole number"),
+        ("share=much", "share is 'much'; write a number"),
+        ("share=inf", "share is 'inf'; write a number"),
+        ("quick=2", "quick is '2'; write yes or no"),
+        ("size", "'size' is not KEY=VALUE"),
+        ("size=1; size=2", "size is given twice"),
+    ],
+)
+def test_a_parameter_that_is_wrong_is_one_line(mine: Path, parameters: str, says: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load_policy(f"{mine}:Tuned({parameters})")
+    assert str(caught.value) == f"policy '{mine}:Tuned({parameters})': {says}"
+
+
+def test_a_value_that_the_policy_refuses_is_told_in_its_words() -> None:
+    with pytest.raises(PolicyError, match=r"policy 'venn\(fairness=99\)': fairness is 99; it is 0 to 50"):
+        load_policy("venn(fairness=99)")
+    with pytest.raises(PolicyError, match="there is no parameter 'fairness'; it has none"):
+        load_policy("fifo(fairness=1)")
+    with pytest.raises(PolicyError, match=r"no policy 'venn\('; did you mean venn"):
+        load_policy("venn(")
+
+
+def test_the_number_of_tiers_is_the_policys_parameter() -> None:
+    names = ("venn", "fifo", "venn(tiers=5)", "venn-nosched(tiers = 1)", "venn(fairness=2; tiers=99)", "venn(tiers=x)")
+    assert [tiers_of(name) for name in names] == [3, 3, 5, 1, 16, 3]

@@ -1,0 +1,63 @@
+"""Parameters of a policy: ``fairness=2; tiers=1`` as keyword arguments, by the signature of what makes the policy."""
+
+import difflib
+import inspect
+import math
+from collections.abc import Callable
+
+Value = bool | int | float | str
+
+_WORDS = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class PolicyError(ValueError):
+    """No such policy, or what stands behind the name is none."""
+
+
+def arguments(make: Callable[..., object], text: str) -> dict[str, Value]:
+    """Raises PolicyError. A parameter is of the type that it is annotated with, or else that of its default."""
+    given: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not (key and equals and value):
+            raise PolicyError(f"{part!r} is not KEY=VALUE")
+        if key in given:
+            raise PolicyError(f"{key} is given twice")
+        given[key] = value
+    if not given:
+        return {}
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(make, eval_str=True).parameters.items()
+        if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    return {key: _value(key, value, known) for key, value in given.items()}
+
+
+def _value(key: str, text: str, known: dict[str, inspect.Parameter]) -> Value:
+    if key not in known:
+        close = difflib.get_close_matches(key, known, n=1)
+        has = f"it has {', '.join(known)}" if known else "it has none"
+        raise PolicyError(f"there is no parameter {key!r}; {f'did you mean {close[0]}?' if close else has}")
+    kind = known[key].annotation
+    if kind is inspect.Parameter.empty:
+        kind = type(known[key].default)
+    if kind is bool:
+        if text.lower() not in _WORDS:
+            raise PolicyError(f"{key} is {text!r}; write yes or no")
+        return _WORDS[text.lower()]
+    if kind is int:
+        return _number(key, text, int, "a whole number")
+    if kind is float:
+        value = _number(key, text, float, "a number")
+        if not math.isfinite(value):
+            raise PolicyError(f"{key} is {text!r}; write a number")
+        return value
+    return text
+
+
+def _number(key: str, text: str, kind: type[int] | type[float], what: str) -> int | float:
+    try:
+        return kind(text)
+    except ValueError:
+        raise PolicyError(f"{key} is {text!r}; write {what}") from None

@@ -1,0 +1,56 @@
+"""The fairness knob: jobs that are past their fair share of time move forward.
+
+With M jobs unfinished, a job's fair time is T = M x sd, where sd is the time that it would take alone: for each of its
+rounds, its places / the supply of all that its group can use, plus the tail of its response times over all tiers (0
+until it is known). Rounds are all of them, done or not; where their number is not known, those begun so far, so that
+the fair time grows with what the job has had. With t the time since it arrived, r = t / T says how far it is: above 1
+it is past its share.
+
+For a knob e >= 0, what orders a request in its group is its remaining demand x r^-e, and a group's queue counts for its
+length x (sum of t / sum of T)^e over the jobs queued there. Ratios are kept within [0.01, 100]. e = 0 is Venn as it
+is; the greater e, the more r alone decides.
+"""
+
+import math
+from collections.abc import Sequence
+
+from coordinator.engine.plan import RequestView, View
+from coordinator.policies.order import left_of_job
+
+LEAST, MOST = 0.01, 100.0
+MOST_EXPONENT = 50.0  # beyond it powers of the ratios are no longer numbers
+
+
+class FairShares:
+    """Of the jobs in one view."""
+
+    def __init__(self, view: View, exponent: float) -> None:
+        self._view = view
+        self._exponent = exponent
+        self._supply = {group.group: sum(view.supply.get(one, 0) for one in group.regions) for group in view.groups}
+        self._times = {request.job: self._time(request) for request in view.requests}
+
+    def demand(self, request: RequestView) -> float:
+        """What orders it in its group."""
+        waited, fair = self._times[request.job]
+        return left_of_job(request) * math.pow(_ratio(waited, fair), -self._exponent)
+
+    def weight(self, queue: Sequence[RequestView]) -> float:
+        """What each of its requests counts for, held against those of another queue."""
+        times = [self._times[request.job] for request in queue]
+        waited, fair = sum([waited for waited, _ in times]), sum([fair for _, fair in times])
+        return math.pow(_ratio(waited, fair), self._exponent)
+
+    def _time(self, request: RequestView) -> tuple[float, float]:
+        """Since it arrived, and its fair one; infinite where no device for it was seen."""
+        view, job = self._view, self._view.jobs[request.job]
+        supply = self._supply[request.group]
+        if supply == 0:
+            return view.now - job.arrival, math.inf
+        tail_s = job.tails_s[0] if job.tails_s else 0.0
+        alone_s = job.rounds * (job.places * view.supply_span_s / supply + tail_s)
+        return view.now - job.arrival, len(view.jobs) * alone_s
+
+
+def _ratio(waited: float, fair: float) -> float:
+    return min(max(waited / fair, LEAST), MOST) if fair > 0.0 else LEAST
