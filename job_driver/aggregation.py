@@ -1,6 +1,7 @@
 """The running sum of one attempt, one response at a time, on a thread of its own: transfers go on meanwhile."""
 
 import asyncio
+import math
 import mmap
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +26,7 @@ class Part:
     path: Path
     weight: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    round: int = 0  # whose model its device was given
 
 
 class Mapped(Mapping[str, np.ndarray]):
@@ -76,11 +78,30 @@ class ResponseForm:
 
 
 class Aggregation:
-    """Responses in the order in which they were counted, or (``in_lease_order``) by lease at the close."""
+    """Responses in the order in which they were counted, or (``in_lease_order``) by lease at the close.
 
-    def __init__(self, file: JobFile, model: Arrays, thread: ThreadPoolExecutor, *, in_lease_order: bool) -> None:
+    A response to the model of a former round, of which there are some in an asynchronous job only, is as many rounds
+    *stale*. It weighs 1 / sqrt(1 + staleness) of its weight (FedBuff: Nguyen et al., AISTATS 2022, section 5), and, if
+    the aggregator takes responses for moved models (``of_models``), it is moved by as much as the model has been since:
+    what counts is the device's own update.
+    """
+
+    def __init__(
+        self,
+        file: JobFile,
+        model: Arrays,
+        thread: ThreadPoolExecutor,
+        *,
+        in_lease_order: bool,
+        round_: int = 0,
+        former: Mapping[int, Arrays] | None = None,
+    ) -> None:
+        """``model`` is that of ``round_``, ``former`` has those of rounds before."""
         self._file, self._model, self._thread = file, model, thread
         self._in_lease_order = in_lease_order
+        self._round, self._former = round_, former or {}
+        self._moves = bool(getattr(file.job.aggregate, "of_models", False))
+        self._given: dict[int, Arrays] = {}  # by lease: the former model that a response began from
         self._parts: list[Part] = []
         self._sum: Aggregator | None = None
         self._added: list[Future[None]] = []
@@ -89,6 +110,8 @@ class Aggregation:
     def add(self, part: Part) -> None:
         """Count a response in. Errors of the job's own code are raised by ``close``."""
         self._parts.append(part)
+        if part.round in self._former:
+            self._given[part.lease] = self._former[part.round]
         if not self._in_lease_order:
             self._added.append(self._thread.submit(self._add, part))
 
@@ -117,7 +140,16 @@ class Aggregation:
             if self._sum is None:
                 return_freed_memory()  # of the transfers so far: the sum is as large as two models
                 self._sum = self._file.job.aggregate(self._model)
-            self._sum.add(Result(Mapped(part.path), part.weight, part.metrics))
+            self._sum.add(self._result(part))
+
+    def _result(self, part: Part) -> Result:
+        given = self._given.get(part.lease)
+        response: Arrays = Mapped(part.path)
+        if given is None:
+            return Result(response, part.weight, part.metrics)
+        if self._moves:
+            response = {name: moved(response[name], given[name], self._model[name]) for name in response}
+        return Result(response, part.weight / math.sqrt(1 + self._round - part.round), part.metrics)
 
     def _close(self) -> Arrays:
         for added in self._added:
@@ -131,6 +163,14 @@ class Aggregation:
         self._sum = None
         check_form(self._file, self._model, model)
         return model
+
+
+def moved(response: np.ndarray, given: np.ndarray, model: np.ndarray) -> np.ndarray:
+    """response + (model - given), in its own dtype. What is no floating-point number is a count, and stays as it is."""
+    if response.dtype.kind not in "fc":
+        return response
+    wide = np.result_type(response.dtype, np.float64)
+    return np.asarray(response.astype(wide) + (model.astype(wide) - given.astype(wide)), dtype=response.dtype)
 
 
 def _finite(arrays: Arrays, name: str) -> bool:

@@ -19,6 +19,14 @@ MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "che
 
 
 @dataclass(frozen=True)
+class Former:
+    """The model that the devices of a former round of an asynchronous job were given."""
+
+    round: int
+    sha256: str  # hex, of its file
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """Written after each round, before its result is published; round 0 is the model before round 1."""
 
@@ -28,6 +36,7 @@ class Checkpoint:
     rounds: Sequence[Round] = field(default_factory=tuple)
     coordinator_incarnation: int = 0  # the highest that this driver has met
     driver_incarnation: int = 0
+    former: Sequence[Former] = field(default_factory=tuple)  # models that devices may still work with, oldest first
     format: int = FORMAT
 
 
@@ -72,6 +81,20 @@ class Checkpoints:
         if self._fsync:
             sync_folder(self._folder)
 
+    def keep(self, round_: int) -> None:
+        """Keep the model of the newest checkpoint, which was given to devices in this round, beyond the next commit."""
+        self.former(round_).unlink(missing_ok=True)
+        with writing(self.former(round_)):
+            os.link(self.model, self.former(round_))
+
+    def former(self, round_: int) -> Path:
+        """Where the model of a former round lies that was kept."""
+        return self._folder / f"checkpoint.round-{round_}.tensors"
+
+    def load_former(self, former: Former) -> Artifact | None:
+        """None: it is not there, or damaged."""
+        return self._model(self.former(former.round).name, bytes.fromhex(former.sha256))
+
     def load(self, job: str) -> tuple[Checkpoint, Artifact]:
         """Raises UsageError where there is none, or not of this job, or its model is damaged."""
         path = self._folder / STATE
@@ -86,7 +109,9 @@ class Checkpoints:
                 "OTHER_CHECKPOINT", f"this is a checkpoint of {state.get('job')}, not of {job}", where=str(path),
                 fix="give the same --owner, --name and --run, or another --dir",
             )  # fmt: skip
-        checkpoint = Checkpoint(**(state | {"rounds": tuple(Round(**each) for each in state["rounds"])}))
+        rounds = tuple(Round(**each) for each in state["rounds"])
+        former = tuple(Former(**each) for each in state.get("former", ()))
+        checkpoint = Checkpoint(**(state | {"rounds": rounds, "former": former}))
         for name in (MODEL, NEXT_MODEL):
             artifact = self._model(name, bytes.fromhex(checkpoint.model_sha256))
             if artifact is not None:

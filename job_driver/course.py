@@ -21,6 +21,7 @@ from job_driver.recorder import Recorder
 from job_driver.rounds import Attempt, AttemptNo, Outcome, Status
 from job_driver.settings import Settings
 from job_driver.spool import Spool, Story
+from job_driver.versions import Versions
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
@@ -70,7 +71,12 @@ class Course:
         self._parts, self._checkpoint = parts, checkpoint
         self._model, self.arrays = model, arrays
         self._open: _Open | None = None
-        parts.artifacts.add(model)
+        self._anew = False  # the next attempt has a new request, whatever became of the one before
+        self._versions = Versions(parts.checkpoints, parts.settings.keep_receipts_s)
+        for former in checkpoint.former:
+            self._versions.load(former, time.monotonic())
+        for artifact in (*self._versions.artifacts().values(), model):
+            parts.artifacts.add(artifact)
 
     @property
     def rounds(self) -> Sequence[Round]:
@@ -103,6 +109,7 @@ class Course:
         """
         while not self._over():
             await self._round()
+        self._parts.intake.finish()
 
     def attempt_ended(self, no: AttemptNo, status: Status, reason: str) -> None:
         """The coordinator's one word on an attempt; heard again, or about another than the open one, it is ignored."""
@@ -118,10 +125,23 @@ class Course:
 
     def restarted(self) -> None:
         """The coordinator is another one: it does not know the open attempt, and nobody will end it."""
+        self._anew = True
+        self._versions.forget_leases()
         if self._open is not None:
             self.attempt_ended(self._open.attempt.no, Status.ABORTED, "unknown")
 
+    def lease_granted(self, no: AttemptNo, lease: int) -> None:
+        if self._asynchronous:
+            self._versions.lease_granted(no.round, lease)
+
+    def lease_over(self, no: AttemptNo, lease: int) -> None:
+        self._versions.lease_over(no.round, lease)
+
     # -- rounds
+
+    @property
+    def _asynchronous(self) -> bool:
+        return self._parts.settings.buffer is not None
 
     def _over(self) -> bool:
         settings, stop = self._parts.settings, self._parts.file.job.stop
@@ -157,11 +177,17 @@ class Course:
     def _begin(self, no: AttemptNo) -> None:
         """From here on responses to this attempt are taken."""
         parts, job = self._parts, self._parts.file.job
-        aggregation = Aggregation(parts.file, self.arrays, parts.thread, in_lease_order=parts.settings.deterministic)
+        aggregation = Aggregation(
+            parts.file, self.arrays, parts.thread, in_lease_order=parts.settings.deterministic,
+            round_=no.round, former=self._versions.models,
+        )  # fmt: skip
         same = bool(getattr(job.aggregate, "same_as_model", False))
         most = parts.settings.most_response_bytes
         form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
-        attempt = parts.intake.rounds.open(no, parts.settings.responses_needed)
+        rounds = parts.intake.rounds
+        rounds.oldest = min([*self._versions.models, no.round])
+        attempt = rounds.open(no, parts.settings.responses_needed, anew=self._anew)
+        self._anew = False
         self._open = _Open(attempt, aggregation, time.time(), asyncio.get_running_loop().create_future())
         parts.intake.collect(form, aggregation)
 
@@ -169,7 +195,10 @@ class Course:
         now.ended_at = time.time()
         self._parts.intake.rounds.end(now.attempt.no, status, time.monotonic())
         now.ended.set_result(reason)
-        self._parts.intake.attempt_over(now.attempt.no)
+        if not self._asynchronous:
+            self._parts.intake.attempt_over(now.attempt.no)
+        elif status is Status.ABORTED:  # a round that closes leaves the leases as they are
+            self._parts.intake.attempt_over(None)
 
     def _recall(self, story: Story, done: int) -> None:
         """An attempt that is over: its receipts may still be asked for."""
@@ -180,7 +209,7 @@ class Course:
             counted = [r.decision.lease for r in story.responses if r.decision.outcome is Outcome.COUNTED]
             self._parts.spool.end(no, status, counted, self._parts.link.incarnation, round(time.time(), 6))
         rounds.open(no, self._parts.settings.responses_needed)
-        rounds.restore(no, [response.decision for response in story.responses])
+        rounds.restore(no, [(response.given, response.decision) for response in story.responses])
         rounds.end(no, status, time.monotonic())
         self._parts.spool.discard(no)
 
@@ -189,11 +218,12 @@ class Course:
         assert self._open is not None
         parts, no, now = self._parts, story.no, self._open
         now.opened_at = min(response.at for response in story.responses)
-        parts.intake.rounds.restore(no, [response.decision for response in story.responses])
+        parts.intake.rounds.restore(no, [(response.given, response.decision) for response in story.responses])
         for response in story.responses:
             lease = response.decision.lease
             if response.decision.outcome is Outcome.COUNTED:
-                now.aggregation.add(Part(lease, parts.spool.path(no, lease), response.weight, response.metrics))
+                path, given = parts.spool.path(no, lease), response.given.round
+                now.aggregation.add(Part(lease, path, response.weight, response.metrics, given))
         if story.status is Status.CLOSED:
             self._end(now, Status.CLOSED, "enough")
         elif {response.incarnation for response in story.responses} != {parts.link.incarnation}:
@@ -242,6 +272,7 @@ class Course:
         del next_model  # from here on it is read from its file
         arrays = tensors.open_file(parts.checkpoints.next_model)
         metrics = ended.aggregation.metrics() | await loop.run_in_executor(parts.thread, self._evaluate, arrays)
+        await loop.run_in_executor(parts.thread, self._keep_former, attempt.no.round)
         closed = Round(attempt.no.round, len(attempt.counted), attempt.stragglers, time.monotonic() - began, metrics)
         self._checkpoint = Checkpoint(
             self._checkpoint.job,
@@ -250,15 +281,23 @@ class Course:
             (*self.rounds, closed),
             parts.link.incarnation,
             parts.link.driver_incarnation,
+            self._versions.former(),
         )
         await loop.run_in_executor(parts.thread, parts.checkpoints.commit, self._checkpoint)
         parts.spool.discard(attempt.no)
         parts.artifacts.add(artifact)
-        parts.artifacts.keep_only({parts.code.sha256, self._model.sha256, artifact.sha256})
+        wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
+        parts.artifacts.keep_only(wanted)
         self._model, self.arrays = artifact, arrays
         self._write_line(ended, "enough", finite(metrics))
         parts.on_round(closed)
         await self._report(closed)
+
+    def _keep_former(self, round_: int) -> None:
+        """Devices go on with the model of the round that has closed; former ones may be of no use any more."""
+        if self._asynchronous:
+            self._versions.drop(time.monotonic())
+            self._versions.keep(round_, self._model, self.arrays, time.monotonic())
 
     def _evaluate(self, arrays: Arrays) -> dict[str, float]:
         evaluate, held_out = self._parts.file.job.evaluate, self._parts.settings.held_out
@@ -284,6 +323,9 @@ class Course:
         line |= {"status": attempt.status.value, "reason": reason}
         line |= {"opened_at": round(ended.opened_at, 6), "ended_at": round(ended.ended_at, 6)}
         line |= {"responses": len(attempt.counted), "needed": attempt.needed, "stragglers": attempt.stragglers}
+        if self._asynchronous and attempt.staleness:
+            mean = sum(attempt.staleness) / len(attempt.staleness)
+            line["staleness"] = {"mean": round(mean, 6), "max": max(attempt.staleness)}
         self._parts.log.write(line | {"metrics": dict(metrics)})
 
 

@@ -87,7 +87,11 @@ class Driver:
         self._log = JsonLines(folder / "rounds.jsonl")
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._intake = Intake(
-            Rounds(keep_s=settings.keep_receipts_s),
+            Rounds(
+                keep_s=settings.keep_receipts_s,
+                asynchronous=settings.buffer is not None,
+                max_staleness=settings.max_staleness,
+            ),
             self._spool,
             self._inspection,
             incarnation=lambda: self._link.incarnation,
@@ -110,7 +114,8 @@ class Driver:
             self._assemble(channel, address, checkpoint, model)
             try:
                 await self._link.submit()
-                await self._course.prepare(self._spool.stories(after_round=checkpoint.round - 1))
+                known = min([checkpoint.round, *(former.round for former in checkpoint.former)])
+                await self._course.prepare(self._spool.stories(after_round=known - 1))
                 await server.start()
                 await self._work()
                 return self._result("finished", "")

@@ -34,6 +34,7 @@ class Follower:
         self._course, self._intake, self._refused = course, intake, refused
         self._problem = ""
         self._on: dict[str, Callable[[pb.FollowJobResponse], None]] = {
+            "granted": self._lease_granted,
             "ended": self._lease_ended,
             "attempt_ended": self._attempt_ended,
             "paused": self._paused,
@@ -47,8 +48,12 @@ class Follower:
         if handler is not None:
             handler(frame)
 
+    def _lease_granted(self, frame: pb.FollowJobResponse) -> None:
+        self._course.lease_granted(number(frame.granted.attempt), frame.granted.lease)
+
     def _lease_ended(self, frame: pb.FollowJobResponse) -> None:
         ended = frame.ended
+        self._course.lease_over(number(ended.attempt), ended.lease)
         if ended.reason not in DECIDED:
             why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
             self._intake.lease_over(number(ended.attempt), ended.lease, why)

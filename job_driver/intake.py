@@ -35,7 +35,7 @@ class Refused(PeerError):
 class Announcement:
     """A response as its device announces it: the same, word for word, whenever it resumes."""
 
-    no: AttemptNo
+    no: AttemptNo  # of its lease
     lease: int
     device: str
     size: int  # bytes
@@ -140,6 +140,7 @@ class Intake:
         self._incarnation, self._decided, self._failed = incarnation, decided, failed
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
+        self._turn = asyncio.Event()  # what waits for the next round is to look again
         self._form: ResponseForm | None = None
         self._aggregation: Aggregation | None = None
         self.active: set[int] = set()  # leases with bytes since it was last emptied
@@ -147,6 +148,12 @@ class Intake:
     def collect(self, form: ResponseForm, aggregation: Aggregation) -> None:
         """From now on responses have this form and go into this sum."""
         self._form, self._aggregation = form, aggregation
+        self._turn.set()
+
+    def finish(self) -> None:
+        """No further round opens."""
+        self.rounds.finish()
+        self.attempt_over(None)
 
     def begin(self, announcement: Announcement, seconds: float) -> Upload:
         """Start a response, or go on with it, for so long at most; the caller is now its writer.
@@ -195,15 +202,17 @@ class Intake:
             upload.finishing = asyncio.create_task(self._finish(announcement, upload))
         return await asyncio.shield(upload.finishing)
 
-    def attempt_over(self, no: AttemptNo) -> None:
-        """Nothing on its way can count any more: send the writers away, who then get their receipts."""
+    def attempt_over(self, no: AttemptNo | None) -> None:
+        """Nothing on its way to it (None: to any) can count any more: send the writers away, who get their receipts."""
         for key, upload in list(self._uploads.items()):
-            if key[0] == no and upload.writer is not None:
+            if no in (None, key[0]) and upload.writer is not None:
                 upload.writer.send_away()
+        self._turn.set()
 
     def lease_over(self, no: AttemptNo, lease: int, why: str) -> None:
         """The coordinator ended a lease; its partial upload dies with it."""
         self.rounds.lease_ended(no, lease, why)
+        self._turn.set()
         upload = self._uploads.get((no, lease))
         if upload is None or upload.finishing is not None:
             return
@@ -214,6 +223,8 @@ class Intake:
 
     def close(self) -> None:
         for upload in list(self._uploads.values()):
+            if upload.finishing is not None:
+                upload.finishing.cancel()
             self._forget(upload)
 
     @contextmanager
@@ -241,6 +252,9 @@ class Intake:
                 problem = await upload.problem() or await self._content(upload)
         try:
             async with self._deciding:
+                while self.rounds.waits(announcement.no, announcement.lease):
+                    self._turn.clear()
+                    await self._turn.wait()
                 return await self._decide(announcement, problem)
         finally:
             if upload is not None:
@@ -258,9 +272,10 @@ class Intake:
         if lease in attempt.decisions:
             return attempt.decisions[lease], False
         aggregation = self._aggregation  # of this attempt, if it counts: another opens only after this one ended
+        into = self.rounds.into(no)
         decision = self.rounds.decide(no, lease, announcement.sha256, problem)
         response = Response(
-            no,
+            into.no,
             decision,
             self._incarnation(),
             announcement.device,
@@ -268,17 +283,19 @@ class Intake:
             announcement.size,
             round(time.time(), 6),
             announcement.metrics,
+            no,
         )
+        path = self._spool.path(into.no, lease)
         try:
-            with self._disk(self._spool.path(no, lease)):
+            with self._disk(path):
                 await asyncio.to_thread(self._spool.keep, response)
         except VennError as error:
             self.rounds.retract(no, lease, error.reason)
             raise
-        if attempt.status is Status.ABORTED:  # meanwhile
-            self._spool.path(no, lease).unlink(missing_ok=True)
+        if into.status is Status.ABORTED:  # meanwhile
+            path.unlink(missing_ok=True)
         elif decision.outcome is Outcome.COUNTED and aggregation is not None:
-            aggregation.add(Part(lease, self._spool.path(no, lease), response.weight, response.metrics))
+            aggregation.add(Part(lease, path, response.weight, response.metrics, no.round))
         self._decided(response)
         return decision, True
 

@@ -87,6 +87,7 @@ class WeightedMean:
     """The mean of the responses by their weights, summed in float64 and cast back (integers are rounded)."""
 
     same_as_model: ClassVar[bool] = True  # a response has the names, dtypes and shapes of the model, or is refused
+    of_models: ClassVar[bool] = True  # a response is a model: in an asynchronous job its update is what counts
 
     def __init__(self, model: Arrays) -> None:
         self._model = model

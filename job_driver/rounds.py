@@ -6,6 +6,10 @@ A response is decided once, at the moment it is acknowledged (its driver decides
 - STRAGGLER: it came when K were counted already, or after the attempt ended;
 - REJECTED: its lease had ended, or its content does not fit.
 
+An asynchronous job has one request for all its rounds, until an abort: a response to a lease of any of them counts in
+the round that is open when it is decided. Its *staleness* is that round less the lease's. Between two rounds nothing is
+decided: the next one is not far.
+
 What was decided is the answer to every retry, as a DUPLICATE. An attempt's decisions are kept until the next round
 has closed and no ticket for the attempt can still be valid; so memory is bounded by what a few rounds hold.
 """
@@ -50,54 +54,78 @@ class Decision:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt and its decisions."""
+    """One attempt, the decisions on its leases, and what counts in it."""
 
     no: AttemptNo
     needed: int  # K, fixed
     status: Status = Status.OPEN  # CLOSED and ABORTED are final, and are the coordinator's word
     ended_at: float | None = None  # None exactly while OPEN
     decisions: dict[int, Decision] = field(default_factory=dict)  # by lease, in the order they were made
-    counted: list[int] = field(default_factory=list)  # leases decided COUNTED, in that order; at most ``needed``
+    counted: list[int] = field(default_factory=list)  # leases whose responses count in it, in order; at most ``needed``
+    staleness: list[int] = field(default_factory=list)  # of each of them, in rounds, >= 0
+    stragglers: int = 0  # that came while it was the one to count in
     gone: dict[int, str] = field(default_factory=dict)  # leases that ended undecided, and why
-
-    @property
-    def stragglers(self) -> int:
-        return sum(d.outcome is Outcome.STRAGGLER for d in self.decisions.values())
 
     @property
     def wants(self) -> bool:
         """Whether one more response would count."""
         return self.status is Status.OPEN and len(self.counted) < self.needed
 
-    def note(self, decision: Decision) -> None:
-        self.decisions[decision.lease] = decision
-        if decision.outcome is Outcome.COUNTED:
-            self.counted.append(decision.lease)
-
 
 class Rounds:
     """All attempts of a job that may still be asked about."""
 
-    def __init__(self, *, keep_s: float) -> None:
-        """``keep_s``: for so many seconds after its end an attempt's tickets may be shown."""
-        self._keep_s = keep_s
+    def __init__(self, *, keep_s: float, asynchronous: bool = False, max_staleness: int | None = None) -> None:
+        """``keep_s``: for so many seconds after its end an attempt's tickets may be shown. ``max_staleness``: an older
+        response is a straggler.
+        """
+        self._keep_s, self._asynchronous, self._max_staleness = keep_s, asynchronous, max_staleness
         self._attempts: dict[AttemptNo, Attempt] = {}
+        self._since = AttemptNo(1, 1)  # asynchronous: the first attempt of the present request
+        self._over = False
+        self.oldest = 1  # asynchronous: responses to the models of earlier rounds cannot count any more
 
-    def open(self, no: AttemptNo, needed: int) -> Attempt:
-        """An attempt opens; those before it have ended. Raises ValueError where that does not hold."""
+    def open(self, no: AttemptNo, needed: int, *, anew: bool = False) -> Attempt:
+        """An attempt opens; those before it have ended. Raises ValueError where that does not hold.
+
+        ``anew``: with a new request, as after an abort, so that no lease of an earlier attempt counts in it.
+        """
         if needed < 1:
             raise ValueError(f"an attempt needs at least one response, not {needed}")
         if self._attempts:
             latest = self._attempts[max(self._attempts)]
             if latest.no >= no or latest.status is Status.OPEN:
                 raise ValueError(f"attempt {no} cannot open after {latest.no}, which is {latest.status}")
+            anew = anew or latest.status is Status.ABORTED
+        if anew or not self._attempts:
+            self._since = no
         self._attempts[no] = Attempt(no, needed)
         return self._attempts[no]
 
-    def restore(self, no: AttemptNo, decisions: Iterable[Decision]) -> None:
-        """What an earlier process of this driver decided about an attempt, in its order."""
-        for decision in decisions:
-            self._attempts[no].note(decision)
+    def restore(self, no: AttemptNo, decisions: Iterable[tuple[AttemptNo, Decision]]) -> None:
+        """What an earlier process of this driver decided in an attempt, and on leases of which ones, in its order."""
+        for of, decision in decisions:
+            if of in self._attempts:
+                self._note(self._attempts[of], self._attempts[no], decision)
+
+    def finish(self) -> None:
+        """No further round opens: what comes now is a straggler."""
+        self._over = True
+
+    def into(self, no: AttemptNo) -> Attempt:
+        """The attempt in which a response to a lease of ``no`` counts, if it counts."""
+        if not self._asynchronous or no < self._since:
+            return self._attempts[no]
+        return self._attempts[max(self._attempts)]
+
+    def waits(self, no: AttemptNo, lease: int) -> bool:
+        """Whether a response is to be decided once the next round is open, and not before."""
+        attempt = self._attempts.get(no)
+        if not self._asynchronous or self._over or attempt is None or no < self._since:
+            return False
+        into = self.into(no)
+        between = into.status is Status.CLOSED or (into.status is Status.OPEN and not into.wants)
+        return between and not (lease in attempt.decisions or lease in attempt.gone or self._too_old(no, into))
 
     def find(self, no: AttemptNo) -> Attempt | None:
         """None: it was purged, or never opened."""
@@ -108,31 +136,34 @@ class Rounds:
         attempt = self._attempts[no]
         if lease in attempt.gone:
             return Outcome.REJECTED
-        return None if attempt.wants else Outcome.STRAGGLER
+        into = self.into(no)
+        counts = (into.wants or self.waits(no, lease)) and not self._too_old(no, into)
+        return None if counts else Outcome.STRAGGLER
 
     def decide(self, no: AttemptNo, lease: int, sha256: bytes, problem: str = "") -> Decision:
         """Decide, once; a lease that was decided keeps its decision. ``problem``: why the response does not fit."""
-        attempt = self._attempts[no]
+        attempt, into = self._attempts[no], self.into(no)
         if lease in attempt.decisions:
             return attempt.decisions[lease]
         if lease in attempt.gone:
             decision = Decision(lease, Outcome.REJECTED, sha256, f"{LEASE_ENDED}: {attempt.gone[lease]}")
-        elif not attempt.wants:
+        elif not into.wants or self._too_old(no, into):
             decision = Decision(lease, Outcome.STRAGGLER, sha256)
         elif problem:
             decision = Decision(lease, Outcome.REJECTED, sha256, problem)
         else:
             decision = Decision(lease, Outcome.COUNTED, sha256)
-        attempt.note(decision)
+        self._note(attempt, into, decision)
         return decision
 
     def retract(self, no: AttemptNo, lease: int, problem: str) -> Decision:
         """A decision that could not be written down and was told to nobody becomes REJECTED."""
-        attempt = self._attempts[no]
+        attempt, into = self._attempts[no], self.into(no)
         former = attempt.decisions[lease]
-        if former.outcome is Outcome.COUNTED:
-            attempt.counted.remove(lease)
-        attempt.note(Decision(lease, Outcome.REJECTED, former.sha256, problem))
+        if former.outcome is Outcome.COUNTED and lease in into.counted:
+            del into.staleness[into.counted.index(lease)]
+            into.counted.remove(lease)
+        attempt.decisions[lease] = Decision(lease, Outcome.REJECTED, former.sha256, problem)
         return attempt.decisions[lease]
 
     def lease_ended(self, no: AttemptNo, lease: int, why: str) -> None:
@@ -149,6 +180,18 @@ class Rounds:
         attempt.status, attempt.ended_at = status, now
         self._purge(now)
         return True
+
+    def _note(self, attempt: Attempt, into: Attempt, decision: Decision) -> None:
+        attempt.decisions[decision.lease] = decision
+        if decision.outcome is Outcome.COUNTED:
+            into.counted.append(decision.lease)
+            into.staleness.append(into.no.round - attempt.no.round)
+        into.stragglers += decision.outcome is Outcome.STRAGGLER
+
+    def _too_old(self, no: AttemptNo, into: Attempt) -> bool:
+        """Of an asynchronous response: too stale, or its model is not here any more."""
+        staleness = into.no.round - no.round
+        return no.round < self.oldest or (self._max_staleness is not None and staleness > self._max_staleness)
 
     def _purge(self, now: float) -> None:
         closed = max((no.round for no, a in self._attempts.items() if a.status is Status.CLOSED), default=0)

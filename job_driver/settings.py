@@ -30,7 +30,9 @@ class Settings:
     token: str | None = None  # of the role job
     requirement: common.Requirement = field(default_factory=common.Requirement)  # an empty one: all devices
     requirement_name: str = ""  # for people
-    demand: int = 1  # D, devices per round
+    demand: int = 1  # D, devices per round; asynchronously the tasks that are out at a time
+    buffer: int | None = None  # None: rounds one after the other; else asynchronous, a round is so many responses
+    max_staleness: int | None = None  # asynchronously: an older response is a straggler; None: none is
     over_commit: Fraction = Fraction(0)
     min_response: Fraction = Fraction(4, 5)
     deadline_s: float = 60.0
@@ -65,6 +67,12 @@ class Settings:
             raise _wrong("--min-response must be above 0 and at most 100%", "--min-response 80%")
         if self.over_commit < 0 or self.compute_s < 0 or (self.lease_s is not None and self.lease_s <= 0):
             raise _wrong("--over-commit and --compute must not be negative, --lease must be above 0", "--lease 15s")
+        if self.buffer is not None and not 0 < self.buffer <= self.demand:
+            raise _wrong(f"--buffer must be 1 to --demand, {self.demand}, not {self.buffer}", "--demand 20 --buffer 8")
+        if self.buffer is not None and self.over_commit > 0:
+            raise _wrong("--over-commit and --buffer do not go together", "a larger --demand")
+        if self.max_staleness is not None and (self.buffer is None or self.max_staleness < 0):
+            raise _wrong("--max-staleness needs --buffer, and is at least 0", "--buffer 8 --max-staleness 10")
         if self.resume and self.folder is None:
             raise _wrong("--resume needs the --dir to resume from", "--dir runs/digits --resume")
 
@@ -75,7 +83,9 @@ class Settings:
 
     @property
     def responses_needed(self) -> int:
-        """K = ceil(min_response x D): a round closes at so many."""
+        """K = ceil(min_response x D), or the buffer: a round closes at so many."""
+        if self.buffer is not None:
+            return self.buffer
         wanted = self.min_response * self.demand
         return -(-wanted.numerator // wanted.denominator)
 
@@ -101,6 +111,9 @@ class Settings:
             lease=None if self.lease_s is None else duration(self.lease_s),
             stragglers=STRAGGLERS[self.stragglers],
             workload=self.workload,
+            asynchronous=None
+            if self.buffer is None
+            else pb.Asynchronous(buffer=self.buffer, max_staleness=self.max_staleness),
         )
 
     @property

@@ -22,7 +22,7 @@ MANIFEST = "manifest.jsonl"
 class Response:
     """A decided response, as the manifest keeps it."""
 
-    no: AttemptNo
+    no: AttemptNo  # in which it was decided
     decision: Decision
     incarnation: int  # of the coordinator that granted the lease
     device: str
@@ -30,6 +30,12 @@ class Response:
     size: int  # bytes
     at: float  # Unix seconds
     metrics: Mapping[str, float] = field(default_factory=dict)
+    of: AttemptNo | None = None  # whose model its device was given; None: the same
+
+    @property
+    def given(self) -> AttemptNo:
+        """The attempt whose model its device was given."""
+        return self.of or self.no
 
     def line(self) -> dict[str, Any]:
         decision = self.decision
@@ -46,6 +52,8 @@ class Response:
             "bytes": self.size,
             "at": self.at,
         }
+        if self.given != self.no:
+            line["of_round"], line["of_attempt"] = self.given
         if decision.reason:
             line["reason"] = decision.reason
         if self.metrics:
@@ -64,6 +72,7 @@ class Response:
             line["bytes"],
             line["at"],
             line.get("metrics", {}),
+            AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else None,
         )
 
 
@@ -110,7 +119,7 @@ class Spool:
     def keep(self, response: Response) -> None:
         """Make a decision last; of a counted one the bytes too. Raises PeerError OUT_OF_SPACE; then nothing is kept."""
         no, lease = response.no, response.decision.lease
-        kept, partial = self.path(no, lease), self.partial(no, lease)
+        kept, partial = self.path(no, lease), self.partial(response.given, lease)
         if response.decision.outcome is Outcome.COUNTED:
             with writing(kept):
                 if self._fsync:

@@ -7,7 +7,7 @@ import grpc
 
 from coordinator.engine import events
 from coordinator.engine.ids import DeviceId
-from coordinator.policies.registry import load_policy, policy_names
+from coordinator.policies.registry import load_policy, policy_names, split
 from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.device_service import DeviceService
@@ -75,7 +75,7 @@ class AdminService(AdminServiceServicer):
 
     async def SetPolicy(self, request: admin_pb2.SetPolicyRequest, context: Context) -> admin_pb2.SetPolicyResponse:
         """By entry point only: files are named by the coordinator's own user, never over the wire."""
-        if request.policy not in policy_names():
+        if split(request.policy)[0] not in policy_names():
             known = ", ".join(policy_names())
             await _invalid(context, f"no policy is called {printable(request.policy, limit=64)!r}; known are {known}")
         before = self._view.policy

@@ -13,7 +13,8 @@ import typer
 
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
-from coordinator.policies.registry import PolicyError, load_policy
+from coordinator.policies.registry import tiers_of
+from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
 from venn.wire.command import Context, command, execute, run_async
@@ -66,9 +67,11 @@ def coordinator(
         allow_faults=allow_faults,
         validate=validate,
     )
+    made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)
     gc.freeze()
     gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    return run_async(serve(settings, load(policy), drain_s=parse_duration(drain_timeout), as_json=context.json))
+    with told_with_its_plan(policy):
+        return run_async(serve(settings, made, drain_s=drain_s, as_json=context.json))
 
 
 def main(argv: list[str]) -> int:
@@ -84,19 +87,12 @@ def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str
     return EngineSettings(
         seed=seed,
         policy=policy,
+        tiers=tiers_of(policy),
         heartbeat_s=heartbeat_s,
         liveness_s=liveness_s,
         driver_grace_s=parse_duration(driver_grace),
         recovery_grace_s=2 * liveness_s,
     )
-
-
-def load(policy: str) -> Policy:
-    """Raises UsageError, which names the known policies."""
-    try:
-        return load_policy(policy)
-    except PolicyError as error:
-        raise UsageError("POLICY", str(error), where="--policy", fix="see: venn policy list") from error
 
 
 async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float, as_json: bool) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from coordinator.engine import effects, events
+from coordinator.engine.model import AttemptStatus
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
@@ -41,6 +42,7 @@ class Followers:
         self._heartbeat_s = heartbeat_s
         host.listen(effects.OfferLease, self._granted)
         host.listen(effects.EndLease, self._lease_ended)
+        host.listen(effects.AcceptAttempt, self._attempt_opened)
         host.listen(effects.FillAttempt, self._filled)
         host.listen(effects.EndAttempt, self._attempt_ended)
         host.listen(effects.PauseJob, self._paused)
@@ -56,13 +58,21 @@ class Followers:
         if job := self._jobs.get(effect.job):
             job.tell(convert.lease_ended_frame(effect))
 
+    def _attempt_opened(self, now: float, effect: effects.AcceptAttempt) -> None:
+        """Offers are made with this one's task from here on."""
+        if (job := self._jobs.get(effect.job)) and effect.status is AttemptStatus.OPEN:
+            for key in [key for key in job.templates if key < (effect.round, effect.attempt)]:
+                del job.templates[key]
+
     def _filled(self, now: float, effect: effects.FillAttempt) -> None:
         if job := self._jobs.get(effect.job):
             job.tell(convert.filled_frame(effect))
 
     def _attempt_ended(self, now: float, effect: effects.EndAttempt) -> None:
         if job := self._jobs.get(effect.job):
-            job.templates.pop((effect.round, effect.attempt), None)
+            request = self._host.engine.requests.get(effect.request)
+            if request is None or not request.open:  # an asynchronous one goes on
+                job.templates.pop((effect.round, effect.attempt), None)
             job.tell(convert.attempt_ended_frame(effect))
 
     def _paused(self, now: float, effect: effects.PauseJob) -> None:

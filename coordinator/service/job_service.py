@@ -119,7 +119,7 @@ class JobService(JobServiceServicer):
             request=accepted.request,
             responses_needed=accepted.responses_needed,
             places=accepted.places,
-            remaining=duration(accepted.deadline_at - self._host.now()),
+            remaining=None if accepted.deadline_at is None else duration(accepted.deadline_at - self._host.now()),
         )
 
     async def FollowJob(self, request: job_pb2.FollowJobRequest, context: Context) -> None:  # type: ignore[override]

@@ -60,7 +60,7 @@ class Job:
     problem: str = ""  # why the address is not verified; empty: it is
     ended: bool = False
     history: History = field(default_factory=History)
-    templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): those not ended
+    templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): what is offered
     bodies: "OrderedDict[tuple[int, int], bytes]" = field(default_factory=OrderedDict)  # digests of attempts' bodies
     metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS_SHOWN))
     follower: "asyncio.Task[object] | None" = None  # the one stream of its driver

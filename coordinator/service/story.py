@@ -58,7 +58,7 @@ class Opened:
     """An attempt, as it was opened."""
 
     responses_needed: int
-    deadline_s: float
+    deadline_s: float | None  # None: it is asynchronous
 
 
 class Story:
@@ -158,7 +158,8 @@ class Story:
     def _attempt_opened(self, now: float, effect: effects.AcceptAttempt) -> None:
         if effect.status is not AttemptStatus.OPEN or effect.request in self._opened:
             return
-        self._opened[effect.request] = Opened(effect.responses_needed, effect.deadline_at - now)
+        deadline_s = None if effect.deadline_at is None else effect.deadline_at - now
+        self._opened[effect.request] = Opened(effect.responses_needed, deadline_s)
         if entry := self._aborted.pop((effect.job, effect.round), None):
             entry.text += "; opened again"
 
@@ -168,7 +169,7 @@ class Story:
         if effect.status is not AttemptStatus.ABORTED or effect.reason is AttemptEndReason.CANCELLED:
             return
         needed = f" of {opened.responses_needed}" if opened else ""
-        after = f"at its deadline of {opened.deadline_s:.3g} s" if opened else "at its deadline"
+        after = f"at its deadline of {opened.deadline_s:.3g} s" if opened and opened.deadline_s else "at its deadline"
         if effect.reason is AttemptEndReason.DRIVER_AWAY:
             after = "when its driver had been away too long"
         text = f"{short_name(effect.job)} round {effect.round}: {effect.responses}{needed} responses {after}"

@@ -1,5 +1,6 @@
 """What devices say, as events; every field is checked and bounded. What the engine says to them, as frames."""
 
+import math
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
@@ -59,16 +60,18 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnations: Conta
     if len(frame.instance) != 16:
         raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
     limits.at_most(len(frame.held), limits.MOST_HELD_LEASES, "check_in.held")
+    has = capabilities(frame.capabilities)
     return events.DeviceCheckedIn(
         session=session,
         device=DeviceId(limits.name(frame.device, "check_in.device")),
         instance=frame.instance.hex(),
         interval=limits.at_most(frame.interval, limits.MOST_COUNT, "check_in.interval"),
-        capabilities=capabilities(frame.capabilities),
+        capabilities=has,
         held=tuple(_held(item) for item in frame.held if item.incarnation in incarnations),
         foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation not in incarnations),
         tasks_per_session=frame.tasks_per_session,
         tasks_per_day=frame.tasks_per_day,
+        reference_s=_reference_s(has.numbers.get("cpu", 0.0)),
     )
 
 
@@ -85,6 +88,11 @@ def capabilities(message: common_pb2.Capabilities) -> Capabilities:
         for key, values in message.labels.items()
     }
     return Capabilities(numbers, labels)
+
+
+def _reference_s(cpu: float) -> float:
+    """What a second of work on a device whose score is 1 takes on this one; 0: nobody knows."""
+    return 1.0 / cpu if cpu > 0.0 and math.isfinite(1.0 / cpu) else 0.0
 
 
 def _label(values: Any, key: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from coordinator.engine import effects
 from coordinator.engine.ids import JobId, LeaseSeq
-from coordinator.engine.model import JobSpec, Outcome, Workload
+from coordinator.engine.model import Asynchronous, JobSpec, Outcome, Workload
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
@@ -77,7 +77,15 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
             limits.at_most(message.workload.download_bytes, limits.MOST_COUNT, "spec.workload.download_bytes"),
             limits.at_most(message.workload.upload_bytes, limits.MOST_COUNT, "spec.workload.upload_bytes"),
         ),
+        asynchronous=_asynchronous(message.asynchronous) if message.HasField("asynchronous") else None,
     )
+
+
+def _asynchronous(message: job_pb2.Asynchronous) -> Asynchronous:
+    if not 1 <= message.buffer <= limits.MOST_DEMAND:
+        where = "spec.asynchronous.buffer"
+        raise MalformedError(where, f"{message.buffer} is not between 1 and {limits.MOST_DEMAND}")
+    return Asynchronous(message.buffer, message.max_staleness if message.HasField("max_staleness") else None)
 
 
 def _min_response(text: str) -> Fraction:

@@ -71,7 +71,7 @@ class _AttemptEndReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrappe
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
     ATTEMPT_END_REASON_UNSPECIFIED: _AttemptEndReason.ValueType  # 0
     ATTEMPT_END_REASON_ENOUGH: _AttemptEndReason.ValueType  # 1
-    """K responses: closed"""
+    """K responses: closed; an asynchronous request goes on"""
     ATTEMPT_END_REASON_DEADLINE: _AttemptEndReason.ValueType  # 2
     ATTEMPT_END_REASON_DRIVER_AWAY: _AttemptEndReason.ValueType  # 3
     ATTEMPT_END_REASON_CANCELLED: _AttemptEndReason.ValueType  # 4
@@ -83,7 +83,7 @@ class AttemptEndReason(_AttemptEndReason, metaclass=_AttemptEndReasonEnumTypeWra
 
 ATTEMPT_END_REASON_UNSPECIFIED: AttemptEndReason.ValueType  # 0
 ATTEMPT_END_REASON_ENOUGH: AttemptEndReason.ValueType  # 1
-"""K responses: closed"""
+"""K responses: closed; an asynchronous request goes on"""
 ATTEMPT_END_REASON_DEADLINE: AttemptEndReason.ValueType  # 2
 ATTEMPT_END_REASON_DRIVER_AWAY: AttemptEndReason.ValueType  # 3
 ATTEMPT_END_REASON_CANCELLED: AttemptEndReason.ValueType  # 4
@@ -141,12 +141,13 @@ class JobSpec(google.protobuf.message.Message):
     LEASE_FIELD_NUMBER: builtins.int
     STRAGGLERS_FIELD_NUMBER: builtins.int
     WORKLOAD_FIELD_NUMBER: builtins.int
+    ASYNCHRONOUS_FIELD_NUMBER: builtins.int
     requirement_name: builtins.str
     """for people"""
     rounds: builtins.int
     """exact; 0: unknown"""
     demand: builtins.int
-    """devices per round, D"""
+    """devices per round, D; asynchronously the leases that are live at a time"""
     min_response: builtins.str
     """exact decimal fraction of D, e.g. "0.8"; K = ceil(it x D)"""
     over_commit: builtins.str
@@ -156,7 +157,7 @@ class JobSpec(google.protobuf.message.Message):
     def requirement(self) -> venn.v1.common_pb2.Requirement: ...
     @property
     def deadline(self) -> google.protobuf.duration_pb2.Duration:
-        """from an attempt's opening"""
+        """from an attempt's opening; asynchronously there is none"""
 
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
@@ -164,6 +165,10 @@ class JobSpec(google.protobuf.message.Message):
 
     @property
     def workload(self) -> venn.v1.common_pb2.Workload: ...
+    @property
+    def asynchronous(self) -> global___Asynchronous:
+        """absent: rounds one after the other"""
+
     def __init__(
         self,
         *,
@@ -177,11 +182,36 @@ class JobSpec(google.protobuf.message.Message):
         lease: google.protobuf.duration_pb2.Duration | None = ...,
         stragglers: global___StragglerRule.ValueType = ...,
         workload: venn.v1.common_pb2.Workload | None = ...,
+        asynchronous: global___Asynchronous | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["deadline", b"deadline", "lease", b"lease", "requirement", b"requirement", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["deadline", b"deadline", "demand", b"demand", "lease", b"lease", "min_response", b"min_response", "over_commit", b"over_commit", "requirement", b"requirement", "requirement_name", b"requirement_name", "rounds", b"rounds", "stragglers", b"stragglers", "workload", b"workload"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["asynchronous", b"asynchronous", "deadline", b"deadline", "lease", b"lease", "requirement", b"requirement", "workload", b"workload"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["asynchronous", b"asynchronous", "deadline", b"deadline", "demand", b"demand", "lease", b"lease", "min_response", b"min_response", "over_commit", b"over_commit", "requirement", b"requirement", "requirement_name", b"requirement_name", "rounds", b"rounds", "stragglers", b"stragglers", "workload", b"workload"]) -> None: ...
 
 global___JobSpec = JobSpec
+
+@typing.final
+class Asynchronous(google.protobuf.message.Message):
+    """Rounds that overlap: one closes whenever a buffer of responses is full, and the leases live on."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BUFFER_FIELD_NUMBER: builtins.int
+    MAX_STALENESS_FIELD_NUMBER: builtins.int
+    buffer: builtins.int
+    """counted responses that close a round, K; min_response is not used, over_commit must be 0"""
+    max_staleness: builtins.int
+    """in rounds; the driver takes an older response for a straggler; absent: never"""
+    def __init__(
+        self,
+        *,
+        buffer: builtins.int = ...,
+        max_staleness: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_max_staleness", b"_max_staleness", "max_staleness", b"max_staleness"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_max_staleness", b"_max_staleness", "buffer", b"buffer", "max_staleness", b"max_staleness"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_max_staleness", b"_max_staleness"]) -> typing.Literal["max_staleness"] | None: ...
+
+global___Asynchronous = Asynchronous
 
 @typing.final
 class SubmitJobRequest(google.protobuf.message.Message):
@@ -341,14 +371,14 @@ class OpenAttemptResponse(google.protobuf.message.Message):
     REMAINING_FIELD_NUMBER: builtins.int
     status: global___AttemptStatus.ValueType
     request: builtins.int
-    """the coordinator's number for it"""
+    """the coordinator's number for it; one for all rounds of an asynchronous job, until an abort"""
     responses_needed: builtins.int
     """K"""
     places: builtins.int
     """C"""
     @property
     def remaining(self) -> google.protobuf.duration_pb2.Duration:
-        """until its deadline"""
+        """until its deadline; absent: it has none"""
 
     def __init__(
         self,
@@ -463,7 +493,9 @@ class LeaseGranted(google.protobuf.message.Message):
     ends_ms: builtins.int
     """coordinator's time, Unix milliseconds"""
     @property
-    def attempt(self) -> venn.v1.common_pb2.AttemptKey: ...
+    def attempt(self) -> venn.v1.common_pb2.AttemptKey:
+        """the latest that its driver opened: the one whose task it was offered with"""
+
     def __init__(
         self,
         *,
@@ -500,7 +532,9 @@ class LeaseEnded(google.protobuf.message.Message):
     message: builtins.str
     """of a FAILED"""
     @property
-    def attempt(self) -> venn.v1.common_pb2.AttemptKey: ...
+    def attempt(self) -> venn.v1.common_pb2.AttemptKey:
+        """that it was granted under"""
+
     def __init__(
         self,
         *,
@@ -636,7 +670,9 @@ class RecordResponsesRequest(google.protobuf.message.Message):
     RESPONSES_FIELD_NUMBER: builtins.int
     driver_incarnation: builtins.int
     @property
-    def attempt(self) -> venn.v1.common_pb2.AttemptKey: ...
+    def attempt(self) -> venn.v1.common_pb2.AttemptKey:
+        """that they count in; of an asynchronous job the leases may be of earlier rounds"""
+
     @property
     def responses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RecordedResponse]: ...
     def __init__(

@@ -94,7 +94,8 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def OpenAttempt(self, request, context):
-        """"Give me D devices", for one attempt at one round.
+        """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+        request and leases are those of the round before; after an abort, a new request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

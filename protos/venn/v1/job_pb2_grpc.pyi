@@ -31,7 +31,9 @@ class JobServiceStub:
         venn.v1.job_pb2.OpenAttemptRequest,
         venn.v1.job_pb2.OpenAttemptResponse,
     ]
-    """"Give me D devices", for one attempt at one round."""
+    """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+    request and leases are those of the round before; after an abort, a new request.
+    """
 
     FollowJob: grpc.UnaryStreamMultiCallable[
         venn.v1.job_pb2.FollowJobRequest,
@@ -88,7 +90,9 @@ class JobServiceAsyncStub:
         venn.v1.job_pb2.OpenAttemptRequest,
         venn.v1.job_pb2.OpenAttemptResponse,
     ]
-    """"Give me D devices", for one attempt at one round."""
+    """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+    request and leases are those of the round before; after an abort, a new request.
+    """
 
     FollowJob: grpc.aio.UnaryStreamMultiCallable[
         venn.v1.job_pb2.FollowJobRequest,
@@ -149,7 +153,9 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.job_pb2.OpenAttemptRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.job_pb2.OpenAttemptResponse, collections.abc.Awaitable[venn.v1.job_pb2.OpenAttemptResponse]]:
-        """"Give me D devices", for one attempt at one round."""
+        """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+        request and leases are those of the round before; after an abort, a new request.
+        """
 
     @abc.abstractmethod
     def FollowJob(

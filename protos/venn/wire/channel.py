@@ -6,6 +6,7 @@ kills healthy uploads over slow links.
 
 import errno
 import ipaddress
+import os
 import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -25,13 +26,17 @@ RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
 Options = list[tuple[str, Any]]
 
 
-def channel_options() -> Options:
+def channel_options(proxy: str | None = None) -> Options:
+    """A ``no_proxy`` of the environment that matches goes before ``proxy``: see ``ignore_no_proxy``."""
+    through: Options = [("grpc.enable_http_proxy", 0)]
+    if proxy is not None:
+        through = [("grpc.enable_http_proxy", 1), ("grpc.http_proxy", f"http://{proxy}")]
     return [
         *_common_options(),
         ("grpc.max_send_message_length", LARGEST_REQUEST),
         ("grpc.max_receive_message_length", LARGEST_RESPONSE),
         ("grpc.use_local_subchannel_pool", 1),  # each emulated device has its own connection
-        ("grpc.enable_http_proxy", 0),
+        *through,
         ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS[0]),
         ("grpc.max_reconnect_backoff_ms", RECONNECT_MS[1]),
     ]
@@ -57,14 +62,21 @@ def _common_options() -> Options:
     ]
 
 
-def open_channel(address: str, *, token: str | None = None) -> grpc.aio.Channel:
-    """A channel to ``host:port``; with a token, every call on it shows it. Connects at the first call.
+def open_channel(address: str, *, token: str | None = None, proxy: str | None = None) -> grpc.aio.Channel:
+    """A channel to ``host:port``; with a token, every call on it shows it; through an HTTP proxy (``host:port``) if
+    there is one. Connects at the first call.
 
     Raises UsageError ADDRESS.
     """
     parse_address(address)
-    channel = grpc.aio.insecure_channel(address, options=channel_options())
+    channel = grpc.aio.insecure_channel(address, options=channel_options(proxy))
     return channel if token is None else _TokenChannel(channel, token)
+
+
+def ignore_no_proxy() -> None:
+    """For a process that was given a proxy: what its environment exempts would go past it, unshaped."""
+    for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
+        os.environ.pop(name, None)
 
 
 def make_server(*, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:

@@ -152,6 +152,8 @@ class Coordinator(JobServiceServicer):
 
     def _needed(self) -> int:
         spec = self.submitted[-1].spec
+        if spec.HasField("asynchronous"):
+            return spec.asynchronous.buffer
         return -(-int(float(spec.min_response) * 100) * spec.demand // 100)
 
     async def _check(self, context: Any) -> None:

@@ -111,14 +111,14 @@ async def test_a_job_and_a_device_are_explained() -> None:
 async def test_the_policy_changes_live() -> None:
     async with world() as made:
         await made.driver().start()
-        answer = await made.admin.SetPolicy(admin_pb2.SetPolicyRequest(policy="srsf"))
+        answer = await made.admin.SetPolicy(admin_pb2.SetPolicyRequest(policy="venn(fairness=2)"))
         assert answer.before == "fifo"
         seen = await snapshot(made)
-        assert seen.policy == "srsf"
+        assert seen.policy == "venn(fairness=2)"
         assert seen.log[0].kind == "POLICY"
 
 
-@pytest.mark.parametrize("name", ["nonsense", "", "/tmp/evil.py:Policy"])
+@pytest.mark.parametrize("name", ["nonsense", "", "/tmp/evil.py:Policy", "venn(/tmp/evil.py:Policy)", "venn(speed=2)"])
 async def test_only_installed_policies_come_over_the_wire(name: str) -> None:
     async with world() as made:
         code, _ = await refusal(made.admin.SetPolicy(admin_pb2.SetPolicyRequest(policy=name)))

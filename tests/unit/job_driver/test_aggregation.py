@@ -10,7 +10,7 @@ import pytest
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.bundle import JobError, JobFile
-from job_driver.job import Arrays, Job, Result, WeightedMean
+from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
 from venn.wire import tensors
 
 
@@ -108,3 +108,35 @@ def test_what_a_response_may_look_like(tmp_path: Path, same: bool) -> None:
     assert form.problem(path).startswith("TENSOR_NOT_FINITE")
     path.write_bytes(b"nonsense")
     assert form.problem(path).startswith("TENSOR_MALFORMED")
+
+
+def full(value: float) -> Arrays:
+    return {"w": np.full(3, value, np.float32), "n": np.array(5)}
+
+
+async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
+    tmp_path: Path, thread: ThreadPoolExecutor
+) -> None:
+    model, former = full(10.0), {1: full(2.0), 3: full(8.0)}
+    aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False, round_=4, former=former)
+    aggregation.add(Part(1, part(tmp_path, 1, full(6.0)).path, 2.0, {}, 1))  # an update of 4, three rounds stale
+    aggregation.add(Part(2, part(tmp_path, 2, full(11.0)).path, 1.0, {}, 4))  # an update of 1, fresh
+    moved = await aggregation.close()
+    assert moved["w"].dtype == np.float32
+    assert moved["w"] == pytest.approx(10.0 + (2.0 / 2.0 * 4.0 + 1.0) / 2.0)
+    assert moved["n"] == 5
+
+
+async def test_what_is_no_model_is_not_moved(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    aggregation = Aggregation(job_file(Sum), full(10.0), thread, in_lease_order=False, round_=2, former={1: full(2.0)})
+    for lease, round_ in ((1, 1), (2, 2)):
+        aggregation.add(Part(lease, part(tmp_path, lease, full(3.0)).path, 1.0, {}, round_))
+    assert (await aggregation.close())["w"] == pytest.approx(6.0)
+
+
+async def test_a_stale_response_weighs_less(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    model = {"w": np.zeros(2)}
+    aggregation = Aggregation(job_file(), model, thread, in_lease_order=False, round_=9, former={1: model})
+    aggregation.add(Part(1, part(tmp_path, 1, model).path, 6.0, {}, 1))
+    await aggregation.close()
+    assert Keeps.seen == [2.0]

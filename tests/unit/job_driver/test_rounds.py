@@ -96,7 +96,8 @@ def test_a_decision_that_could_not_be_written_down_is_taken_back(rounds: Rounds)
 
 
 def test_a_restored_attempt_goes_on_where_it_was(rounds: Rounds) -> None:
-    rounds.restore(FIRST, [Decision(4, Outcome.COUNTED, b"x"), Decision(6, Outcome.REJECTED, b"", "DIGEST")])
+    decisions = Decision(4, Outcome.COUNTED, b"x"), Decision(6, Outcome.REJECTED, b"", "DIGEST")
+    rounds.restore(FIRST, [(FIRST, decision) for decision in decisions])
     assert [outcome(rounds, lease) for lease in (4, 6, 7, 8)] == [
         Outcome.COUNTED,
         Outcome.REJECTED,

@@ -68,11 +68,25 @@ def test_the_spec_carries_exact_fractions() -> None:
         ({"over_commit": Fraction(-1)}, "--over-commit"),
         ({"lease_s": 0.0}, "--lease"),
         ({"resume": True}, "--dir"),
+        ({"demand": 4, "buffer": 5}, "--buffer"),
+        ({"demand": 4, "buffer": 0}, "--buffer"),
+        ({"demand": 4, "buffer": 2, "over_commit": Fraction(1, 5)}, "--over-commit"),
+        ({"max_staleness": 3}, "--max-staleness"),
     ],
 )
 def test_settings_that_do_not_go_together_are_told(wrong: dict[str, Any], flag: str) -> None:
     with pytest.raises(UsageError, match=flag):
         settings(**wrong)
+
+
+def test_a_buffer_makes_it_asynchronous() -> None:
+    job = Job(initial=dict, on_device=dict)  # type: ignore[arg-type]
+    flying = settings(demand=20, buffer=8)
+    assert flying.responses_needed == 8
+    spec = flying.spec(job)
+    assert (spec.asynchronous.buffer, spec.asynchronous.HasField("max_staleness")) == (8, False)
+    assert settings(demand=20, buffer=8, max_staleness=0).spec(job).asynchronous.HasField("max_staleness")
+    assert not settings(demand=20).spec(job).HasField("asynchronous")
 
 
 def test_params_keep_their_types() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from coordinator.service.cli import engine_settings, load
+from coordinator.service.cli import engine_settings
+from coordinator.service.policy import policy_of
 from venn.wire.errors import UsageError
 
 
@@ -22,4 +23,4 @@ def test_a_heartbeat_that_makes_no_sense_is_refused(heartbeat: str) -> None:
 
 def test_an_unknown_policy_is_told_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"fifo.*venn policy list"):
-        load("vann")
+        policy_of("vann")

@@ -7,6 +7,7 @@ import pytest
 from coordinator.engine import events
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import (
+    Asynchronous,
     AttemptStatus,
     FailureReason,
     HeldPhase,
@@ -60,6 +61,14 @@ def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
     assert [(held.lease, held.phase) for held in event.held] == [(7, HeldPhase.WORKING)]
     assert event.foreign == (8,)
     assert event.capabilities.labels["data"] == {"digits", "faces"}
+
+
+@pytest.mark.parametrize(("cpu", "seconds"), [(4.0, 0.25), (0.0, 0.0), (-1.0, 0.0), (1e-320, 0.0)])
+def test_a_reference_task_takes_one_over_the_score(cpu: float, seconds: float) -> None:
+    message = check_in()
+    assert devices.check_in(message, SESSION, []).reference_s == 0.0
+    message.capabilities.numbers["cpu"] = cpu
+    assert devices.check_in(message, SESSION, []).reference_s == seconds
 
 
 def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
@@ -167,6 +176,14 @@ def test_a_spec_keeps_its_fractions_exact() -> None:
     assert made.stragglers is StragglerRule.REVOKE
 
 
+def test_an_asynchronous_spec_has_its_buffer() -> None:
+    made = jobs.job_spec(JOB, spec(demand=100, over_commit="", asynchronous={"buffer": 7, "max_staleness": 0}))
+    assert made.asynchronous == Asynchronous(7, 0)
+    assert (made.responses_needed, made.places) == (7, 100)
+    made = jobs.job_spec(JOB, spec(demand=100, asynchronous={"buffer": 7}))
+    assert made.asynchronous == Asynchronous(7)
+
+
 def test_what_a_spec_leaves_out_has_its_default() -> None:
     made = jobs.job_spec(JOB, spec(min_response="", over_commit=""))
     assert (made.min_response, made.over_commit, made.rounds) == (Fraction(4, 5), Fraction(0), None)
@@ -190,6 +207,7 @@ def test_what_a_spec_leaves_out_has_its_default() -> None:
         {"stragglers": 9},
         {"workload": {"compute": {"seconds": -1}}},
         {"workload": {"upload_bytes": 2**64 - 1}},
+        {"asynchronous": {"buffer": 0}},
     ],
 )
 def test_a_spec_that_makes_no_sense_is_refused(fields: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""The one notation of scenario files, flags and messages: values with units, distributions, requirements."""
+"""The one notation of scenario files, flags and messages: values with units, distributions, requirements, selectors."""
 
 from venn.wire.notation.distributions import (
     Constant,
@@ -10,6 +10,7 @@ from venn.wire.notation.distributions import (
     parse_distribution,
 )
 from venn.wire.notation.requirements import format_requirement, parse_requirement
+from venn.wire.notation.selectors import PROGRAMS, Rate, Selector, Whom, parse_rate_of, parse_selector
 from venn.wire.notation.values import (
     NotationError,
     exact_decimal,
@@ -26,13 +27,17 @@ from venn.wire.notation.values import (
 )
 
 __all__ = [
+    "PROGRAMS",
     "Constant",
     "Distribution",
     "Empirical",
     "Exponential",
     "LogNormal",
     "NotationError",
+    "Rate",
+    "Selector",
     "Uniform",
+    "Whom",
     "exact_decimal",
     "format_bytes",
     "format_duration",
@@ -46,5 +51,7 @@ __all__ = [
     "parse_fraction",
     "parse_number",
     "parse_rate",
+    "parse_rate_of",
     "parse_requirement",
+    "parse_selector",
 ]
