@@ -9,6 +9,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +23,23 @@ LEAST_SESSION_S = 0.001
 Spans = Mapping[str, Sequence[tuple[float, float]]]  # device -> its (start, end), seconds, in order
 
 
+class Ending(Enum):
+    """How a device goes when its interval is over."""
+
+    GOODBYE = "goodbye"
+    CRASH = "crash"  # its process dies, and forgets all
+    CUT = "cut"  # its connections break, and it works on
+    SILENT = "silent"  # nothing comes from it or reaches it, its connections stay open, and it works on
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The device is there from ``start_s`` until ``end_s``; then it leaves, or crashes."""
+    """The device is there from ``start_s`` until ``end_s``."""
 
     number: int  # from 1
     start_s: float
     end_s: float  # inf: for ever
-    crash: bool = False
+    ends: Ending = Ending.GOODBYE
 
 
 def always() -> Iterator[Interval]:
@@ -49,10 +59,10 @@ def generated(seed: int, device: str, session: Distribution, gap: Distribution, 
         start = at
         end = start + max(LEAST_SESSION_S, session.sample(rng))
         at = end + max(0.0, gap.sample(rng))
-        crashes = bool(rng.random() < crash)
+        ends = _ending(rng, crash)
         if end > 0:
             number += 1
-            yield Interval(number, max(0.0, start), end, crashes)
+            yield Interval(number, max(0.0, start), end, ends)
 
 
 def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Interval]:
@@ -63,7 +73,7 @@ def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Inter
         )
     rng = _generator(seed, device, "crash")
     for number, (start, end) in enumerate(spans[device], start=1):
-        yield Interval(number, start, end, bool(rng.random() < crash))
+        yield Interval(number, start, end, _ending(rng, crash))
 
 
 def upcoming(intervals: Iterable[Interval], now_s: float, first: int = 1) -> Iterator[Interval]:
@@ -85,6 +95,10 @@ def read_trace(path: Path) -> Spans:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise _bad_trace(str(path), f"cannot be read: {error}") from error
     return spans
+
+
+def _ending(rng: np.random.Generator, crash: float) -> Ending:
+    return Ending.CRASH if rng.random() < crash else Ending.GOODBYE
 
 
 def _add_row(spans: dict[str, list[tuple[float, float]]], row: Mapping[str, str | None], where: str) -> None:

@@ -12,6 +12,7 @@ from device_agent.flags import Behaviour
 from device_agent.hosting import Run, play
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
+from device_agent.throttle import read_throttle
 from venn.wire import logs
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import UsageError
@@ -51,6 +52,7 @@ def agent(
         str | None,
         typer.Option("--from", envvar="VENN_FROM", metavar="FILE:NAME", help="This device of a population.jsonl."),
     ] = None,
+    throttle: flags.Throttled = None,
     patience: flags.Patience = "60s",
     insecure: flags.Insecure = False,
 ) -> int:
@@ -80,6 +82,7 @@ def agent(
         first_interval=interval,
         patience_s=parse_duration(patience),
         workers=1,
+        throttle=read_throttle(throttle),
     )
     return play(run, context)
 

@@ -34,13 +34,22 @@ class Occupied(PeerError):
 
 class Stream:
     """A session's stream. ``hear`` is called with each frame down; ``ended`` is done when the other side has ended the
-    stream, and raises Refused, Lost or Occupied.
+    stream, and raises Refused, Lost or Occupied. While ``reach`` is not set nothing is said or heard; the connection
+    stays open.
     """
 
-    def __init__(self, address: str, token: str, hear: Callable[[ConnectResponse], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        token: str,
+        hear: Callable[[ConnectResponse], None],
+        reach: asyncio.Event,
+        *,
+        proxy: str | None = None,
+    ) -> None:
         self._where = f"coordinator at {address}"
-        self._hear = hear
-        self._channel = open_channel(address, token=token)
+        self._hear, self._reach = hear, reach
+        self._channel = open_channel(address, token=token, proxy=proxy)
         self._call = device_stub(self._channel).Connect()
         self._outbox: asyncio.Queue[ConnectRequest | None] = asyncio.Queue()
         self.ended: asyncio.Task[None] = asyncio.create_task(self._listen())
@@ -67,6 +76,7 @@ class Stream:
         speaking = asyncio.create_task(self._speak())
         try:
             async for message in self._call:
+                await self._reach.wait()
                 for frame in (message, *message.more):
                     self._hear(frame)
         except grpc.aio.AioRpcError as error:
@@ -81,6 +91,7 @@ class Stream:
         """
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the listener learns why
             while (frame := await self._outbox.get()) is not None:
+                await self._reach.wait()
                 await self._call.write(frame)
             await self._call.done_writing()
 

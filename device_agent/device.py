@@ -9,12 +9,12 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
-from device_agent.availability import Interval
+from device_agent.availability import Ending, Interval
 from device_agent.backoff import Backoff, FirstContact
 from device_agent.connection import Lost, Occupied, Stream
 from device_agent.failures import LeaseOver, TaskFailed
@@ -44,6 +44,7 @@ class Setting:
     journal: Journal
     first_contact: FirstContact
     crash_kills: bool = False  # a crash is a SIGKILL of this process
+    proxies: Mapping[str, str] = field(default_factory=dict)  # device -> host:port that all its channels go through
 
 
 class Device:
@@ -53,12 +54,14 @@ class Device:
         digest = hashlib.sha256(f"{spec.seed}/{spec.device}/retry".encode()).digest()
         self._rng = random.Random(int.from_bytes(digest[:8], "little"))
         self._backoff = Backoff(self._rng)
+        self._proxy = setting.proxies.get(spec.device)
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
         self._parting: asyncio.Future[Part] = self._loop.create_future()
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
         self._timer: asyncio.TimerHandle | None = None
         self._group: asyncio.TaskGroup
+        self._reach = asyncio.Event()  # not set: nobody can be reached, by a connection that is open neither
         self._be_born()
 
     def _be_born(self) -> None:
@@ -71,7 +74,7 @@ class Device:
             tasks_per_day=self.spec.tasks_per_day,
         )
         self._session = Session(check_in, self._judge)
-        self._drivers = Drivers()
+        self._drivers = Drivers(self._reach, self._proxy)
         self._fetched: set[bytes] = set()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
         self._assignments: dict[LeaseKey, Assignment] = {}
@@ -83,11 +86,16 @@ class Device:
                 for interval in self._intervals:
                     await asyncio.sleep(self._setting.epoch + interval.start_s - time.time())
                     await self._attend(interval)
+                if not self._reach.is_set():
+                    await self._loop.create_future()  # silent for good: its connection stays open
             finally:
                 await self._stop_work()
 
     async def _attend(self, interval: Interval) -> None:
         """One interval, from its start to its end."""
+        if not self._reach.is_set():
+            await self._hang_up()  # a connection from before it fell silent
+            self._reach.set()
         self._setting.journal.started(self.spec.device, interval)
         left_s = self._setting.epoch + interval.end_s - time.time()
         try:
@@ -99,10 +107,16 @@ class Device:
         except asyncio.CancelledError:
             await self._leave(interval, device_pb2.GOODBYE_REASON_STOPPED, "stopped")
             raise
-        if interval.crash:
-            await self._crash(interval)
-        else:
-            await self._leave(interval, device_pb2.GOODBYE_REASON_SESSION_OVER, "goodbye")
+        match interval.ends:
+            case Ending.CRASH:
+                await self._crash(interval)
+            case Ending.CUT:
+                self._fall_silent(interval)
+                await self._hang_up()
+            case Ending.SILENT:
+                self._fall_silent(interval)
+            case Ending.GOODBYE:
+                await self._leave(interval, device_pb2.GOODBYE_REASON_SESSION_OVER, "goodbye")
 
     # -- the session
 
@@ -136,7 +150,8 @@ class Device:
     async def _converse(self, interval: Interval) -> Part:
         """One stream, until it is to be closed. If cancelled, it is left open for the goodbye."""
         self._parting = self._loop.create_future()
-        stream = self._stream = Stream(self._setting.coordinator, self._setting.token, self._hear)
+        setting = self._setting
+        stream = self._stream = Stream(setting.coordinator, setting.token, self._hear, self._reach, proxy=self._proxy)
         self._do(self._session.dial(interval.number, self._loop.time()))
         ends: set[asyncio.Future[None] | asyncio.Future[Part]] = {stream.ended, self._parting}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -216,6 +231,11 @@ class Device:
         await self._stop_work()
         self._be_born()
 
+    def _fall_silent(self, interval: Interval) -> None:
+        """Nothing comes through until its next interval, and it works on."""
+        self._setting.journal.ended(self.spec.device, interval, interval.ends.value, in_task=self._session.in_task)
+        self._reach.clear()
+
     async def _stop_work(self) -> None:
         """No task runs and no connection is open when this returns."""
         for task in self._tasks.values():
@@ -273,7 +293,7 @@ class Device:
 
     def _tell(self, key: LeaseKey, finished: Finished, *, late: bool) -> None:
         receipt, measure = finished
-        self._setting.journal.receipt(self.spec.device, key, receipt)
+        self._setting.journal.receipt(self.spec.device, key, receipt, measure)
         self._setting.journal.task_done(late=late)
         if receipt.outcome == common_pb2.OUTCOME_REJECTED:
             reason = printable(receipt.reason, 300)

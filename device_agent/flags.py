@@ -30,6 +30,9 @@ AllowCode = Annotated[
     list[str] | None, typer.Option(metavar="SHA256|FILE|any", help="Job code that may run here; repeatable.")
 ]
 Folder = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Write receipts, sessions and load here.")]
+Throttled = Annotated[
+    Path | None, typer.Option("--throttle", metavar="FILE", help="How it is slowed down, as `venn run` wrote it.")
+]
 Patience = Annotated[str, typer.Option(metavar="T", help="To reach the coordinator for the first time.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="The network is mine: allow what is unencrypted.")]
 

@@ -20,7 +20,8 @@ from device_agent.device import Device, Setting
 from device_agent.journal import Journal
 from device_agent.runners.pool import WorkerPool
 from device_agent.spec import DeviceSpec
-from venn.wire.channel import parse_address
+from device_agent.throttle import NOTHING, Throttle
+from venn.wire.channel import ignore_no_proxy, parse_address
 from venn.wire.command import Context, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
@@ -49,6 +50,7 @@ class Run:
     first_interval: int
     patience_s: float
     workers: int
+    throttle: Throttle = NOTHING
     done: dict[str, int] = field(default_factory=dict)
 
 
@@ -77,7 +79,9 @@ async def run_devices(run: Run) -> int:
     trace = None if run.trace is None else read_trace(run.trace)
     token = load_token("device", dir=run.tokens)
     journal = Journal(run.folder)
-    pool = WorkerPool(run.workers)
+    if run.throttle.proxies:
+        ignore_no_proxy()
+    pool = WorkerPool(run.workers, throttle=run.throttle)
     setting = Setting(
         coordinator=run.coordinator,
         token=token,
@@ -86,6 +90,7 @@ async def run_devices(run: Run) -> int:
         journal=journal,
         first_contact=FirstContact(run.patience_s),
         crash_kills=run.crash_kills,
+        proxies=run.throttle.proxies,
     )
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]

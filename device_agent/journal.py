@@ -6,7 +6,7 @@ from pathlib import Path
 
 from device_agent.actions import LeaseKey
 from device_agent.availability import Interval
-from venn.v1 import common_pb2
+from venn.v1 import common_pb2, device_pb2
 from venn.wire.files import JsonLines, file_error
 from venn.wire.lag import LagMonitor
 
@@ -35,8 +35,8 @@ class Journal:
             except OSError as error:
                 raise file_error(error, folder) from error
 
-    def receipt(self, device: str, key: LeaseKey, receipt: common_pb2.Receipt) -> None:
-        """A driver has answered this device."""
+    def receipt(self, device: str, key: LeaseKey, receipt: common_pb2.Receipt, measure: device_pb2.TaskMeasure) -> None:
+        """A driver has answered this device; what its task took."""
         attempt = receipt.attempt
         if self._receipts is not None:
             self._receipts.write(
@@ -50,6 +50,10 @@ class Journal:
                     "outcome": OUTCOMES.get(receipt.outcome, ""),
                     "first_outcome": OUTCOMES.get(receipt.first_outcome, ""),
                     "sha256": receipt.sha256.hex(),
+                    "compute_s": measure.compute.ToNanoseconds() / 1e9,
+                    "compute_cpu_s": measure.compute_cpu.ToNanoseconds() / 1e9,
+                    "downloaded": measure.download_bytes,
+                    "uploaded": measure.upload_bytes,
                     "at": round(time.time(), 6),
                 }
             )
@@ -63,7 +67,7 @@ class Journal:
         self._session(device, interval, {"event": "start"})
 
     def ended(self, device: str, interval: Interval, how: str, *, in_task: bool) -> None:
-        """``how``: goodbye, crash (written before it) or stopped."""
+        """``how``: goodbye, crash (written before it), cut, silent or stopped."""
         self._session(device, interval, {"event": "end", "how": how, "in_task": in_task})
 
     def counts(self) -> dict[str, int]:

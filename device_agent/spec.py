@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from device_agent.absences import Absence, without
 from device_agent.availability import Interval, Spans, always, generated, traced
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.errors import UsageError
@@ -31,6 +32,7 @@ class DeviceSpec:
     crash: float = 0.0  # probability that a session ends without a goodbye
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
+    absences: tuple[Absence, ...] = ()  # by a run's timeline; in order of time, without overlap
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.device):
@@ -53,6 +55,10 @@ class DeviceSpec:
 
     def intervals(self, trace: Spans | None) -> Iterator[Interval]:
         """When it is there. Raises UsageError."""
+        own = self._own_intervals(trace)
+        return without(own, self.absences) if self.absences else own
+
+    def _own_intervals(self, trace: Spans | None) -> Iterator[Interval]:
         if trace is not None:
             return traced(self.seed, self.device, trace, self.crash)
         if self.session is None:
@@ -112,4 +118,5 @@ def _from_json(value: Mapping[str, Any]) -> DeviceSpec:
         crash=float(value["crash"]),
         tasks_per_session=int(value["tasks_per_session"]),
         tasks_per_day=int(value["tasks_per_day"]),
+        absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
     )

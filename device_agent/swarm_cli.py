@@ -15,6 +15,7 @@ from device_agent.flags import Behaviour
 from device_agent.hosting import Run, play, swarm_workers
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
+from device_agent.throttle import read_throttle
 from venn.wire import logs
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import UsageError
@@ -56,6 +57,7 @@ def swarm(
     allow_code: flags.AllowCode = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Tasks at once; default: cores - 1.")] = None,
     dir: flags.Folder = None,
+    throttle: flags.Throttled = None,
     patience: flags.Patience = "60s",
     insecure: flags.Insecure = False,
 ) -> int:
@@ -93,6 +95,7 @@ def swarm(
         first_interval=1,
         patience_s=parse_duration(patience),
         workers=workers or swarm_workers(),
+        throttle=read_throttle(throttle),
     )
     return play(run, context)
 

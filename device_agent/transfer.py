@@ -58,15 +58,20 @@ class Response(NamedTuple):
 
 
 class Drivers:
-    """A device's channels to drivers, kept while it is connected: one per address, the latest few."""
+    """A device's channels to drivers, kept while it is connected: one per address, the latest few.
+
+    While ``reach`` is not set, transfers stand still.
+    """
 
     MOST = 4
 
-    def __init__(self) -> None:
+    def __init__(self, reach: asyncio.Event, proxy: str | None = None) -> None:
+        self.reach, self._proxy = reach, proxy
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def channel(self, address: str) -> grpc.aio.Channel:
-        channel = self._channels.pop(address, None) or open_channel(address)
+        await self.reach.wait()
+        channel = self._channels.pop(address, None) or open_channel(address, proxy=self._proxy)
         self._channels[address] = channel  # the latest at the end
         if len(self._channels) > self.MOST:
             oldest = next(iter(self._channels))
@@ -181,6 +186,7 @@ class Transfer:
         call = fetch(request)
         try:
             async for message in call:
+                await self._drivers.reach.wait()
                 self._heard()
                 self.downloaded += download.take(message)
         finally:
@@ -201,6 +207,7 @@ class Transfer:
             await call.write(task_pb2.SubmitRequest(header=header).SerializeToString())
             sent = -1  # nothing before the driver says from where
             async for answer in call:
+                await self._drivers.reach.wait()
                 self._heard()
                 if answer.WhichOneof("frame") == "receipt":
                     return answer.receipt
@@ -208,6 +215,7 @@ class Transfer:
                 moved(offset)
                 sent = offset if sent < 0 else max(sent, offset)
                 for data in chunks.pieces(body, sent, offset + answer.proceed.credit_bytes):
+                    await self._drivers.reach.wait()
                     await call.write(frames.submit_request(sent, data, zlib.crc32(data)))
                     sent += len(data)
                     self.uploaded += len(data)

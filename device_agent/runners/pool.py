@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 
+from device_agent.duty import DutyCycle
 from device_agent.failures import TaskFailed
 from device_agent.runners.process import Output, Work, WorkerProcess
+from device_agent.throttle import NOTHING, Throttle
 from venn.v1 import common_pb2
 
 IDLE_KEPT = 4  # besides one per slot: processes of other jobs that stay warm
@@ -14,16 +16,17 @@ IDLE_KEPT = 4  # besides one per slot: processes of other jobs that stay warm
 class WorkerPool:
     """``size`` tasks run at once, the others wait in the order they came. ``nice``: how far the workers step back."""
 
-    def __init__(self, size: int, *, nice: int = 5) -> None:
+    def __init__(self, size: int, *, nice: int = 5, throttle: Throttle = NOTHING) -> None:
         self._slots = asyncio.Semaphore(size)
         self._most_idle = size + IDLE_KEPT
-        self._nice = nice
+        self._nice, self._throttle = nice, throttle
+        self._duty = None if throttle.duty_cores is None else DutyCycle(throttle.duty_cores)
         self._idle: list[WorkerProcess] = []  # the last used at the end
         self._background: set[asyncio.Task[None]] = set()
 
     async def warm(self) -> None:
         """Have a fresh worker at hand: starting one takes a good part of a second. Raises OSError."""
-        self._idle.insert(0, await WorkerProcess.start(self._nice))
+        self._idle.insert(0, await self._start())
 
     async def run(self, work: Work) -> Output:
         """Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
@@ -39,6 +42,20 @@ class WorkerPool:
         idle, self._idle = self._idle, []
         for worker in idle:
             await worker.close()
+        if self._duty is not None:
+            self._duty.close()
+
+    async def _start(self) -> WorkerProcess:
+        """Warm first, slowed down from then on: its start is no part of any task. Raises OSError."""
+        worker = await WorkerProcess.start(self._nice, self._throttle)
+        try:
+            self._throttle.slow_down(worker.pid)
+        except OSError:
+            await worker.close()
+            raise
+        if self._duty is not None:
+            self._duty.add(worker.pid)
+        return worker
 
     async def _take(self, code_sha256: bytes) -> WorkerProcess:
         for worker in reversed(self._idle):
@@ -46,7 +63,7 @@ class WorkerPool:
                 self._idle.remove(worker)
                 return worker
         try:
-            return await WorkerProcess.start(self._nice)
+            return await self._start()
         except OSError as error:
             message = f"no worker process could be started: {error}"
             raise TaskFailed(common_pb2.PHASE_IMPORT, common_pb2.FAILURE_REASON_TASK_CRASHED, message) from error

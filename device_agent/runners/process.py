@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.runners import frames
 from device_agent.runners.frames import Header
+from device_agent.throttle import NOTHING, Throttle
 from venn.v1 import common_pb2
+from venn.wire.marks import RUN_MARK
 from venn.wire.text import printable
 
 TAIL_BYTES = 8192  # of output that are kept
@@ -72,12 +74,12 @@ class WorkerProcess:
         asyncio.get_running_loop().add_reader(output, self._drain)
 
     @classmethod
-    async def start(cls, nice: int) -> "WorkerProcess":
+    async def start(cls, nice: int, throttle: Throttle = NOTHING) -> "WorkerProcess":
         """Raises OSError."""
         output, theirs = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)),
+                *throttle.launch([sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)]),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=theirs,
@@ -237,5 +239,5 @@ _CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
 
 def _environment() -> dict[str, str]:
     """Ours, without what is secret, and with one thread per task."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_") or name == RUN_MARK}
     return {**kept, **ONE_THREAD, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}

@@ -173,12 +173,22 @@ def _read(down: BinaryIO, inbox: "queue.SimpleQueue[tuple[Header, bytes]]", work
     os._exit(0)  # the agent is gone: nobody wants what we do
 
 
+def _die_with_parent() -> None:
+    """Where the agent stops and continues this process: stopped, it would not see that the agent is gone."""
+    import ctypes
+
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+
+
 def main() -> None:
     down, up = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.nice(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    if "--dies-with-parent" in sys.argv:
+        _die_with_parent()
     inbox: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
     worker = Worker(up)
     threading.Thread(target=_read, args=(down, inbox, worker), daemon=True).start()

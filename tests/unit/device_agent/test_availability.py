@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.availability import Interval, always, generated, read_trace, traced, upcoming
+from device_agent.availability import Ending, Interval, always, generated, read_trace, traced, upcoming
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution, parse_distribution
 
@@ -40,7 +40,7 @@ def test_the_start_is_stationary(session: str, gap: str) -> None:
 
 
 def test_crashes_have_their_probability() -> None:
-    crashes = [interval.crash for interval in play("a", "exp(8s)", "exp(4s)", 1000)]
+    crashes = [interval.ends is Ending.CRASH for interval in play("a", "exp(8s)", "exp(4s)", 1000)]
     assert sum(crashes) / 1000 == pytest.approx(0.3, abs=0.06)
 
 

@@ -1,0 +1,113 @@
+"""From files to profiles: one that another extends first, then its link, then its own values."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from testbed.profiles.model import FIELDS, LINK_FIELDS, Profile, Sourced
+from venn.wire.errors import UsageError
+from venn.wire.text import did_you_mean, printable
+
+HERE = Path(__file__).parent
+FOLDERS = {"device": HERE / "devices", "link": HERE / "links"}
+MOST_BYTES = 100_000
+DEEPEST = 10  # profiles that extend each other
+_HEAD = ("about", "extends", "link")
+
+
+@cache
+def packaged_profiles() -> Mapping[str, Path]:
+    """The files of those that come with the testbed, by name; devices first, then links."""
+    return {path.stem: path for folder in FOLDERS.values() for path in sorted(folder.glob("*.yaml"))}
+
+
+def load_profile(reference: str, *, folder: Path | None = None) -> Profile:
+    """The profile of a name, or of a file (``mine.yaml``; a relative path starts at ``folder``).
+
+    Raises UsageError PROFILE: there is none, or something in it, or in one that it extends, is wrong.
+    """
+    return _load(reference, folder or Path(), ())
+
+
+def is_link(profile: Profile) -> bool:
+    """Whether it says nothing but what a link is."""
+    return set(profile.values) <= set(LINK_FIELDS)
+
+
+def file_of(reference: str, folder: Path) -> Path:
+    """Raises UsageError PROFILE."""
+    if reference.endswith((".yaml", ".yml")):
+        return (folder / Path(reference).expanduser()).absolute()
+    known = packaged_profiles()
+    if reference not in known:
+        fix = did_you_mean(reference, known) or "`venn profile list` shows all; a file's name ends in .yaml"
+        raise UsageError("PROFILE", f"there is no profile {printable(reference, 60)!r}", fix=fix)
+    return known[reference]
+
+
+def _load(reference: str, folder: Path, above: tuple[Path, ...]) -> Profile:
+    path = file_of(reference, folder)
+    if path in above or len(above) >= DEEPEST:
+        raise UsageError("PROFILE", "extends itself", where=str(above[0]), fix="let one of them extend nothing")
+    document = _read(path)
+    name, about = path.stem, document.get("about", "")
+    extends, link = _reference(document, "extends", path), _reference(document, "link", path)
+    values: dict[str, Sourced] = {}
+    if extends is not None:
+        base = _load(extends, path.parent, (*above, path))
+        values, about, link = dict(base.values), about or base.about, link or base.link
+    if link is not None and "link" in document:
+        values = {key: value for key, value in values.items() if key not in LINK_FIELDS}
+    if link is not None:
+        own_link = _load(link, path.parent, (*above, path))
+        values = {**own_link.values, **values}
+    values |= {key: _value(key, stated, path) for key, stated in document.items() if key not in _HEAD}
+    return Profile(name, str(about), extends, link, {key: values[key] for key in FIELDS if key in values})
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    try:
+        with path.open("rb") as file:
+            document = yaml.safe_load(file.read(MOST_BYTES))
+    except OSError as error:
+        raise _wrong(path, f"cannot be read: {error.strerror}", "name a file, or see `venn profile list`") from None
+    except yaml.YAMLError as error:
+        raise _wrong(path, f"is not YAML: {printable(str(error), 200)}", "write key: value lines") from None
+    if not isinstance(document, dict):
+        raise _wrong(path, "is not a profile", "write key: value lines, e.g. extends: pi-4")
+    for key in document:
+        if key not in (*_HEAD, *FIELDS):
+            fix = did_you_mean(str(key), (*_HEAD, *FIELDS)) or f"keys are {', '.join((*_HEAD, *FIELDS))}"
+            raise _wrong(path, f"{printable(str(key), 40)} is no key of a profile", fix)
+    return document
+
+
+def _reference(document: Mapping[str, Any], key: str, path: Path) -> str | None:
+    stated = document.get(key)
+    if stated is not None and not isinstance(stated, str):
+        raise _wrong(path, f"{key} is no name", "write e.g. pi-4")
+    return stated
+
+
+def _value(key: str, stated: object, path: Path) -> Sourced:
+    """``cores: 0.4``, or ``cores: {value: 0.4, source: where it comes from}``."""
+    source: object = ""
+    if isinstance(stated, dict):
+        keys: Mapping[str, object] = stated
+        if not {"value"} <= keys.keys() <= {"value", "source"}:
+            raise _wrong(path, f"{key} has other keys than value and source", "write {value: 0.4, source: a text}")
+        stated, source = keys["value"], keys.get("source", "")
+    if isinstance(stated, bool) or not isinstance(stated, str | int | float):
+        raise _wrong(path, f"{key} is not a value", "write a number with its unit")
+    try:
+        FIELDS[key](stated)
+    except UsageError as error:
+        raise _wrong(path, f"{key}: {error.message}", error.fix) from None
+    return Sourced(stated, str(source), path.stem)
+
+
+def _wrong(path: Path, message: str, fix: str) -> UsageError:
+    return UsageError("PROFILE", message, where=str(path), fix=fix)

@@ -1,0 +1,36 @@
+"""How slow one device shall be, in absolute units; None is no limit."""
+
+from dataclasses import dataclass
+
+from testbed.scenario.model import Fleet
+
+LINK = ("up", "down", "delay", "jitter", "loss")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    cores: float | None = None  # of this machine
+    memory_bytes: int | None = None
+    up_bits: float | None = None  # per second, from the device
+    down_bits: float | None = None  # per second, to the device
+    delay_s: float = 0.0  # added to a round trip, half of it each way
+    jitter_s: float = 0.0  # a round trip's delay scatters evenly, this much up or down
+    loss: float = 0.0  # of the packets, each way
+
+    @property
+    def link(self) -> bool:
+        """Whether its link is limited in any way."""
+        return bool(self.up_bits or self.down_bits or self.delay_s or self.jitter_s or self.loss)
+
+
+def limits_of(fleet: Fleet) -> Limits:
+    """What a fleet asks of each of its devices."""
+    return Limits(
+        cores=fleet.cores,
+        memory_bytes=fleet.memory_limit,
+        up_bits=fleet.up,
+        down_bits=fleet.down,
+        delay_s=fleet.delay,
+        jitter_s=fleet.jitter,
+        loss=float(fleet.loss),
+    )

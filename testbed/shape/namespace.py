@@ -1,0 +1,131 @@
+"""A network namespace for one device, its cable to this machine, and what ``tc`` does to the cable.
+
+The device's end is shaped inside the namespace (what it sends), this machine's end outside (what it gets), so that
+each way has its own bucket. The namespace takes the cable with it when it goes. Nothing is routed: all that the device
+can reach is this machine's end, where its proxy listens, and only through the cable.
+
+The addresses are of 198.18.0.0/15, which RFC 2544 keeps for such tests.
+"""
+
+import ipaddress
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from testbed.shape.commands import RefusedError, run
+from testbed.shape.limits import Limits
+
+ENDS = ipaddress.ip_network("198.18.0.0/15")
+PER_CABLE = 4  # addresses
+BURST_S = 0.010  # of the rate, at least
+LEAST_BURST = 3200  # bytes: two packets
+QUEUE_MS = 400
+NETEM_PACKETS = 10_000
+DEVICE_END = "eth0"
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One that is there."""
+
+    name: str
+    interface: str  # this machine's end
+    address: str  # of it: the proxy listens here
+
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """What runs a command in it. (``ip netns exec`` would hide the cgroups: it mounts /sys anew.)"""
+        return ("nsenter", f"--net=/var/run/netns/{self.name}")
+
+
+def addresses_in_use() -> set[str]:
+    """Raises RefusedError."""
+    return {
+        str(entry["local"])
+        for link in json.loads(run("ip", "-j", "address"))
+        for entry in link.get("addr_info", ())
+        if "local" in entry
+    }
+
+
+def cable(number: int) -> tuple[str, str]:
+    """This machine's address and the device's, of the ``number``-th cable; the first comes again after the last."""
+    first = int(ENDS.network_address) + PER_CABLE * (number % (ENDS.num_addresses // PER_CABLE))
+    return str(ipaddress.ip_address(first + 1)), str(ipaddress.ip_address(first + 2))
+
+
+def create(name: str, interface: str, number: int) -> Namespace:
+    """Raises RefusedError; nothing is left then."""
+    ours, theirs = cable(number)
+    run("ip", "netns", "add", name)
+    try:
+        run("ip", "link", "add", interface, "type", "veth", "peer", "name", DEVICE_END, "netns", name)
+        run("ip", "link", "set", interface, "alias", name, "gso_max_segs", "1")
+        run("ip", "-n", name, "link", "set", DEVICE_END, "gso_max_segs", "1")
+        run("ip", "address", "add", f"{ours}/30", "dev", interface)
+        run("ip", "-n", name, "address", "add", f"{theirs}/30", "dev", DEVICE_END)
+        run("ip", "link", "set", interface, "up")
+        run("ip", "-n", name, "link", "set", DEVICE_END, "up")
+        run("ip", "-n", name, "link", "set", "lo", "up")
+    except RefusedError:
+        remove(name)
+        raise
+    return Namespace(name, interface, ours)
+
+
+def remove(name: str) -> None:
+    """With its cable, which goes first: the kernel clears a namespace up later. Raises RefusedError."""
+    with suppress(RefusedError):  # it was not made yet
+        run("ip", "-n", name, "link", "delete", DEVICE_END)
+    run("ip", "netns", "delete", name)
+
+
+def burst_bytes(rate_bits: float) -> int:
+    return max(LEAST_BURST, int(rate_bits / 8 * BURST_S))
+
+
+def rate_arguments(rate_bits: float) -> list[str]:
+    """What tbf is told."""
+    return ["tbf", "rate", f"{rate_bits:.0f}bit", "burst", str(burst_bytes(rate_bits)), "latency", f"{QUEUE_MS}ms"]
+
+
+def netem_arguments(limits: Limits) -> list[str]:
+    """What netem is told, for one way; a round trip has its delay in halves."""
+    words = ["netem", "limit", str(NETEM_PACKETS)]
+    if limits.delay_s or limits.jitter_s:
+        words += ["delay", f"{limits.delay_s * 500:.3f}ms"]
+        words += [f"{limits.jitter_s * 500:.3f}ms"] if limits.jitter_s else []
+    return words + (["loss", f"{limits.loss * 100:.4f}%"] if limits.loss else [])
+
+
+def shape(namespace: Namespace, limits: Limits, *, netem: bool) -> None:
+    """Both ways; delay, jitter and loss only with netem. Raises RefusedError."""
+    inside = ["-n", namespace.name]
+    outside: list[str] = []
+    for where, end, rate_bits in (
+        (inside, DEVICE_END, limits.up_bits),
+        (outside, namespace.interface, limits.down_bits),
+    ):
+        begin = ["tc", *where, "qdisc", "add", "dev", end]
+        parent = ["root", "handle", "1:"]
+        if netem and (limits.delay_s or limits.jitter_s or limits.loss):
+            run(*begin, *parent, *netem_arguments(limits))
+            parent = ["parent", "1:1", "handle", "2:"]
+        if rate_bits is not None:
+            run(*begin, *parent, *rate_arguments(rate_bits))
+
+
+def rates_in_force(namespace: Namespace) -> tuple[float | None, float | None]:
+    """Up and down, bits per second, as the kernel has them; None where there is none. Raises RefusedError."""
+    up = run("tc", "-j", "-n", namespace.name, "qdisc", "show", "dev", DEVICE_END)
+    down = run("tc", "-j", "qdisc", "show", "dev", namespace.interface)
+    return rate_of(json.loads(up)), rate_of(json.loads(down))
+
+
+def rate_of(qdiscs: list[dict[str, Any]]) -> float | None:
+    """Bits per second of the tbf among them; ``tc`` tells bytes."""
+    for qdisc in qdiscs:
+        if qdisc.get("kind") == "tbf":
+            return 8.0 * float(qdisc["options"]["rate"])
+    return None

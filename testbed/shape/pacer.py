@@ -1,0 +1,47 @@
+"""When bytes have passed a link: one bucket for all that a device sends, one for all that it gets."""
+
+import random
+
+BURST_S = 0.010  # of its rate may pass at once; it also makes up for timers that ring late
+LEAST_CHUNK, MOST_CHUNK = 1400, 65_536  # bytes that pass as one
+WAY_SHARE = 0.5  # of a round trip's delay
+
+
+class Pacer:
+    """One direction of one device's link. Times are of any one clock that never goes back."""
+
+    def __init__(self, rate_bits: float | None) -> None:
+        """Bits per second, above 0; None: no limit."""
+        self.rate_bits = rate_bits
+        self._free_at = float("-inf")
+
+    @property
+    def chunk(self) -> int:
+        """Bytes to take at a time: what passes in a burst, so that a heartbeat never waits long behind an upload."""
+        if self.rate_bits is None:
+            return MOST_CHUNK
+        return max(LEAST_CHUNK, min(MOST_CHUNK, int(self.rate_bits / 8 * BURST_S)))
+
+    def book(self, size: int, now: float) -> float:
+        """When so many bytes, which want to pass now, have passed: first come, first served."""
+        if self.rate_bits is None:
+            return now
+        self._free_at = max(self._free_at, now - BURST_S) + size * 8 / self.rate_bits
+        return max(now, self._free_at)
+
+
+class Delay:
+    """How long one direction takes beyond its rate; what is sent first arrives first."""
+
+    def __init__(self, delay_s: float, jitter_s: float, rng: random.Random) -> None:
+        """Of a round trip: each way has half of either."""
+        self.mean_s, self._spread_s, self._rng = delay_s * WAY_SHARE, jitter_s * WAY_SHARE, rng
+
+    @property
+    def most_s(self) -> float:
+        return self.mean_s + self._spread_s
+
+    def arrival(self, left_at: float, before: float) -> float:
+        """When what left then arrives, not before what left earlier."""
+        spread = self._rng.uniform(-self._spread_s, self._spread_s) if self._spread_s else 0.0
+        return max(before, left_at + max(0.0, self.mean_s + spread))

@@ -1,0 +1,126 @@
+"""Which means holds which limit of which fleet; and what this machine cannot do of it."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from testbed.scenario.model import Scenario
+from testbed.shape.limits import Limits, limits_of
+from testbed.shape.probe import CGROUP, NETEM, RELAY, TC, Machine
+from venn.wire.errors import CannotEnforceError
+from venn.wire.notation import format_bytes, format_duration, format_fraction, format_number, format_rate
+
+SPARE_CORES = 0.5  # for the coordinator, the drivers and the sessions
+NOT_IN_FORCE = "not in force"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """How the devices of one fleet are limited. A means is empty where nothing is asked, or nothing can be done."""
+
+    fleet: str
+    count: int
+    limits: Limits
+    cpu: str = ""
+    memory: str = ""
+    rate: str = ""
+    delay: str = ""  # and jitter
+    loss: str = ""
+
+    @property
+    def namespace(self) -> bool:
+        """Whether its devices have a network namespace each."""
+        return TC in (self.rate,) or NETEM in (self.delay, self.loss)
+
+    def asked(self) -> Iterator[tuple[str, str, str]]:
+        """Each limit: its key, its value in the notation, its means."""
+        limits = self.limits
+        if limits.cores is not None:
+            yield "cores", format_number(limits.cores), self.cpu
+        if limits.memory_bytes is not None:
+            yield "memory_limit", format_bytes(limits.memory_bytes), self.memory
+        for key, rate in (("up", limits.up_bits), ("down", limits.down_bits)):
+            if rate is not None:
+                yield key, format_rate(rate), self.rate
+        for key, seconds in (("delay", limits.delay_s), ("jitter", limits.jitter_s)):
+            if seconds:
+                yield key, format_duration(seconds), self.delay
+        if limits.loss:
+            yield "loss", format_fraction(limits.loss), self.loss
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    fleets: Mapping[str, FleetPlan]  # those that are limited in any way
+    problems: tuple[CannotEnforceError, ...]  # a run has none, or --allow-degraded
+
+    @property
+    def links(self) -> bool:
+        return any(each.limits.link for each in self.fleets.values())
+
+
+def make_plan(scenario: Scenario, machine: Machine) -> Plan:
+    """The strongest means for each limit of each fleet."""
+    fleets: dict[str, FleetPlan] = {}
+    problems: list[CannotEnforceError] = []
+    for name, fleet in scenario.fleets.items():
+        limits = limits_of(fleet)
+        if limits == Limits():
+            continue
+        plan = _fleet(name, fleet.count, limits, machine, alone=fleet.processes == fleet.count)
+        fleets[name] = plan
+        problems += _beyond(plan, machine)
+        for key, value, means in plan.asked():
+            if not means:
+                field = {"cores": "cpu", "memory_limit": "memory", "loss": "loss"}.get(key, "rate")
+                problems.append(_problem(f"fleets.{name}.{key}", f"{value} cannot be enforced", machine.why_not(field)))
+    problems += _too_many_cores(scenario, fleets, machine)
+    return Plan(fleets, tuple(problems))
+
+
+def _fleet(name: str, count: int, limits: Limits, machine: Machine, *, alone: bool) -> FleetPlan:
+    cpu, memory = machine.means("cpu") or "", machine.means("memory") or ""
+    netem = alone and machine.can("delay", NETEM)
+    rated = limits.up_bits is not None or limits.down_bits is not None
+    return FleetPlan(
+        fleet=name,
+        count=count,
+        limits=limits,
+        cpu=_named(cpu, machine) if limits.cores is not None else "",
+        memory=_named(memory, machine) if limits.memory_bytes is not None else "",
+        rate="" if not rated else TC if alone and machine.can("rate", TC) else RELAY,
+        delay="" if not (limits.delay_s or limits.jitter_s) else NETEM if netem else RELAY,
+        loss=NETEM if limits.loss and netem else "",
+    )
+
+
+def _named(means: str, machine: Machine) -> str:
+    return machine.group_name if means == CGROUP else means
+
+
+def _beyond(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
+    limits = plan.limits
+    if limits.cores is not None and limits.cores > machine.cores:
+        message = f"{limits.cores:g} cores are more than the {machine.cores} of this machine"
+        yield _problem(f"fleets.{plan.fleet}.cores", message, f"have at most {machine.cores}")
+    if limits.memory_bytes is not None and limits.memory_bytes > machine.memory_bytes:
+        message = f"{format_bytes(limits.memory_bytes)} are more than this machine has"
+        yield _problem(f"fleets.{plan.fleet}.memory_limit", message, "write less")
+
+
+def _too_many_cores(
+    scenario: Scenario, fleets: Mapping[str, FleetPlan], machine: Machine
+) -> Iterator[CannotEnforceError]:
+    """Of the devices that may work at once: quotas that are never reached slow nothing down."""
+    at_once = sum(math.ceil(job.demand * (1 + job.over_commit)) for job in scenario.jobs.values())
+    each = [plan.limits.cores for plan in fleets.values() for _ in range(plan.count) if plan.limits.cores]
+    asked = sum(sorted(each, reverse=True)[:at_once])
+    have = machine.cores - SPARE_CORES
+    if asked > have:
+        message = f"{min(at_once, len(each))} devices at work at once have {asked:.2f} cores, and this machine has "
+        message += f"{have:g} for them, so that such limits are never reached"
+        yield _problem("fleets", message, "have fewer devices with cores, lower cores, or ask for fewer at once")
+
+
+def _problem(where: str, message: str, fix: str) -> CannotEnforceError:
+    return CannotEnforceError("CANNOT_ENFORCE", message, where=where, fix=f"{fix}; or run with --allow-degraded")

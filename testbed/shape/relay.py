@@ -1,0 +1,119 @@
+"""``venn relay``: the links of many devices in one process, each an HTTP CONNECT proxy of its own.
+
+It says once where each listens, takes orders on standard input (a JSON object a line: ``{"device": NAME, "do":
+"cut"}``, or mend, or reset), and writes down each second what has passed. Whoever gives orders and goes, ends it.
+"""
+
+import asyncio
+import json
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.shape.link import Link, make_link
+from venn.wire.errors import UsageError
+from venn.wire.exits import write_line
+from venn.wire.files import write_atomic
+
+COUNT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkSpec:
+    """What the relay does for one device; what it does not do, ``tc`` does."""
+
+    up_bits: float | None = None
+    down_bits: float | None = None
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    seed: str = ""
+    host: str = "127.0.0.1"
+    interface: str = ""
+
+
+def write_specs(path: Path, specs: Mapping[str, LinkSpec]) -> None:
+    """What ``read_specs`` reads."""
+    fields = LinkSpec.__slots__
+    value = {device: {name: getattr(spec, name) for name in fields} for device, spec in specs.items()}
+    path.write_text(json.dumps(value) + "\n", encoding="utf-8")
+
+
+def read_specs(path: Path) -> dict[str, LinkSpec]:
+    """Raises UsageError RELAY."""
+    try:
+        return {device: LinkSpec(**fields) for device, fields in json.loads(path.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        message = f"cannot be read: {type(error).__name__}: {error}"
+        raise UsageError("RELAY", message, where=str(path), fix="take the file as `venn run` wrote it") from error
+
+
+async def serve(specs: Mapping[str, LinkSpec], counts: Path | None) -> int:
+    """Until cancelled. Raises UsageError: an address is not of this machine."""
+    links: dict[str, Link] = {}
+    try:
+        listening = {}
+        for device, spec in specs.items():
+            link = links[device] = make_link(**{name: getattr(spec, name) for name in LinkSpec.__slots__})
+            try:
+                listening[device] = await link.start()
+            except OSError as error:
+                raise UsageError(
+                    "RELAY", f"cannot listen: {error.strerror}", where=f"{device} at {spec.host}"
+                ) from None
+        write_line(sys.stdout, json.dumps({"listening": listening}))
+        counting = asyncio.create_task(_count(links, counts))
+        obeying = asyncio.create_task(_obey(links))
+        try:
+            done, _ = await asyncio.wait({counting, obeying}, return_when=asyncio.FIRST_COMPLETED)
+            done.pop().result()
+        finally:
+            counting.cancel()
+            obeying.cancel()
+            await asyncio.wait({counting, obeying})
+    finally:
+        write_counts(counts, links)
+        for link in links.values():
+            await link.stop()
+    return 0
+
+
+def write_counts(path: Path | None, links: Mapping[str, Link]) -> None:
+    """Bytes that have passed, and connections, by device."""
+    if path is not None:
+        rows = {
+            device: {"up": link.up.passed, "down": link.down.passed, "connections": link.connections}
+            for device, link in links.items()
+        }
+        write_atomic(path, json.dumps(rows) + "\n")
+
+
+async def _count(links: Mapping[str, Link], path: Path | None) -> None:
+    while True:
+        await asyncio.sleep(COUNT_S)
+        write_counts(path, links)
+
+
+async def _obey(links: Mapping[str, Link]) -> None:
+    """Orders, until standard input ends; for ever, if it is no pipe: then nobody gives any."""
+    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+        await asyncio.Event().wait()
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        match _order(line):
+            case {"device": str(device), "do": "cut"} if device in links:
+                links[device].cut()
+            case {"device": str(device), "do": "mend"} if device in links:
+                links[device].mend()
+            case {"device": str(device), "do": "reset"} if device in links:
+                await links[device].reset()
+
+
+def _order(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,38 @@
+"""What an agent is told of its limits, and the command that starts a worker within them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from device_agent.throttle import NOTHING, Throttle, read_throttle, write_throttle
+from venn.wire.errors import UsageError
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    throttle = Throttle((Path("/a"),), (Path("/b"), Path("/c")), 0.25, 10**8, {"pi-01": "127.0.0.1:9"})
+    write_throttle(tmp_path / "throttle.json", throttle)
+    assert read_throttle(tmp_path / "throttle.json") == throttle
+    assert read_throttle(None) == NOTHING
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"start_in": 1}'])
+def test_anything_else_is_refused_with_its_path(tmp_path: Path, text: str) -> None:
+    (tmp_path / "throttle.json").write_text(text)
+    with pytest.raises(UsageError, match="cannot be read") as told:
+        read_throttle(tmp_path / "throttle.json")
+    assert str(tmp_path) in told.value.where
+
+
+def test_a_worker_enters_its_groups_and_becomes_the_command(tmp_path: Path) -> None:
+    groups = tuple(tmp_path / name for name in ("one", "with space"))
+    for group in groups:
+        group.mkdir()
+    command = Throttle(start_in=groups).launch([sys.executable, "-c", "import os; print(os.getpid())"])
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert {(group / "cgroup.procs").read_text() for group in groups} == {done.stdout}
+
+
+def test_nothing_changes_where_nothing_is_limited() -> None:
+    assert NOTHING.launch(["worker"]) == ["worker"]
