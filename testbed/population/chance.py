@@ -24,6 +24,10 @@ class Purpose(IntEnum):
     PHASE = 102  # ids: device
     SESSION = 103  # ids: device, number of its session
     GAP = 104  # ids: device, number of the session before it
+    CRASH = 105  # ids: device, number of its session
+    JOB_SIZE = 121  # ids: number of the job
+    JOB_REQUIREMENT = 122  # ids: number of the job
+    JOB_GAP = 123  # ids: number of the job after it
 
 
 def draws(seed: int, purpose: int, *ids: Ids) -> NDArray[np.uint64]:

@@ -1,5 +1,6 @@
 """What was asked of a population, and what was made: the same few figures of both, side by side."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,7 +25,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Row:
     at: str  # e.g. "50 %", "cpu, ram"
-    asked: float
+    asked: float  # NaN: nothing was, as of a file
     made: float
 
 
@@ -36,11 +37,19 @@ class Compared:
     rows: tuple[Row, ...]
 
     @property
-    def worst(self) -> Row:
-        """Where what was made is furthest from what was asked: by ratio for percentiles, by difference for the rest."""
+    def worst(self) -> Row | None:
+        """Where what was made is furthest from what was asked: by ratio for percentiles, by difference for the rest.
+
+        None: nothing was asked.
+        """
+        rows = [row for row in self.rows if not math.isnan(row.asked)]
         if self.kind is Kind.PERCENTILES:
-            return max(self.rows, key=lambda row: abs(row.made / row.asked - 1) if row.asked else abs(row.made))
-        return max(self.rows, key=lambda row: abs(row.made - row.asked))
+            return max(rows, key=_ratio, default=None)
+        return max(rows, key=lambda row: abs(row.made - row.asked), default=None)
+
+
+def _ratio(row: Row) -> float:
+    return abs(row.made / row.asked - 1) if row.asked else abs(row.made)
 
 
 def percentiles(
@@ -50,6 +59,11 @@ def percentiles(
     found = np.quantile(made, parts) if len(made) else np.zeros(len(parts))
     rows = (Row(f"{100 * part:g} %", float(a), float(m)) for part, a, m in zip(parts, asked, found, strict=True))
     return Compared(name, unit, Kind.PERCENTILES, tuple(rows))
+
+
+def found(name: str, unit: str, made: Reals, parts: Sequence[float] = PERCENTILES) -> Compared:
+    """What a file holds: nothing was asked."""
+    return percentiles(name, unit, [math.nan] * len(parts), made, parts)
 
 
 def drawn_from(name: str, unit: str, asked: Distribution, made: Reals, scale: float = 1.0) -> Compared:

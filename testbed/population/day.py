@@ -1,14 +1,15 @@
 """Day and night: how likely a device that is away comes back, over the hours."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from testbed.population.chance import Reals
 
 DAY_S = 86_400.0
-_GRID = 4097  # points of a day to begin the search from
-_STEPS = 3
+_GRID = 4096  # parts of a day to begin the search in: within 10 ms
+_STEPS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,19 @@ class Day:
         if self.swing == 1:
             return time_s + gap_s
         wanted = self.passed(time_s) + gap_s
-        grid = np.linspace(0.0, DAY_S, _GRID)
-        passed = self.passed(grid)
-        midnight = np.floor((wanted - passed[0]) / DAY_S) * DAY_S
-        found = midnight + np.interp(wanted - midnight, passed, grid)
+        first, times = _inverse(self)
+        midnight = np.floor((wanted - first) / DAY_S) * DAY_S
+        place = (wanted - midnight - first) * (_GRID / DAY_S)
+        below = np.minimum(place.astype(np.intp), _GRID - 1)
+        found = midnight + times[below] + (place - below) * (times[below + 1] - times[below])
         for _ in range(_STEPS):  # of Newton's: always as many, so that no device's time depends on who is asked with it
             found = found - (self.passed(found) - wanted) / self.pace(found)
         return np.asarray(np.maximum(found, time_s))
+
+
+@cache
+def _inverse(day: Day) -> tuple[float, Reals]:
+    """What has passed at midnight, and the times at which each _GRID-th part of a day more has passed."""
+    times = np.linspace(0.0, DAY_S, 4 * _GRID + 1)
+    passed = day.passed(times)
+    return float(passed[0]), np.interp(passed[0] + np.linspace(0.0, DAY_S, _GRID + 1), passed, times)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from device_agent.absences import Absence
 from venn.wire.errors import UsageError
 from venn.wire.files import read_json_lines, write_atomic
 from venn.wire.notation import Distribution
@@ -45,6 +46,12 @@ class DeviceSpec:
     tasks_per_session: int
     tasks_per_day: int
     process: str | None  # that hosts it: its own name if it has one to itself; None: the one that fleets share
+    absences: tuple[Absence, ...] = ()  # by the run's timeline, with the time scale in it; in order, without overlap
+
+    @property
+    def alone(self) -> bool:
+        """Whether it has a process to itself."""
+        return self.process == self.device
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -60,6 +67,7 @@ class DeviceSpec:
             "tasks_per_session": self.tasks_per_session,
             "tasks_per_day": self.tasks_per_day,
             "process": self.process,
+            "absences": [absence.to_json() for absence in self.absences],
         }
 
     @classmethod
@@ -78,6 +86,7 @@ class DeviceSpec:
             tasks_per_session=int(value["tasks_per_session"]),
             tasks_per_day=int(value["tasks_per_day"]),
             process=value["process"],
+            absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
         )
 
 

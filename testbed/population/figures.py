@@ -1,11 +1,12 @@
 """Figures of a population: what was made, over what was asked."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from testbed.population.compared import Compared, Kind
+from testbed.population.compared import Compared, Kind, Row
 from testbed.report.figures.drawing import COLLECT, GAPS, LOSS, WIDTH_IN, Drawing, styled
 
 ACROSS = 3  # small figures in a row
@@ -37,23 +38,29 @@ def _drawing(kind: Kind, these: Sequence[Compared], draw: Callable[[Axes, Compar
     return Drawing(f"population-{kind}", figure, ("what", "unit", "at", "asked", "made"), rows)
 
 
+def _asked_or_made(row: Row) -> float:
+    return row.made if math.isnan(row.asked) else row.asked
+
+
 def _percentiles(axes: Axes, each: Compared) -> None:
     places = range(len(each.rows))
     axes.plot(places, [row.made for row in each.rows], color=COLLECT, linewidth=1.4, label="made")
-    axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
+    if each.worst is not None:
+        axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
     axes.set_xticks(places, [row.at.removesuffix(" %") for row in each.rows])
     axes.set_xlabel("percentile")
-    if all(row.asked > 0 and row.made > 0 for row in each.rows):
+    if all(min(row.made, _asked_or_made(row)) > 0 for row in each.rows):
         axes.set_yscale("log")
         axes.minorticks_off()
-        marks = dict.fromkeys(each.rows[place].asked for place in (0, len(each.rows) // 2, -1))
+        marks = dict.fromkeys(_asked_or_made(each.rows[place]) for place in (0, len(each.rows) // 2, -1))
         axes.set_yticks(list(marks), [f"{mark:.4g}" for mark in marks])
     axes.grid(axis="y")
 
 
 def _parts(axes: Axes, each: Compared) -> None:
     places = range(len(each.rows))
-    axes.barh([place - 0.18 for place in places], [row.asked for row in each.rows], 0.34, color=GAPS, label="asked")
+    if each.worst is not None:
+        axes.barh([place - 0.18 for place in places], [row.asked for row in each.rows], 0.34, color=GAPS, label="asked")
     axes.barh([place + 0.18 for place in places], [row.made for row in each.rows], 0.34, color=COLLECT, label="made")
     axes.set_yticks(places, [row.at for row in each.rows])
     axes.set_ylim(len(each.rows) - 0.5, -0.5)
@@ -63,7 +70,8 @@ def _parts(axes: Axes, each: Compared) -> None:
 def _hours(axes: Axes, each: Compared) -> None:
     places = range(len(each.rows))
     axes.plot(places, [row.made for row in each.rows], color=COLLECT, linewidth=1.4, label="made")
-    axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
+    if each.worst is not None:
+        axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
     axes.set_xticks(places[::3], [row.at for row in each.rows[::3]])
     axes.set_ylim(0, None)
     axes.set_xlabel("time of day")

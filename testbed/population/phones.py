@@ -45,6 +45,7 @@ CORRELATIONS: Mapping[tuple[str, str], float] = {  # of logarithms
     ("ram", "inference"): -0.80,
     ("fp16", "inference"): -0.58,
 }
+REPORTED = ("cpu", "memory", "fp16", "inference", "os", "link")  # what a phone says of itself, in base units
 LINK_MEAN_BIT_S = 13_700_000.0
 LINK_LOG_SIGMA = 1.0
 
@@ -69,16 +70,10 @@ class Phones:
     os: Reals  # level
     link: Reals  # bit/s
 
-    def numbers(self, row: int) -> dict[str, float]:
-        """What the phone reports, in base units."""
-        return {
-            "cpu": float(self.cpu[row]),
-            "memory": float(self.ram[row]) * 1e9,
-            "fp16": float(self.fp16[row]),
-            "inference": float(self.inference[row]) / 1e3,
-            "os": float(self.os[row]),
-            "link": float(self.link[row]),
-        }
+    def columns(self) -> dict[str, Reals]:
+        """What the phones report, in base units: bytes, seconds, bit/s."""
+        values = (self.cpu, self.ram * 1e9, self.fp16, self.inference / 1e3, self.os, self.link)
+        return dict(zip(REPORTED, values, strict=True))
 
     def regions(self) -> NDArray[np.str_]:
         """Which of SHARES each phone is in."""

@@ -25,7 +25,7 @@ def test_the_phones_are_made_as_asked(of_phones: dict[str, Compared]) -> None:
 
 
 def test_phones_come_back_as_the_day_goes(of_phones: dict[str, Compared]) -> None:
-    hours = of_phones["return of phones that are away"]
+    hours = of_phones["return of those that are away"]
     assert [row.at for row in hours.rows] == [f"{hour:02}:00" for hour in range(24)]
     for row in hours.rows:
         assert row.made == pytest.approx(row.asked, rel=0.12)

@@ -63,7 +63,7 @@ def test_a_phone_depends_on_the_seed_and_its_number_alone() -> None:
 
 
 def test_a_phone_reports_base_units() -> None:
-    numbers = MANY.numbers(3)
+    numbers = {name: column[3] for name, column in MANY.columns().items()}
     assert numbers["memory"] == MANY.ram[3] * 1e9
     assert numbers["inference"] == MANY.inference[3] / 1000
     assert numbers["cpu"] == MANY.cpu[3]
