@@ -20,14 +20,25 @@ def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool) -> lis
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
 
-def devices(host: DeviceHost, scenario: Scenario, folder: RunFolder, *, to: str, epoch: float) -> list[str]:
-    """The agent or the swarm that is ``host``. ``epoch`` is the Unix time at which the run's clock starts."""
+def devices(
+    host: DeviceHost,
+    scenario: Scenario,
+    folder: RunFolder,
+    *,
+    to: str,
+    epoch: float,
+    throttle: Sequence[str] = (),
+    measured: bool = False,
+) -> list[str]:
+    """The agent or the swarm that is ``host``. ``epoch`` is the Unix time at which the run's clock starts, ``measured``
+    whether its tasks take the time that they really take."""
     flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.device_host(host.name))]
-    flags += ["--epoch", f"{epoch:.3f}"]
+    flags += ["--epoch", f"{epoch:.3f}", *throttle]
     for file in sorted({str(job.file) for job in scenario.jobs.values()}):
         flags += ["--allow-code", file]
     if host.single:
-        return ["agent", *flags, "--from", f"{host.population}:{host.name}", "--model-time", "--crash-kills"]
+        modelled = [] if measured else ["--model-time"]
+        return ["agent", *flags, "--from", f"{host.population}:{host.name}", *modelled, "--crash-kills"]
     return ["swarm", *flags, "--from", str(host.population)]
 
 
@@ -46,6 +57,10 @@ def job(
     flags += ["--start-at", f"{epoch + asked.arrives * scale:.3f}"]
     if asked.lease is not None:
         flags += ["--lease", _seconds(asked.lease * scale)]
+    if asked.buffer is not None:
+        flags += ["--buffer", str(asked.buffer)]
+    if asked.max_staleness is not None:
+        flags += ["--max-staleness", str(asked.max_staleness)]
     flags += ["--rounds", str(asked.rounds)] if asked.rounds else ["--max-rounds", str(asked.max_rounds)]
     if asked.data is not None:
         flags += ["--data", asked.data]

@@ -1,5 +1,6 @@
 """The run folder: where each thing of a run lies."""
 
+import re
 import shutil
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +18,7 @@ class RunFolder:
     @classmethod
     def create(cls, out: Path | None, *, name: str, policy: str, now: datetime) -> "RunFolder":
         """``out``, or ``runs/<time>-<name>-<policy>``. Raises UsageError if it holds anything already."""
-        short = policy.rpartition(":")[2]  # of FILE.py:NAME
+        short = re.sub(r"[^\w.-]+", "-", policy.rpartition(":")[2]).strip("-")  # of FILE.py:NAME(KEY=VALUE)
         root = out or Path("runs") / f"{now:%Y-%m-%d-%H%M%S}-{name}-{short}"
         root = root.absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -51,6 +52,22 @@ class RunFolder:
     @property
     def host(self) -> Path:
         return self.root / "host.jsonl"
+
+    @property
+    def churn(self) -> Path:
+        return self.root / "churn.jsonl"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def outcome(self) -> Path:
+        return self.root / "outcome.json"
+
+    @property
+    def attempts(self) -> Path:
+        return self.root / "rounds.csv"
 
     def job(self, name: str) -> Path:
         return self.root / "jobs" / name

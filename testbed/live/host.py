@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,10 +29,11 @@ class Sample:
 class HostMonitor:
     """Samples into ``path``; calls ``warn`` once for each kind of trouble."""
 
-    def __init__(self, path: Path, run_folder: Path, warn: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, run_folder: Path, warn: Callable[[str], None], still: Collection[str] = ()) -> None:
+        """``still``: devices, jobs or the coordinator, where the timeline lets them stand still: late on purpose."""
         self._path = path
         self._folder = run_folder
-        self._warn = warn
+        self._warn, self._still = warn, still
         self._warned: set[str] = set()
         self._recent: deque[float] = deque(maxlen=BUSY_FOR_S)
 
@@ -77,8 +78,8 @@ class HostMonitor:
         loads = []
         for path in sorted(self._folder.glob("**/load.jsonl")):
             last = _last_line(path)
-            if last is not None:
-                name = "coordinator" if path.parent == self._folder else path.parent.name
+            name = "coordinator" if path.parent == self._folder else path.parent.name
+            if last is not None and name not in self._still:
                 loads.append((name, last))
         return loads
 

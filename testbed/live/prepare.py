@@ -1,9 +1,12 @@
 """What a run needs on disk before anything starts: shares of data, and who hosts which devices."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from device_agent.absences import Going
+from testbed.churn.devices import churned
+from testbed.churn.timeline import Action
 from testbed.live.folder import RunFolder
 from testbed.population.data import HELD_OUT, split
 from testbed.population.device import DeviceSpec, write_population
@@ -29,6 +32,7 @@ class Prepared:
     devices: tuple[DeviceSpec, ...]
     hosts: tuple[DeviceHost, ...]  # the swarm first
     held_out: Mapping[str, Path]  # by data set; only where something is held out
+    timeline: tuple[Action, ...]  # what is done to the devices and programs, in order of time
 
 
 def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
@@ -50,10 +54,19 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
             raise
         if (where / HELD_OUT).exists():
             held_out[name] = where / HELD_OUT
-    devices = tuple(expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares))
+    made = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares)
+    timeline = scenario.timeline(made)
+    devices = tuple(_signalled(device) for device in churned(made, timeline))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
-    return Prepared(devices, _hosts(devices, folder), held_out)
+    return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions)
+
+
+def _signalled(device: DeviceSpec) -> DeviceSpec:
+    """A device with a process to itself does not play that it is suspended: its process is."""
+    if not device.alone:
+        return device
+    return replace(device, absences=tuple(each for each in device.absences if each.how is not Going.SUSPEND))
 
 
 def _hosts(devices: tuple[DeviceSpec, ...], folder: RunFolder) -> tuple[DeviceHost, ...]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
+from venn.wire.marks import RUN_MARK, own_mark
 
 VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
@@ -29,11 +30,25 @@ def kill_all() -> None:
 class Program:
     """One ``venn`` command that runs beside us. Standard output and error go to ``log``, unless it announces itself."""
 
-    def __init__(self, name: str, arguments: Sequence[str], *, log: Path, announces: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        log: Path,
+        announces: bool = False,
+        listens: bool = False,
+        within: Sequence[str] = (),
+    ) -> None:
+        """``listens``: its standard input is a pipe of ours, which ends with us. ``within``: a command that enters
+        where it shall run, e.g. a network namespace, and becomes it.
+        """
         self.name = name
         self.log = log
         self.arguments: Sequence[str] = tuple(arguments)  # of the next start
         self._announces = announces
+        self._within = tuple(within)
+        self._listens = listens
         self._process: asyncio.subprocess.Process | None = None
         self._said = b""  # on standard output, after its announcement
 
@@ -50,8 +65,8 @@ class Program:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(*VENN, *self.arguments),
-                stdin=asyncio.subprocess.DEVNULL,
+                *(*self._within, *VENN, *self.arguments),
+                stdin=asyncio.subprocess.PIPE if self._listens else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE if self._announces else log,
                 stderr=log,
                 start_new_session=True,
@@ -141,6 +156,12 @@ class Program:
             if self.running:  # not by asyncio's send_signal(), which may take the exit code from its own watcher (3.11)
                 os.kill(self.pid, number)
 
+    def signal_all(self, number: int) -> None:
+        """A signal to it and to all that it has started."""
+        with suppress(ProcessLookupError):
+            if self.running:
+                os.killpg(self.pid, number)
+
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
@@ -148,8 +169,9 @@ class Program:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without our own settings: a flag that a user set for ``venn run`` is not one of its parts'."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
+    """Ours without our own settings: a flag that a user set for ``venn run`` is not one of its parts'. Marked."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
+    return {**kept, RUN_MARK: own_mark()}
 
 
 def _object(line: bytes) -> dict[str, object] | None:

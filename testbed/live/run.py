@@ -22,7 +22,11 @@ from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
 from testbed.report.view import watch
 from testbed.scenario.model import Scenario
-from venn.wire.errors import ExitCode, UsageError, VennError
+from testbed.shape.limits import Limits, limits_of
+from testbed.shape.plan import make_plan
+from testbed.shape.probe import NOTHING, probe
+from testbed.shape.throttles import Throttles, moved_by_device, used_by_device
+from venn.wire.errors import CannotEnforceError, ExitCode, UsageError, VennError
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
@@ -57,8 +61,10 @@ class LiveRun:
     command: Sequence[str] = ()  # that reproduces it, for the report
     validate: bool = False  # check the engine's invariants after every event
     quiet: bool = False  # no live view
+    allow_degraded: bool = False  # run on where a limit cannot be enforced, and say so
     _warnings: list[str] = field(default_factory=list)
     _told: list[str] = field(default_factory=list)  # to be printed when the live view is gone
+    _degraded: list[str] = field(default_factory=list)  # limits that are not in force
     _too_small: list[str] = field(default_factory=list)  # what this machine lacks for this fleet
 
     async def run(self) -> Result:
@@ -68,13 +74,22 @@ class LiveRun:
         Raises VennError if it could not start, and CancelledError if it was cancelled before there was anything to
         report; its folder is gone then, but for the logs of a part that failed.
         """
-        prepared = self._prepare()
-        world = World(self.scenario, self.folder, prepared, validate=self.validate, say=self._say, warn=self._warn)
+        prepared, throttles = self._prepare()
+        world = World(
+            self.scenario,
+            self.folder,
+            prepared,
+            throttles=throttles,
+            validate=self.validate,
+            say=self._say,
+            warn=self._warn,
+        )
         try:
             await self._play(world)
-        except (asyncio.CancelledError, UsageError):
+        except (asyncio.CancelledError, UsageError, CannotEnforceError):
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
+        self._account_for(throttles, world)
         for line in self._told:
             self._print(line)
         return Result(self.folder, self._report(world.ending), self.folder.root / PAGE, world.ending)
@@ -108,9 +123,35 @@ class LiveRun:
             self._print("stopping all parts" + (", then writing the report ..." if world.recording else " ..."))
             await world.stop()
 
-    def _prepare(self) -> Prepared:
+    def _account_for(self, throttles: Throttles, world: World) -> None:
+        """Whether the limits were in force to the end. That they were not is a failure, unless it is allowed."""
+        if not throttles.any:
+            return
+        problems = throttles.too_fast(used_by_device(self.folder.root))
+        if past := throttles.bypassed(moved_by_device(self.folder.root)):
+            problems.append(f"{len(past)} devices moved bytes past their links, {past[0]} among them")
+        for message in problems:
+            problem = CannotEnforceError("NOT_IN_FORCE", message, fix="see `venn doctor`; or run with --allow-degraded")
+            self._degraded.append(message)
+            if not self.allow_degraded:
+                world.ending.failures.append(problem)
+        throttles.describe(self._degraded)
+
+    def _throttles(self, prepared: Prepared) -> Throttles:
+        """Raises CannotEnforceError."""
+        machine = probe() if any(limits_of(fleet) != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
+        plan = make_plan(self.scenario, machine)
+        for problem in plan.problems:
+            if not self.allow_degraded:
+                raise problem
+            self._degraded.append(f"{problem.where}: {problem.message}")
+            self._say(f"degraded: {self._degraded[-1]}")
+        return Throttles(plan, machine, self.folder, prepared.hosts, self.scenario.seed)
+
+    def _prepare(self) -> tuple[Prepared, Throttles]:
         try:
             prepared = prepare(self.scenario, self.folder)
+            throttles = self._throttles(prepared)
             self._too_small = shortfalls(need(self.scenario, prepared, capacity().cores), capacity())
             for line in self._too_small:
                 self._say(line)
@@ -119,14 +160,16 @@ class LiveRun:
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)  # nothing was started: nothing is left
             raise
-        return prepared
+        return prepared, throttles
 
     async def _until_done(self, world: World) -> None:
         """The jobs, with the live view and the host's monitor beside them. Raises what ended the run early."""
         jobs = asyncio.create_task(world.until_done())
         over = asyncio.Event()
         view = asyncio.create_task(self._watch(world, over))
-        monitor = asyncio.create_task(HostMonitor(self.folder.host, self.folder.root, self._warn).run())
+        monitor = asyncio.create_task(
+            HostMonitor(self.folder.host, self.folder.root, self._warn, world.suspended).run()
+        )
         beside = {view, monitor}
         try:
             while not jobs.done():
@@ -215,10 +258,11 @@ async def run_scenario(
     out: Path | None = None,
     validate: bool = False,
     quiet: bool = False,
+    allow_degraded: bool = False,
     color: bool = True,
     command: Sequence[str] = (),
 ) -> Result:
     """Run a scenario into ``out``, or into a new folder below ./runs; see ``LiveRun.run``."""
     folder = RunFolder.create(out, name=scenario.name, policy=scenario.policy, now=datetime.now())
     console = Console(stderr=True, no_color=not color, file=sys.stderr)
-    return await LiveRun(scenario, folder, console, command, validate, quiet).run()
+    return await LiveRun(scenario, folder, console, command, validate, quiet, allow_degraded).run()

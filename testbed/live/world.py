@@ -12,12 +12,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from testbed.churn.timeline import Action, Verb
 from testbed.live import commands
 from testbed.live.folder import RunFolder
+from testbed.live.injector import Injector
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
+from testbed.shape.throttles import Throttles
 from venn.wire.errors import ExitCode, VennError
+from venn.wire.notation import Whom
 
 READY_WITHIN_S = 60.0
 MOST_RESUMES = 3  # of one driver
@@ -44,12 +48,15 @@ class World:
         folder: RunFolder,
         prepared: Prepared,
         *,
+        throttles: Throttles,
         validate: bool,
         say: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
         self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
+        self._throttles = throttles
+        self._relay: Program | None = None
         self._coordinator = Program(
             "coordinator",
             commands.coordinator(scenario, folder, validate=validate),
@@ -59,6 +66,7 @@ class World:
         self._drivers: dict[str, Program] = {}
         self._hosts: dict[str, Program] = {}
         self._resumed: dict[str, int] = {}
+        self._injector = Injector(prepared.timeline, folder.churn, self._signalled)
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()
@@ -69,12 +77,19 @@ class World:
         return bool(self.address)
 
     @property
+    def suspended(self) -> frozenset[str]:
+        """The devices, the jobs, and the coordinator, if the timeline lets their processes stand still."""
+        targets = (action.target for action in self._prepared.timeline if action.verb is Verb.SUSPEND)
+        return frozenset(target.rpartition(" ")[2] for target in targets)
+
+    @property
     def running(self) -> bool:
         """Whether the run's clock has started: what fails earlier makes the run pointless."""
         return self.recording and 0.0 < self.epoch <= time.time()
 
     async def start(self) -> None:
         """All programs. Raises the error of the first that cannot start."""
+        await self._throttle()
         await self._coordinator.start()
         said = await self._coordinator.announced(READY_WITHIN_S)
         self.address = str(said["listening"])
@@ -97,11 +112,24 @@ class World:
         for program in (*self._drivers.values(), *self._hosts.values()):
             await program.start()
 
+    async def _throttle(self) -> None:
+        """What slows the devices down is there before they are."""
+        self._throttles.make()
+        proxies: object = {}
+        if (links := self._throttles.links) is not None:
+            arguments = ["relay", str(links), "--counts", str(self._throttles.counts)]
+            self._relay = Program("relay", arguments, log=self._folder.root / "relay.log", announces=True, listens=True)
+            await self._relay.start()
+            proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")
+        self._throttles.write(proxies if isinstance(proxies, dict) else {})
+
     async def until_done(self) -> None:
         """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
         jobs = asyncio.create_task(self._follow_drivers())
-        vital = [asyncio.create_task(self._follow_coordinator())]
+        vital = [asyncio.create_task(_follow(self._coordinator))]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
+        vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
+        vital += [asyncio.create_task(_follow(self._relay))] if self._relay else []
         budget = max(0.0, self.epoch + self._scenario.duration - time.time())
         try:
             done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
@@ -128,19 +156,43 @@ class World:
         ended: list[object] = []
         for programs in (self._drivers, self._hosts):
             ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
-        ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), return_exceptions=True)
+        others = [self._relay.stop()] if self._relay else []
+        ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), *others, return_exceptions=True)
         self._folder.forget_tokens()
         if errors := [each for each in ended if isinstance(each, BaseException)]:
             kill_all()
+            self._throttles.remove()
             raise errors[0]
+        self._throttles.remove()
+
+    async def _inject(self) -> None:
+        """The timeline; when it is over the run goes on."""
+        await self._injector.run(self.epoch)
+        await asyncio.Event().wait()
+
+    def _signalled(self, action: Action) -> Program | None:
+        """What an action sends its signal to. A device in a swarm has nothing, and one that crashes kills itself."""
+        word, _, job = action.target.partition(" ")
+        match word:
+            case Whom.COORDINATOR:
+                return self._coordinator
+            case Whom.DRIVER:
+                return self._drivers[job]
+        alone = any(host.single and host.name == word for host in self._prepared.hosts)
+        return self._hosts[word] if alone and action.verb is Verb.SUSPEND else None
 
     def _device_program(self, host: DeviceHost) -> Program:
-        arguments = commands.devices(host, self._scenario, self._folder, to=self.address, epoch=self.epoch)
-        return Program(host.name, arguments, log=self._folder.device_host(host.name) / "agent.log")
-
-    async def _follow_coordinator(self) -> None:
-        await self._coordinator.wait()
-        raise self._coordinator.failure()
+        arguments = commands.devices(
+            host,
+            self._scenario,
+            self._folder,
+            to=self.address,
+            epoch=self.epoch,
+            throttle=self._throttles.flags(host),
+            measured=self._throttles.measured(host),
+        )
+        log = self._folder.device_host(host.name) / "agent.log"
+        return Program(host.name, arguments, log=log, within=self._throttles.within(host))
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
@@ -159,7 +211,7 @@ class World:
 
     async def _follow_driver(self, name: str) -> None:
         driver = self._drivers[name]
-        while (code := await driver.wait()) < 0 and self._resumed.get(name, 0) < MOST_RESUMES:
+        while (code := await driver.wait()) < 0 and self._resumed.get(name, 0) < self._most_resumes(name):
             self._resumed[name] = self._resumed.get(name, 0) + 1
             killed = signal.Signals(-code).name
             self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
@@ -172,6 +224,16 @@ class World:
                 raise failure
             self.ending.failures.append(failure)
             self._warn(str(failure))
+
+    def _most_resumes(self, name: str) -> int:
+        """Of the driver of a job: those that the timeline killed come on top."""
+        return MOST_RESUMES + self._injector.killed.count(f"{Whom.DRIVER} {name}")
+
+
+async def _follow(program: Program) -> None:
+    """One without which nothing goes on."""
+    await program.wait()
+    raise program.failure()
 
 
 def _raise_first(task: asyncio.Task[None]) -> None:

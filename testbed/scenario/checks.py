@@ -4,30 +4,26 @@ Names that exist, files that are there, keys that go together, and for every job
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from coordinator.policies.registry import policy_names
+from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from testbed.population import DeviceSpec, expand
+from testbed.population.jobs import job_names
+from testbed.scenario.checks_of_drawn import check_drawn
 from testbed.scenario.eligible import comparisons, requirement_of, served_by
+from testbed.scenario.errors import Finding
 from testbed.scenario.job_file import problem_of
+from testbed.scenario.limit_checks import check_limits
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.places import KeyPath
+from testbed.scenario.population_checks import check_population
+from testbed.scenario.timeline import check_timeline
 from testbed.scenario.wording import known
 from venn.wire.notation import Empirical
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
 SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem at a key; the loader adds its place in the file."""
-
-    path: KeyPath
-    message: str
-    fix: str = ""
 
 
 def check(scenario: Scenario) -> list[Finding]:
@@ -37,7 +33,12 @@ def check(scenario: Scenario) -> list[Finding]:
         findings += _job(scenario, name, job)
     for name, fleet in scenario.fleets.items():
         findings += _fleet(scenario, name, fleet)
-    if not findings:
+    findings += check_limits(scenario)
+    findings += check_drawn(scenario)
+    findings += check_timeline(scenario)
+    if scenario.population is not None:
+        findings += check_population(scenario, scenario.population)
+    elif not findings:
         findings += _served(scenario)
     return findings
 
@@ -51,24 +52,35 @@ def drawn(scenario: Scenario) -> list[DeviceSpec]:
 
 
 def _top(scenario: Scenario) -> Iterator[Finding]:
-    if not scenario.jobs:
+    if not scenario.jobs and scenario.drawn_jobs is None:
         yield Finding(("jobs",), "there is no job", "add one")
-    if not scenario.fleets:
-        yield Finding(("fleets",), "there is no device", "add a fleet")
+    if not scenario.fleets and scenario.population is None:
+        fix = "add a fleet" if scenario.backend == "process" else "add a fleet or a population"
+        yield Finding(("fleets",), "there is no device", fix)
     if scenario.devices > MOST_DEVICES:
         yield Finding(("fleets",), f"{scenario.devices} devices are too many", f"have at most {MOST_DEVICES}")
-    if ".py:" in scenario.policy:
-        file = Path(scenario.policy.rpartition(":")[0])
-        if not file.is_file():
-            yield Finding(("policy",), f"there is no file {file}", "a relative path starts at the scenario's folder")
-    elif scenario.policy not in policy_names():
-        yield Finding(("policy",), f"there is no policy '{scenario.policy}'", known(scenario.policy, policy_names()))
+    yield from _policy(scenario.policy)
+    jobs = [*scenario.jobs, *(job_names(scenario.drawn_jobs.count) if scenario.drawn_jobs else ())]
     for index, each in enumerate(scenario.expect):
-        if each.path[0] == "jobs" and (len(each.path) < 3 or each.path[1] not in scenario.jobs):
+        if each.path[0] == "jobs" and (len(each.path) < 3 or each.path[1] not in jobs):
             step = each.path[1] if len(each.path) > 1 else ""
-            message = f"'{each}' names no job" if step not in scenario.jobs else f"'{each}' names no figure of a job"
-            fix = known(step, scenario.jobs) if step not in scenario.jobs else f"write e.g. jobs.{step}.jct_s < 60"
+            message = f"'{each}' names no job" if step not in jobs else f"'{each}' names no figure of a job"
+            fix = known(step, jobs) if step not in jobs else f"write e.g. jobs.{step}.jct_s < 60"
             yield Finding(("expect", index), message, fix)
+
+
+def _policy(name: str) -> Iterator[Finding]:
+    base, parameters = split(name)
+    file, _ = in_file(base)
+    if file is not None and not file.is_file():
+        yield Finding(("policy",), f"there is no file {file}", "a relative path starts at the scenario's folder")
+    elif file is None and base not in policy_names():
+        yield Finding(("policy",), f"there is no policy '{base}'", known(base, policy_names()))
+    elif parameters:
+        try:
+            load_policy(name)
+        except PolicyError as error:
+            yield Finding(("policy",), str(error), "see docs/policies.md, or leave it out")
 
 
 def _requirements(scenario: Scenario) -> Iterator[Finding]:
@@ -97,7 +109,10 @@ def _data(scenario: Scenario) -> Iterator[Finding]:
 
 def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
     here: KeyPath = ("jobs", name)
-    if problem := problem_of(job.file):
+    if job.file is None:
+        if scenario.backend == "process":
+            yield Finding((*here, "file"), "is missing", "add e.g. file: job.py")
+    elif problem := problem_of(job.file):
         yield Finding((*here, "file"), *problem)
     if job.rounds is None and job.max_rounds is None:
         yield Finding(
@@ -105,6 +120,7 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
         )
     if job.rounds is not None and job.max_rounds is not None:
         yield Finding((*here, "max_rounds"), "goes against rounds", "keep one: rounds is exact, max_rounds a limit")
+    yield from _asynchronous(here, job)
     if job.arrives * scenario.time_scale >= scenario.duration:
         yield Finding((*here, "arrives"), "is after the run is given up", "raise duration, or let the job come earlier")
     if job.data is not None and job.data not in scenario.data:
@@ -115,6 +131,20 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
         yield Finding((*here, "requirement"), message, known(stated, [*scenario.requirements, "all"]))
     elif stated not in scenario.requirements:
         yield from _sizes((*here, "requirement"), text)
+
+
+def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:
+    if job.buffer is None:
+        if job.max_staleness is not None:
+            yield Finding((*here, "max_staleness"), "has no effect without buffer", "add e.g. buffer: 8")
+        return
+    if job.buffer > job.demand:
+        message = f"{job.buffer} responses cannot wait for each other with {job.demand} devices at work"
+        yield Finding((*here, "buffer"), message, f"have at most {job.demand}, the demand")
+    if job.over_commit > 0:
+        yield Finding(
+            (*here, "over_commit"), "goes against buffer", "take it out, and raise demand: all who work count"
+        )
 
 
 def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
@@ -138,12 +168,15 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
 def _served(scenario: Scenario) -> Iterator[Finding]:
     """Jobs that no device can serve."""
     devices = drawn(scenario)
-    for name in scenario.jobs:
-        stated, text = scenario.requirement_of(name)
+    asked: dict[KeyPath, str] = {("jobs", name, "requirement"): job.requirement for name, job in scenario.jobs.items()}
+    if scenario.drawn_jobs is not None:
+        asked |= {("drawn_jobs", "requirement", name): name for name in scenario.drawn_jobs.requirement}
+    for path, stated in asked.items():
+        text = scenario.requirements.get(stated, stated)
         if served_by(text, devices) == 0:
             told = text if stated == text else f"{stated}, which is {text}"
             message = f"none of the {len(devices)} devices meets {told}"
-            yield Finding(("jobs", name, "requirement"), message, _instead(scenario, text))
+            yield Finding(path, message, _instead(scenario, text))
 
 
 def _instead(scenario: Scenario, text: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from testbed.scenario.places import KeyPath
 from venn.wire.errors import UsageError
 
 
@@ -17,6 +18,15 @@ class Problem:
     def __str__(self) -> str:
         fix = f"; {self.fix}" if self.fix else ""
         return f"{self.where}: {self.message}{fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem at a key; the loader adds its place in the file."""
+
+    path: KeyPath
+    message: str
+    fix: str = ""
 
 
 class ScenarioError(UsageError):

@@ -77,6 +77,14 @@ def with_defaults(expectations: Sequence[Expectation]) -> tuple[Expectation, ...
     return (ALL_JOBS_FINISH, *expectations)
 
 
+def is_simulated(expectation: Expectation) -> bool:
+    """Whether a simulation has the number. It trains nothing and loads no machine: there is neither metric nor host."""
+    path = expectation.path
+    return path[0] not in ("host", "emulation") and not (
+        path[0] == "jobs" and path[2:3] in (("accuracy",), ("metrics",))
+    )
+
+
 def evaluate(expectations: Sequence[Expectation], summary: object) -> list[Verdict]:
     """Each expectation against a summary, in order."""
     verdicts = []

@@ -9,19 +9,28 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
 
+from testbed.churn.timeline import Entry
+from testbed.population.job_table import Which
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
+    DEVICE_FILES,
+    GENERATED,
     LARGEST_SEED,
     MOST,
+    MOST_SIMULATED,
     NAME,
+    PHONES,
+    SESSION_FILES,
     SOURCES,
     VERSION,
     as_backend,
+    as_capability,
     as_distribution,
     as_duration,
     as_expectation,
     as_file,
     as_fraction,
+    as_generated,
     as_label,
     as_labels,
     as_name,
@@ -29,16 +38,25 @@ from testbed.scenario.readers import (
     as_parameter_name,
     as_policy,
     as_positive_number,
+    as_profile,
+    as_rate,
     as_requirement,
+    as_size,
     as_source,
     as_split,
+    as_spread,
+    as_swing,
+    as_table,
     as_text,
     as_truth,
     as_version,
     as_whole,
     one_of,
 )
-from venn.wire.notation import Constant, Distribution, format_duration, format_fraction
+from testbed.scenario.timeline import EXAMPLE as EXAMPLE_ENTRY
+from testbed.scenario.timeline import as_entry
+from testbed.simulator.model import Matching
+from venn.wire.notation import Constant, Distribution, format_bytes, format_duration, format_fraction, format_rate
 from venn.wire.notation.distributions import Unit
 
 
@@ -57,6 +75,13 @@ def _fraction(least: int, most: Fraction | None, *, open_below: bool) -> PlainVa
 def _duration(*, positive: bool) -> PlainValidator:
     def read(value: object, info: ValidationInfo) -> float:
         return as_duration(value, info, positive=positive)
+
+    return PlainValidator(read)
+
+
+def _generated(word: str, suffixes: tuple[str, ...]) -> PlainValidator:
+    def read(value: object, info: ValidationInfo) -> str:
+        return as_generated(value, info, word, suffixes)
 
     return PlainValidator(read)
 
@@ -108,7 +133,7 @@ LongDuration = Annotated[
     _schema("duration above 0", "string", "15s"),
 ]
 
-Part = Annotated[  # of a whole: above 0, at most all of it
+Portion = Annotated[  # of a whole: above 0, at most all of it
     Fraction,
     _fraction(0, Fraction(1), open_below=True),
     _FRACTION_OUT,
@@ -147,6 +172,25 @@ Size = Annotated[
     _schema("distribution of sizes", "string", "2 GB", "2 GB..8 GB"),
 ]
 
+Cores = Annotated[
+    float,
+    PlainValidator(as_positive_number),
+    PlainSerializer(_number_out),
+    _schema("number above 0", "number", 0.4, exclusiveMinimum=0),
+]
+SizeLimit = Annotated[
+    int, PlainValidator(as_size), PlainSerializer(format_bytes, return_type=str), _schema("size", "string", "512 MB")
+]
+Rate = Annotated[
+    float, PlainValidator(as_rate), PlainSerializer(format_rate, return_type=str), _schema("rate", "string", "4 Mbit/s")
+]
+Loss = Annotated[
+    Fraction,
+    _fraction(0, Fraction(99, 100), open_below=False),
+    _FRACTION_OUT,
+    _schema("fraction", ["string", "number"], "1%"),
+]
+ProfileName = Annotated[str, PlainValidator(as_profile), _schema("profile", "string", "pi-4", "mine.yaml")]
 RequirementText = Annotated[
     str, PlainValidator(as_requirement), _schema("requirement", "string", "all", "memory >= 4 GB and cpu >= 7")
 ]
@@ -168,6 +212,13 @@ StragglerRule = Annotated[
     PlainValidator(lambda value: one_of(value, ("finish", "revoke"))),
     WithJsonSchema({"type": "string", "enum": ["finish", "revoke"], "x-kind": "finish or revoke"}),
 ]
+Rows = Annotated[
+    Which,
+    PlainValidator(lambda value: Which(one_of(value, tuple(Which)))),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "enum": list(Which), "x-kind": ", ".join(Which)}),
+]
+JobTable = Annotated[str, PlainValidator(as_table), _schema("table of jobs", "string", "paper", "jobs.csv")]
 JobFile = Annotated[
     Path,
     PlainValidator(as_file),
@@ -183,9 +234,44 @@ Expected = Annotated[
     PlainSerializer(str, return_type=str),
     _schema("expectation", "string", EXAMPLE),
 ]
+ChurnEntry = Annotated[
+    Entry,
+    PlainValidator(as_entry),
+    PlainSerializer(Entry.to_json, return_type=dict[str, str]),
+    _schema("timeline entry", "object", EXAMPLE_ENTRY),
+]
 Version = Annotated[
     Literal[1], PlainValidator(as_version), WithJsonSchema({"type": "integer", "const": VERSION, "x-kind": "1"})
 ]
 Backend = Annotated[
-    Literal["process"], PlainValidator(as_backend), WithJsonSchema({"const": "process", "x-kind": "process"})
+    Literal["process", "sim"],
+    PlainValidator(as_backend),
+    WithJsonSchema({"type": "string", "enum": ["process", "sim"], "x-kind": "process or sim"}),
+]
+
+Devices = Annotated[
+    int, _whole(1, MOST_SIMULATED), _schema("whole number", "integer", 140_000, minimum=1, maximum=MOST_SIMULATED)
+]
+Swing = Annotated[
+    float,
+    PlainValidator(as_swing),
+    PlainSerializer(_number_out),
+    _schema("number, 1 or more", "number", 3, minimum=1),
+]
+Capability = Annotated[str, PlainValidator(as_capability), _schema("capability", "string", "inference")]
+DevicesSource = Annotated[str, _generated(PHONES, DEVICE_FILES), _schema("phones, or a file", "string", "phones.csv")]
+SessionsSource = Annotated[
+    str, _generated(GENERATED, SESSION_FILES), _schema("generated, or a file", "string", "sessions.csv")
+]
+Match = Annotated[
+    Matching,
+    PlainValidator(lambda value: Matching(one_of(value, tuple(Matching)))),
+    PlainSerializer(str, return_type=str),
+    WithJsonSchema({"type": "string", "enum": list(Matching), "x-kind": " or ".join(Matching)}),
+]
+Spread = Annotated[
+    float,
+    PlainValidator(as_spread),
+    PlainSerializer(_number_out),
+    _schema("number", "number", 0.2, minimum=0),
 ]

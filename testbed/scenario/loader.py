@@ -6,14 +6,17 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from testbed.scenario.checks import Finding, check
+from testbed.scenario.checks import check
 from testbed.scenario.document import Document, Value, parse_document, read_document
-from testbed.scenario.errors import Problem, ScenarioError
+from testbed.scenario.drawn_jobs import DrawnJobs
+from testbed.scenario.errors import Finding, Problem, ScenarioError
 from testbed.scenario.inherit import INHERITANCE, resolve
 from testbed.scenario.later import LATER
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.overrides import override
 from testbed.scenario.places import KeyPath, Places
+from testbed.scenario.population import Population
+from testbed.scenario.profiled import fill
 from testbed.scenario.wording import known, shown
 
 # The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
@@ -23,6 +26,8 @@ KINDS: dict[tuple[str | None, ...], tuple[str, type[BaseModel]]] = {
     ("jobs", None, "workload"): ("workload", Workload),
     ("fleets", None): ("fleet", Fleet),
     ("data", None): ("data", Data),
+    ("drawn_jobs",): ("drawn jobs", DrawnJobs),
+    ("population",): ("population", Population),
 }
 HOMES = {
     "scenario": "at the top of the file",
@@ -30,18 +35,18 @@ HOMES = {
     "fleet": "in a fleet or every_device",
     "workload": "in a job's workload",
     "data": "in an entry of data",
+    "drawn jobs": "in drawn_jobs",
+    "population": "in population",
 }
 
 # What to write where a key is missing.
 _EXAMPLES = {
     "version": "version: 1",
     "name": "name: my-scenario",
-    "jobs": "jobs: {count: {file: job.py, demand: 4, rounds: 3, deadline: 15s}}",
-    "fleets": "fleets: {phones: {count: 20, cpu: 1..4, memory: 4 GB}}",
-    "file": "file: job.py",
     "demand": "demand: 20",
     "deadline": "deadline: 15s",
     "count": "count: 20",
+    "arrives": "arrives: exp(30m)",
     "source": "source: sklearn-digits",
 }
 
@@ -67,7 +72,7 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
         message = f"{shown(document.root)} where the keys of a scenario should be"
         raise ScenarioError([Problem(str(document.places.find(())), message, "write key: value lines")])
     document = resolve(override(document, overrides))
-    findings = list(_without_value(document.root, ()))
+    findings = [*_without_value(document.root, ()), *fill(document, folder)]
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})
     except ValidationError as error:

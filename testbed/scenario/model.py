@@ -7,13 +7,18 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from testbed.population import FleetSpec
+from testbed.churn.devices import expanded
+from testbed.churn.expand import Expansion
+from testbed.population import DeviceSpec, FleetSpec
+from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
     Backend,
     Chance,
+    ChurnEntry,
+    Cores,
     Count,
     Duration,
     Expected,
@@ -24,36 +29,36 @@ from testbed.scenario.fields import (
     Lasting,
     Limit,
     LongDuration,
+    Loss,
+    Match,
     MinorPart,
     Name,
     Parameter,
     ParameterName,
-    Part,
     Policy,
+    Portion,
+    ProfileName,
+    Rate,
     RequirementText,
     Score,
     Seed,
     Size,
+    SizeLimit,
     Source,
     Split,
+    Spread,
     StragglerRule,
     Surplus,
     Truth,
     Version,
 )
+from testbed.scenario.part import Part
+from testbed.scenario.population import Population
+from testbed.simulator.model import Matching
 from venn.wire.notation import Constant
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        arbitrary_types_allowed=True,
-        use_attribute_docstrings=True,
-    )
-
-
-class Data(_Part):
+class Data(Part):
     """A data set that is split over all devices; each keeps its own share, and no device has what is held out."""
 
     source: Source
@@ -69,18 +74,19 @@ class Data(_Part):
     """The part that no device gets; the job's `evaluate` is given it after each round."""
 
 
-class Workload(_Part):
+class Workload(Part):
     """What a task costs where its time is modelled."""
 
     compute: Duration = 0.0
     """How long a task takes on a device whose cpu is 1. A device with cpu 8 takes an eighth of it."""
 
 
-class Job(_Part):
+class Job(Part):
     """One learning or analytics job, and its driver."""
 
-    file: JobFile
-    """The job file, a Python file that ends in `job = Job(...)`; a relative path starts at the scenario's folder."""
+    file: JobFile | None = None
+    """The job file, a Python file that ends in `job = Job(...)`; a relative path starts at the scenario's folder. Not
+    needed with `backend: sim`, which trains nothing."""
 
     requirement: RequirementText = "all"
     """Which devices may serve it: a name from `requirements`, or a requirement itself."""
@@ -89,12 +95,21 @@ class Job(_Part):
     """The data set that its tasks read; only devices that have a share of it are eligible. Without it: none."""
 
     demand: Count
-    """How many devices a round asks for."""
+    """How many devices a round asks for; with `buffer` how many are at work at any time."""
+
+    buffer: Count | None = None
+    """Makes the job asynchronous (FedBuff): a round closes whenever so many responses are there, at most the demand,
+    and the devices at work go on. `min_response`, `deadline` and `stragglers` have no say then, but that a lease is as
+    long as the deadline if `lease` does not say otherwise; `over_commit` must be 0."""
+
+    max_staleness: Limit | None = None
+    """With `buffer`: a response to a model that is so many rounds old still counts, an older one is a straggler.
+    Without it all count, the older the less."""
 
     over_commit: Surplus = Fraction(0)
     """How many devices more than the demand are leased, as a part of it, so that the slowest need not be waited for."""
 
-    min_response: Part = Fraction(4, 5)
+    min_response: Portion = Fraction(4, 5)
     """A round closes when so large a part of the demand has responded."""
 
     deadline: LongDuration
@@ -129,7 +144,7 @@ class Job(_Part):
     give the same model to the last bit."""
 
 
-class Fleet(_Part):
+class Fleet(Part):
     """Devices of one kind. A value that is a distribution is drawn once per device, or once per session."""
 
     count: Count
@@ -168,8 +183,37 @@ class Fleet(_Part):
     """How many processes host the fleet: as many as `count` is one for each device; with 1 they share one with the
     other fleets that say 1."""
 
+    profile: ProfileName | None = None
+    """A kind of device (`venn profile list`), or a file like mine.yaml. It gives `cpu`, `memory`, and, as far as they
+    can be enforced here, the limits below; what the fleet says itself goes before."""
 
-class Scenario(_Part):
+    link: ProfileName | None = None
+    """A kind of link, in place of the profile's: it gives `up`, `down`, `delay` and `jitter` in the same way."""
+
+    cores: Cores | None = None
+    """How much of this machine's processor a device's task gets, really: its time is then measured, not modelled. Needs
+    a process for each device, as `memory_limit` does."""
+
+    memory_limit: SizeLimit | None = None
+    """The memory that a device's task may use; beyond it the task is killed."""
+
+    up: Rate | None = None
+    """How fast a device sends, all of its connections together."""
+
+    down: Rate | None = None
+    """How fast a device gets, all of its connections together."""
+
+    delay: Duration = 0.0
+    """Added to each round trip, half of it each way."""
+
+    jitter: Duration = 0.0
+    """By so much the delay of a round trip scatters, evenly up and down; nothing overtakes."""
+
+    loss: Loss = Fraction(0)
+    """The part of the packets that is lost, each way; needs a kernel with netem (`venn doctor`)."""
+
+
+class Scenario(Part):
     """One run: what is asked for, by whom, on which devices."""
 
     version: Version
@@ -185,7 +229,7 @@ class Scenario(_Part):
     """Which device serves which job: an installed policy (`venn policy list`), or FILE.py:NAME for one's own."""
 
     backend: Backend = "process"
-    """What the devices are: `process`, real processes on this machine."""
+    """What the devices are: `process`, real processes on this machine; `sim`, simulated ones in virtual time."""
 
     duration: LongDuration = 600.0
     """The run is given up after so long."""
@@ -193,17 +237,43 @@ class Scenario(_Part):
     time_scale: Factor = 1.0
     """Multiplies what is modelled: arrivals, sessions, gaps, task times and deadlines. At 0.1 a run takes a tenth."""
 
+    scale: Factor = 1.0
+    """Multiplies how many devices there are and what each round asks for, so that contention stays as it is: 0.1 makes
+    a tenth of the check-ins. Demands are rounded, half up, to 1 at least. Only with `backend: sim`."""
+
+    rounds_scale: Factor = 1.0
+    """Multiplies the rounds of each job (rounded, half up, to 1 at least), when jobs arrive and the gap between two
+    arrivals, so that contention stays as it is. Only with `backend: sim`."""
+
+    match: Match = Matching.WHILE_PRESENT
+    """When a device may be given a task: at any time `while present`, or only `at check-in`; then it leaves if there is
+    none for it, and after its one task. Only with `backend: sim`."""
+
+    noise: Spread = 0.0
+    """How much task times scatter: each is multiplied by a log-normal factor with median 1 and this log-sigma. Only
+    with `backend: sim`."""
+
     requirements: Mapping[Name, RequirementText] = Field(default_factory=dict)
     """Which devices may serve a job, by name. Jobs with the same one form a job group."""
 
     data: Mapping[Name, Data] = Field(default_factory=dict)
     """The data sets, by name."""
 
-    jobs: Mapping[Name, Job]
-    """The jobs, by name; at least one."""
+    jobs: Mapping[Name, Job] = Field(default_factory=dict)
+    """The jobs, by name; at least one, unless some are drawn."""
 
-    fleets: Mapping[Name, Fleet]
+    drawn_jobs: DrawnJobs | None = None
+    """Jobs drawn at random, beside those above or in place of them; only with `backend: sim`."""
+
+    fleets: Mapping[Name, Fleet] = Field(default_factory=dict)
     """The devices, by the name of their fleet; at least one. A device is called after its fleet: `budget-07`."""
+
+    population: Population | None = None
+    """In place of `fleets` with `backend: sim`: devices by the million, generated or from files; see below."""
+
+    churn: tuple[ChurnEntry, ...] = ()
+    """What is done to the devices beside their own sessions, and when: `{at: 30s, crash: 25% of flagship}`;
+    docs/churn.md has the verbs."""
 
     expect: tuple[Expected, ...] = ()
     """What must hold of the run's summary, else the exit code is 1. That every job finishes is expected by default."""
@@ -234,8 +304,17 @@ class Scenario(_Part):
     def fleet_specs(self) -> list[FleetSpec]:
         """The fleets as ``testbed.population.expand`` takes them."""
         return [
-            FleetSpec(name=name, **{**dict(fleet), "crash": float(fleet.crash)}) for name, fleet in self.fleets.items()
+            FleetSpec(
+                name=name,
+                crash=float(fleet.crash),
+                **{key: value for key, value in fleet if key in FleetSpec.__slots__ and key != "crash"},
+            )
+            for name, fleet in self.fleets.items()
         ]
+
+    def timeline(self, devices: Sequence[DeviceSpec]) -> Expansion:
+        """What ``churn`` comes to on these devices, those of all fleets."""
+        return expanded(self.churn, devices, seed=self.seed, scale=self.time_scale)
 
     def verdicts(self, summary: Mapping[str, object]) -> list[Verdict]:
         """What is expected, the default included, against the run's summary."""

@@ -1,4 +1,8 @@
-"""The scenarios that come with the testbed: in ``examples/`` of a checkout, in ``testbed/packaged`` of a wheel."""
+"""The scenarios that come with the testbed: in ``examples/`` of a checkout, in ``testbed/packaged`` of a wheel.
+
+Those of the evaluation of Venn are in ``workloads/`` below, those that break things in ``stress/``; they go by their
+names too.
+"""
 
 from pathlib import Path
 
@@ -20,7 +24,12 @@ def packaged_folder() -> Path:
 
 def packaged_scenarios() -> dict[str, Path]:
     """Their files, by name."""
-    return {path.stem: path for path in sorted(packaged_folder().glob("*.yaml"))}
+    folder = packaged_folder()
+    return {
+        path.stem: path
+        for place in (folder, folder / "workloads", folder / "stress")
+        for path in sorted(place.glob("*.yaml"))
+    }
 
 
 def packaged(name: str) -> Path:

@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationInfo
 
+from coordinator.policies.registry import in_file, split
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
 from testbed.population.data import Dirichlet, parse_split
+from testbed.population.job_table import PAPER
 from testbed.population.sources import DIGITS
 from testbed.scenario.expect import Expectation, parse_expectation
 from testbed.scenario.wording import known, shown, wrong
@@ -30,24 +32,33 @@ from venn.wire.notation import (
     format_fraction,
     format_number,
     format_requirement,
+    parse_bytes,
     parse_distribution,
     parse_duration,
     parse_fraction,
     parse_number,
+    parse_rate,
     parse_requirement,
 )
 from venn.wire.notation.distributions import Unit
 
 T = TypeVar("T")
 
+BACKENDS = ("process", "sim")
 VERSION = 1  # of the scenario format
-MOST = 1_000_000  # of anything that is counted
+MOST = 1_000_000  # of anything that is counted, but
+MOST_SIMULATED = 100_000_000  # devices of a simulation
 LONGEST = 366 * 86_400.0  # seconds; as long as a coordinator counts
+MOST_SPREAD = 5  # log-sigma; the slowest of 1,000 then takes 5 million times the median
 LARGEST_SEED = 2**63 - 1
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
 PARAMETER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 SOURCES = (DIGITS,)
+PHONES, GENERATED = "phones", "generated"  # a population's devices and sessions that no file holds
+PICKLES = (".pickle", ".pkl", "")  # suffixes; FedScale's files have none
+DEVICE_FILES = (".csv", ".parquet", *PICKLES)
+SESSION_FILES = (".csv", *PICKLES)
 LONGEST_TEXT = 128  # characters of a label's value; the wire allows as many bytes
 LONGEST_PARAMETER = 4096  # characters
 
@@ -105,6 +116,49 @@ def as_positive_number(value: object) -> float:
     if not 0 < number < math.inf:
         raise wrong(f"{shown(value)} is not above 0", "write e.g. 1")
     return number
+
+
+def as_swing(value: object) -> float:
+    number = _read(parse_number, value)
+    if not 1 <= number <= MOST:
+        raise wrong(f"{shown(value)} is not 1 or more", "write 1 for no day and night, or e.g. 3")
+    return number
+
+
+def as_capability(value: object) -> str:
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
+        raise wrong(f"{shown(value)} is not the name of a capability", "it has up to 40 letters, digits, _ and -")
+    return value
+
+
+def as_spread(value: object) -> float:
+    """The log-sigma of a log-normal distribution."""
+    number = _read(parse_number, value)
+    if not 0 <= number <= MOST_SPREAD:
+        raise wrong(f"{shown(value)} is not between 0 and {MOST_SPREAD}", "write 0 for none, or e.g. 0.2")
+    return number
+
+
+def as_rate(value: object, info: ValidationInfo) -> float:
+    """Bits per second, above 0. A Python program, which has no context, passes them as they are."""
+    rate = value if info.context is None and isinstance(value, float) else _read(parse_rate, value)
+    if not 0 < rate < math.inf:
+        raise wrong(f"{shown(value)} is no rate", "write e.g. 4 Mbit/s")
+    return rate
+
+
+def as_size(value: object, info: ValidationInfo) -> int:
+    """Bytes, above 0. A Python program, which has no context, passes them as they are."""
+    size = value if info.context is None and isinstance(value, int) else _read(parse_bytes, value)
+    if size <= 0:
+        raise wrong(f"{shown(value)} is no limit", "write e.g. 512 MB")
+    return size
+
+
+def as_profile(value: object, info: ValidationInfo) -> str:
+    """The name of a packaged profile, or an absolute path of one in a file; what reads it says whether it is right."""
+    text = as_text(value)
+    return str(as_file(text, info)) if text.endswith((".yaml", ".yml")) else text
 
 
 def as_distribution(value: object, info: ValidationInfo, unit: Unit) -> Distribution:
@@ -182,10 +236,11 @@ def as_file(value: object, info: ValidationInfo) -> Path:
 
 
 def as_policy(value: object, info: ValidationInfo) -> str:
-    """An installed policy's name, or FILE.py:NAME with an absolute path."""
+    """An installed policy's name, or FILE.py:NAME with an absolute path; either may have parameters."""
     text = as_text(value)
-    file, colon, name = text.rpartition(":")
-    return f"{as_file(file, info)}:{name}" if colon and file.endswith(".py") else text
+    base, _ = split(text)
+    file, name = in_file(base)
+    return f"{as_file(str(file), info)}:{name}{text[len(base) :]}" if file is not None else text
 
 
 def as_source(value: object, info: ValidationInfo) -> str:
@@ -194,6 +249,24 @@ def as_source(value: object, info: ValidationInfo) -> str:
     if text.endswith(".npz"):
         return str(as_file(text, info))
     return one_of(text, SOURCES)
+
+
+def as_table(value: object, info: ValidationInfo) -> str:
+    """The name of a table of jobs, or an absolute path of a .csv file."""
+    text = as_text(value)
+    return str(as_file(text, info)) if text.endswith(".csv") else one_of(text, (PAPER,))
+
+
+def as_generated(value: object, info: ValidationInfo, generated: str, suffixes: tuple[str, ...]) -> str:
+    """The word for what is generated, or an absolute path of a file with one of the suffixes."""
+    text = as_text(value)
+    if text == generated:
+        return text
+    path = as_file(text, info)
+    if path.suffix not in suffixes or (not path.suffix and not path.exists()):
+        kinds = ", ".join(suffix for suffix in suffixes if suffix)
+        raise wrong(f"{shown(value)} is neither {generated} nor a file {kinds}", known(text, [generated]))
+    return str(path)
 
 
 def as_split(value: object) -> str:
@@ -257,6 +330,6 @@ def as_version(value: object) -> int:
 
 
 def as_backend(value: object) -> str:
-    if value in ("sim", "compose"):
+    if value == "compose":
         raise wrong(f"{value} comes with a later version of the testbed", "write process")
-    return one_of(value, ("process",))
+    return one_of(value, BACKENDS)

@@ -1,14 +1,16 @@
 """The scenario format for programs (JSON schema) and for people (the reference in docs/scenario.md), from the model."""
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from testbed.population.sources import DIGITS
+from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.inherit import INHERITANCE
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
+from testbed.scenario.population import Population
+from venn.wire.notation import Exponential
 
 BEGIN = "<!-- made by `venn scenario schema --markdown`: change testbed/scenario/model.py, not this -->"
 
@@ -20,9 +22,11 @@ _INHERITED = {
 _LEAST: dict[str, BaseModel] = {
     "Scenario": Scenario(version=1, name="least", jobs={}, fleets={}),
     "Data": Data(source=DIGITS),
-    "Job": Job(file=Path("job.py"), demand=1, deadline=1.0),
+    "Job": Job(demand=1, deadline=1.0),
     "Workload": Workload(),
+    "DrawnJobs": DrawnJobs(count=1, arrives=Exponential(1800.0, "duration")),
     "Fleet": Fleet(count=1),
+    "Population": Population(),
 }
 # Where each kind of mapping stands in the file, in the order of the reference.
 _SECTIONS = {
@@ -30,7 +34,9 @@ _SECTIONS = {
     "Data": ("data", "`data.NAME`: a data set."),
     "Job": ("jobs, every_job", "`jobs.NAME`: a job. What stands in `every_job` is inherited by all of them."),
     "Workload": ("workload", "`jobs.NAME.workload`: what a task costs."),
+    "DrawnJobs": ("drawn_jobs", "Jobs that are drawn at random; the same seed draws the same ones."),
     "Fleet": ("fleets, every_device", "`fleets.NAME`: devices of a kind. All inherit what stands in `every_device`."),
+    "Population": ("population", "`population`: the devices of a simulation."),
 }
 
 
@@ -90,7 +96,8 @@ def _kind(described: Mapping[str, Any]) -> str:
         case {"anyOf": [inner, {"type": "null"}]}:
             return _kind(inner)
         case {"items": inner}:
-            return f"list of {_kind(inner)}s"
+            kind = _kind(inner)
+            return f"list of {kind[:-1]}ies" if kind.endswith("y") else f"list of {kind}s"
         case {"additionalProperties": {"$ref": _}}:
             return "mapping of names to mappings"
         case {"additionalProperties": {"x-kind": kind}}:
@@ -100,10 +107,12 @@ def _kind(described: Mapping[str, Any]) -> str:
 
 def _default(value: object) -> str:
     match value:
-        case None | {} | [] | ():
+        case None | [] | ():
             return "-"
         case bool():
             return f"`{str(value).lower()}`"
+        case dict() if not value:
+            return "-"
         case dict():
             return "`{" + ", ".join(f"{key}: {inner}" for key, inner in value.items()) + "}`"
     return f"`{value}`"

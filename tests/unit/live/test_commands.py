@@ -71,6 +71,15 @@ def test_a_device_process_and_a_swarm(scenario: Scenario, folder: RunFolder) -> 
         assert flags(words)["--dir"] == [str(folder.root / "devices" / host)]
 
 
+def test_a_device_whose_time_is_real_models_none(scenario: Scenario, folder: RunFolder) -> None:
+    alone = DeviceHost("bench-01", (), single=True, population=Path("one.jsonl"))
+    words = commands.devices(
+        alone, scenario, folder, to="127.0.0.1:9", epoch=EPOCH, throttle=["--throttle", "t.json"], measured=True
+    )
+    assert flags(words)["--throttle"] == ["t.json"]
+    assert "--model-time" not in words
+
+
 def test_a_driver_resumes_with_the_same_flags() -> None:
     assert commands.resumed(["job", "run"]) == ["job", "run", "--resume"]
     assert commands.resumed(commands.resumed(["job", "run"])) == ["job", "run", "--resume"]

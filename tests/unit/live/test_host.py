@@ -99,3 +99,13 @@ def test_this_machine_has_something() -> None:
     assert have.cores >= 1
     assert have.memory_bytes > 0
     assert have.files > 0
+
+
+def test_what_stands_still_on_purpose_is_not_told(watched: Watched) -> None:
+    watched.monitor = HostMonitor(
+        watched.folder / "host.jsonl", watched.folder, watched.warnings.append, {"coordinator", "bench-01"}
+    )
+    for place in (".", "devices/bench-01", "jobs/wide"):
+        watched.load(place, {"lag_p99_s": 2.0})
+    watched.seconds(0.1)
+    assert watched.warnings == ["the event loop of wide is late by 2000 ms (p99)"]

@@ -7,10 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from device_agent.absences import Absence, Going
+from testbed.churn.timeline import Entry, Verb
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import SWARM, prepare
 from testbed.scenario import Scenario
 from venn.wire.errors import UsageError
+from venn.wire.notation import parse_selector
 
 NOW = datetime(2026, 5, 12, 14, 3, 11)
 
@@ -80,3 +83,20 @@ def test_tokens_do_not_stay(folder: RunFolder) -> None:
     folder.forget_tokens()
     folder.forget_tokens()
     assert not folder.tokens.exists()
+
+
+def test_a_process_of_its_own_is_really_suspended_and_a_device_of_a_swarm_plays_it(
+    scenario: Scenario, folder: RunFolder
+) -> None:
+    entry = Entry(Verb.SUSPEND, parse_selector("all"), 2.0, for_s=3.0)
+    made = prepare(scenario.model_copy(update={"churn": (entry,)}), folder)
+    absences = {device.device: device.absences for device in made.devices}
+    hit = {action.target for action in made.timeline}
+    assert absences["bench-01"] == ()
+    assert hit >= {device for device, gone in absences.items() if gone}
+    assert any(device.startswith("phones") for device in hit)
+    for device, gone in absences.items():
+        if device in hit and device.startswith("phones"):
+            assert gone == (Absence(1.0, 2.5, Going.SUSPEND),)  # the time scale is a half
+    [row] = [row for row in rows(folder.population) if row["device"] == "bench-01"]
+    assert row["absences"] == []

@@ -32,12 +32,12 @@ async def test_what_it_says_goes_to_its_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("script")
-async def test_it_gets_none_of_our_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_gets_our_mark_and_none_of_our_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENN_SEED", "1")
     program = made("import os; print([name for name in os.environ if name.startswith('VENN_')])", tmp_path)
     await program.start()
     await program.wait()
-    assert program.last_words() == ["[]"]
+    assert program.last_words() == ["['VENN_TESTBED_RUN']"]
 
 
 @pytest.mark.usefixtures("script")

@@ -5,11 +5,16 @@ import signal
 
 import pytest
 
+from testbed.churn.timeline import Action, Verb
 from testbed.live import world as worlds
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import prepare
+from testbed.live.programs import Program
 from testbed.live.world import World
 from testbed.scenario import Scenario
+from testbed.shape.plan import make_plan
+from testbed.shape.probe import NOTHING
+from testbed.shape.throttles import Throttles
 from tests.unit.live.conftest import Stage, lives, until
 from venn.wire.errors import PeerError, UsageError, VennError
 
@@ -24,7 +29,16 @@ class Played:
         self.said: list[str] = []
         self.warned: list[str] = []
         prepared = prepare(scenario, folder)
-        self.world = World(scenario, folder, prepared, validate=False, say=self.said.append, warn=self.warned.append)
+        throttles = Throttles(make_plan(scenario, NOTHING), NOTHING, folder, prepared.hosts, 0)
+        self.world = World(
+            scenario,
+            folder,
+            prepared,
+            throttles=throttles,
+            validate=False,
+            say=self.said.append,
+            warn=self.warned.append,
+        )
 
     async def play(self) -> VennError | None:
         """To its end; nothing of it is left. What ended it, if it was an error."""
@@ -116,6 +130,30 @@ async def test_a_driver_that_was_killed_takes_its_job_up_again(stage: Stage, pla
     drivers = [words for words in stage.started() if words[0] == "job" and "wide" in words]
     assert drivers[1] == [*drivers[0], "--resume"]
     assert played.said == ["the driver of wide was killed by SIGKILL: another takes up its job"]
+
+
+async def test_kills_by_the_timeline_do_not_count_against_a_driver(stage: Stage, played: Played) -> None:
+    stage.plan(coordinator=READY, wide=[["die", signal.SIGKILL]], narrow=[["exit", 0]])
+    played.world._injector.killed += ["driver wide", "driver narrow", "driver wide"]
+    assert await played.play() is None
+    assert names(stage, "job").count("wide") == 1 + worlds.MOST_RESUMES + 2
+
+
+async def test_signals_go_to_processes_and_not_to_those_who_see_to_themselves(
+    scenario: Scenario, folder: RunFolder
+) -> None:
+    world = Played(scenario, folder).world
+    agent, driver = Program("bench-01", [], log=folder.root), Program("job wide", [], log=folder.root)
+    world._hosts["bench-01"], world._drivers["wide"] = agent, driver
+
+    def signalled(verb: Verb, target: str) -> Program | None:
+        return world._signalled(Action(1.0, verb, target, 0))
+
+    assert signalled(Verb.SUSPEND, "bench-01") is agent
+    assert signalled(Verb.CRASH, "bench-01") is None  # it kills itself
+    assert signalled(Verb.SUSPEND, "phones-01") is None  # it shares its process
+    assert signalled(Verb.CRASH, "driver wide") is driver
+    assert signalled(Verb.SUSPEND, "coordinator") is world._coordinator
 
 
 async def test_a_driver_that_dies_again_and_again_is_given_up(stage: Stage, played: Played) -> None:

@@ -74,9 +74,7 @@ def test_no_fleet_and_an_empty_one() -> None:
     assert problems(text + "fleets: {phones: {count: 0}}\n") == [
         "scenario.yaml:4: fleets.phones.count: 0 is too small; it is at least 1"
     ]
-    assert problems(text) == [
-        "scenario.yaml:1: fleets: is missing; add e.g. fleets: {phones: {count: 20, cpu: 1..4, memory: 4 GB}}"
-    ]
+    assert problems(text) == ["scenario.yaml:1: fleets: there is no device; add a fleet"]
 
 
 @pytest.mark.parametrize("text", ["just words\n", "- a\n- b\n", "3\n"])

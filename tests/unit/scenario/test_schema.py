@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from testbed.scenario import Data, Fleet, Job, Scenario, Workload, parse
+from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.later import LATER
 from testbed.scenario.schema import BEGIN, json_schema, markdown
 from tests.unit.scenario.conftest import PLAIN
@@ -19,7 +20,7 @@ def test_the_docs_hold_the_reference() -> None:
     assert text[text.index(BEGIN) :] == markdown(), "run: venn scenario schema --markdown, and put it at the end"
 
 
-@pytest.mark.parametrize("model", [Scenario, Data, Job, Workload, Fleet])
+@pytest.mark.parametrize("model", [Scenario, Data, Job, Workload, DrawnJobs, Fleet])
 def test_every_key_is_explained(model: type[Scenario]) -> None:
     for name, field in model.model_fields.items():
         assert field.description, f"{model.__name__}.{name}"
@@ -28,7 +29,7 @@ def test_every_key_is_explained(model: type[Scenario]) -> None:
 
 
 def test_no_key_both_exists_and_comes_later() -> None:
-    for kind, model in (("scenario", Scenario), ("job", Job), ("workload", Workload), ("fleet", Fleet)):
+    for kind, model in (("job", Job), ("workload", Workload), ("fleet", Fleet)):
         assert not LATER[kind].keys() & model.model_fields.keys()
 
 
@@ -41,7 +42,7 @@ def test_the_schema_knows_every_key_of_the_demo() -> None:
             assert entry.keys() <= schema["$defs"][definition]["properties"].keys()
     assert document["every_job"].keys() <= schema["$defs"]["EveryJob"]["properties"].keys()
     assert "required" not in schema["$defs"]["Job"]
-    assert set(schema["required"]) == {"version", "name", "jobs", "fleets"}
+    assert set(schema["required"]) == {"version", "name"}
 
 
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL))

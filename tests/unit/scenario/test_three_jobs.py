@@ -1,10 +1,13 @@
-"""The scenario of the product's description: accepted without its churn, refused with it."""
+"""The scenario of the product's description: with its churn, and without."""
 
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
 from testbed import Scenario
+from testbed.churn.timeline import Verb
 from testbed.population import expand
+from testbed.scenario.checks import drawn
 from tests.unit.scenario.conftest import PLAIN, THREE_JOBS, problems, write
 from venn.wire.notation import Constant, Exponential, Uniform
 
@@ -36,11 +39,13 @@ def test_its_fleets_become_devices(three_jobs: Scenario) -> None:
     assert [device.device for device in devices if device.process] == ["bench-01", "bench-02", "bench-03", "bench-04"]
 
 
-def test_churn_is_refused_with_its_line(folder: Path) -> None:
-    assert problems(THREE_JOBS) == [
-        "scenario.yaml:37: churn: has no effect yet; take it out: a timeline comes with a later version; "
-        "sessions and crashes are in every_device"
-    ]
+def test_its_timeline(folder: Path) -> None:
+    scenario = write(folder, THREE_JOBS)
+    crash, cut = scenario.churn
+    assert (crash.verb, crash.from_s, crash.to_s, crash.for_s) == (Verb.CRASH, 30.0, None, None)
+    assert (str(crash.of), str(cut)) == ("25% of flagship", "{at: 45s, disconnect: 30% of budget, for: 10s}")
+    actions = scenario.timeline(drawn(scenario)).actions
+    assert Counter(action.verb for action in actions) == {Verb.CRASH: 5, Verb.DISCONNECT: 14}
 
 
 def test_the_error_of_the_description(folder: Path) -> None:
@@ -53,7 +58,7 @@ def test_the_error_of_the_description(folder: Path) -> None:
 
 def test_the_packaged_file_is_the_description(folder: Path) -> None:
     packaged = (REPOSITORY / "examples" / "three-jobs.yaml").read_text()
-    assert write(folder, packaged) == write(folder, PLAIN)
+    assert write(folder, packaged) == write(folder, THREE_JOBS)
 
 
 def test_what_is_expected_is_judged_by_the_summary(three_jobs: Scenario) -> None:

@@ -1,0 +1,1 @@
+"""The timeline of a scenario: what is done to its devices and programs, and when."""

@@ -1,0 +1,103 @@
+"""What entries wish for, before it is known which devices are there: how many, of whom, when. Seeded, and pure.
+
+Seconds are those of the run, with the time scale in them.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from hashlib import sha256
+
+import numpy as np
+
+from testbed.churn.timeline import Entry, Verb
+from venn.wire.notation import Rate
+
+HITS = (Verb.CRASH, Verb.SUSPEND, Verb.DISCONNECT)  # of a storm, in equal parts
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """``verb`` for ``count`` of ``pool`` at ``at_s``."""
+
+    at_s: float
+    entry: int
+    verb: Verb  # none of GENERATORS
+    pool: Sequence[int]  # numbers of devices
+    count: int
+    for_s: float | None = None
+
+
+def generator(seed: int, entry: int, purpose: str) -> np.random.Generator:
+    digest = sha256(f"{seed}/churn/{entry}/{purpose}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def wishes(entry: Entry, number: int, pool: Sequence[int], *, seed: int, scale: float) -> Iterator[Wish]:
+    """Of one entry, whose selector means the devices ``pool``; ``scale`` is the time scale."""
+    start, lasting = entry.from_s * scale, None if entry.for_s is None else entry.for_s * scale
+    if isinstance(entry.of, Rate):
+        yield from _storm(entry, entry.of, number, pool, seed, scale)
+        return
+    count = entry.of.size(len(pool))
+    if entry.to_s is None:
+        yield Wish(start, number, entry.verb, pool, count, lasting)
+        return
+    end = entry.to_s * scale
+    match entry.verb:
+        case Verb.FLAP | Verb.ON_OFF | Verb.DIURNAL:
+            assert lasting is not None
+            for device in sorted(generator(seed, number, "whom").permutation(np.array(pool, int))[:count].tolist()):
+                rng = generator(seed, number, str(device))
+                going = Verb.DISCONNECT if entry.verb is Verb.FLAP else Verb.LEAVE
+                for since, until in _SPANS[entry.verb](rng, start, end, lasting):
+                    yield Wish(since, number, going, (device,), 1, until - since)
+        case _:
+            for at in _spread(generator(seed, number, "when"), count, start, end):
+                yield Wish(at, number, entry.verb, pool, 1, lasting)
+
+
+def _storm(entry: Entry, rate: Rate, number: int, pool: Sequence[int], seed: int, scale: float) -> Iterator[Wish]:
+    assert entry.to_s is not None
+    assert entry.for_s is not None
+    start, end = entry.from_s * scale, entry.to_s * scale
+    # A minute of the scenario is scaled as its times are: a scaled run hits as many devices.
+    minutes = Fraction(repr(entry.to_s - entry.from_s)) / 60
+    count = int(rate.per_minute * minutes * len(pool) + Fraction(1, 2))
+    verbs = generator(seed, number, "how").permutation(np.arange(count) % len(HITS))
+    for at, verb in zip(_spread(generator(seed, number, "when"), count, start, end), verbs, strict=True):
+        yield Wish(at, number, HITS[int(verb)], pool, 1, entry.for_s * scale)
+
+
+def _spread(rng: np.random.Generator, count: int, start: float, end: float) -> list[float]:
+    """So many times, one at random in each of as many equal parts."""
+    return [start + (end - start) * (index + float(rng.random())) / count for index in range(count)]
+
+
+def _flapping(rng: np.random.Generator, start: float, end: float, lasting: float) -> Iterator[tuple[float, float]]:
+    """Away for ``lasting``, there for as long, and so on, from a time at random in the first turn."""
+    since = start + float(rng.random()) * lasting
+    while since + lasting <= end:
+        yield since, since + lasting
+        since += 2 * lasting
+
+
+def _on_off(rng: np.random.Generator, start: float, end: float, lasting: float) -> Iterator[tuple[float, float]]:
+    """There and away in turn, each exponential with the mean ``lasting``."""
+    since = start + float(rng.exponential(lasting))
+    while since < end:
+        until = min(end, since + max(float(rng.exponential(lasting)), lasting / 100))
+        yield since, until
+        since = until + max(float(rng.exponential(lasting)), lasting / 100)
+
+
+def _by_day(rng: np.random.Generator, start: float, end: float, day: float) -> Iterator[tuple[float, float]]:
+    """A night in each day: it falls in the day's second quarter and ends in its fourth."""
+    for number in range(math.ceil((end - start) / day)):
+        dusk, dawn = (start + (number + quarter + float(rng.random()) / 4) * day for quarter in (0.25, 0.75))
+        if dusk < end:
+            yield dusk, min(dawn, end)
+
+
+_SPANS = {Verb.FLAP: _flapping, Verb.ON_OFF: _on_off, Verb.DIURNAL: _by_day}

@@ -1,0 +1,37 @@
+"""Limits of fleets that would have no effect where they stand."""
+
+from collections.abc import Iterator
+
+from testbed.scenario.errors import Finding
+from testbed.scenario.model import Fleet, Scenario
+from testbed.scenario.profiled import LIMITED, OF_A_TASK
+from venn.wire.notation import format_duration
+
+LINK = ("up", "down", "delay", "jitter", "loss")
+
+
+def check_limits(scenario: Scenario) -> Iterator[Finding]:
+    """Every limit that would not be in force."""
+    for name, fleet in scenario.fleets.items():
+        for key in (*OF_A_TASK, *LINK):
+            if getattr(fleet, key):
+                yield from _limit(scenario, name, fleet, key)
+        if fleet.jitter > fleet.delay:
+            fix = f"let delay be at least {format_duration(fleet.jitter)}"
+            yield Finding(("fleets", name, "jitter"), "is more than delay, which cannot go below 0", fix)
+        if fleet.link is not None and scenario.backend not in LIMITED:
+            yield Finding(("fleets", name, "link"), f"has no effect with backend: {scenario.backend}", "take it out")
+
+
+def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Finding]:
+    here = ("fleets", name, key)
+    if scenario.backend not in LIMITED:
+        fix = "take it out, or say profile: NAME, whose limits are left out here"
+        yield Finding(here, f"has no effect with backend: {scenario.backend}", fix)
+    elif key in OF_A_TASK and fleet.processes != fleet.count:
+        message = "needs a process for each device"
+        yield Finding(here, message, f"add processes: {fleet.count}, or take it out and let task time be modelled")
+    elif key == "loss" and fleet.processes != fleet.count:
+        yield Finding(here, "needs a process for each device: a relay loses nothing", f"add processes: {fleet.count}")
+    elif scenario.time_scale != 1:
+        yield Finding(here, "is real, and time_scale is not 1", "take time_scale out, or the limit")

@@ -1,0 +1,169 @@
+"""How an entry of ``churn`` is read, and what a timeline must be beyond the shape of its entries."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationInfo
+
+from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
+from testbed.scenario.errors import Finding
+from testbed.scenario.places import KeyPath
+from testbed.scenario.readers import as_duration
+from testbed.scenario.wording import known, shown, wrong
+from venn.wire.errors import UsageError
+from venn.wire.notation import PROGRAMS, Rate, Selector, Whom, format_duration, parse_rate_of, parse_selector
+
+if TYPE_CHECKING:
+    from testbed.scenario.model import Scenario
+
+EXAMPLE = "{at: 30s, crash: 25% of flagship}"
+_TIMES = ("at", "from", "to", "for")
+_ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
+_LATER = {"link": "a change of links comes with a later version"}
+
+
+def as_entry(value: object, info: ValidationInfo) -> Entry:
+    """One verb with its selector, and its times."""
+    if isinstance(value, Entry):
+        return value
+    if not isinstance(value, Mapping):
+        raise wrong(f"{shown(value)} is not an entry of a timeline", f"write e.g. {EXAMPLE}")
+    verb = _verb(value)
+    of = _selector(verb, value[verb.value])
+    times = {key: _seconds(key, value[key], info) for key in _TIMES if key in value}
+    _check_times(verb, times)
+    return Entry(verb, of, times.get("at", times.get("from", 0.0)), times.get("to"), times.get("for"))
+
+
+def _verb(value: Mapping[str, object]) -> Verb:
+    words = [key for key in value if key not in _TIMES]
+    for word in words:
+        if word in _LATER:
+            raise wrong(f"{word}: {_LATER[word]}", "take it out")
+        if word not in set(Verb):
+            also = _ALSO.get(word)
+            raise wrong(f"'{word}' is not a verb", f"did you mean {also}?" if also else known(word, Verb))
+    if len(words) != 1:
+        told = f"has the verbs {' and '.join(words)}" if words else "has no verb"
+        raise wrong(f"{told}, and an entry has exactly one", f"write e.g. {EXAMPLE}")
+    return Verb(words[0])
+
+
+def _selector(verb: Verb, text: object) -> Selector | Rate:
+    try:
+        of = parse_rate_of(text) if verb is Verb.CHURN else parse_selector(text)
+    except UsageError as error:
+        raise wrong(f"{verb}: {error.message}", error.fix) from None
+    if isinstance(of, Selector) and of.whom in PROGRAMS:
+        _check_program(verb, of)
+    return of
+
+
+def _check_program(verb: Verb, of: Selector) -> None:
+    """What a verb does to a program that is no device."""
+    if of.whom is Whom.BROKER:
+        raise wrong(f"{verb}: there is no broker in a run", "select devices, or driver JOB")
+    if verb not in (Verb.CRASH, Verb.SUSPEND):
+        raise wrong(f"{verb}: has no meaning for {of}", "a program can crash or be suspended")
+    if of.whom is Whom.COORDINATOR and verb is Verb.CRASH:
+        raise wrong(
+            "crash: a coordinator does not keep its jobs through its own restart yet", "write suspend: coordinator"
+        )
+
+
+def _seconds(key: str, value: object, info: ValidationInfo) -> float:
+    try:
+        return as_duration(value, info, positive=key == "for")
+    except ValueError as error:
+        context = getattr(error, "context", None) or {}
+        raise wrong(f"{key}: {context.get('message', error)}", context.get("fix", "")) from None
+
+
+def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
+    over = "from" in times or "to" in times
+    if "at" in times and over:
+        raise wrong("has both at and from or to", "write at for a moment, from and to for a time")
+    if "at" not in times and not over:
+        raise wrong("says not when", "add at: 30s, or from: 30s, to: 60s")
+    if over and not {"from", "to"} <= times.keys():
+        raise wrong(f"has no {'to' if 'from' in times else 'from'}", "from and to go together")
+    if over and times["to"] <= times["from"]:
+        raise wrong("to is not after from", "let it end later")
+    if verb in GENERATORS and not over:
+        raise wrong(f"{verb} goes on for a time", "write from: 30s, to: 60s in place of at")
+    if verb in MOMENTS and "for" in times:
+        raise wrong(f"for: {verb} is no state that would end", "take for out")
+    if "for" not in times and verb not in (*ENDLESS, *MOMENTS):
+        raise wrong(f"{verb} says not for how long", "add e.g. for: 5s")
+    if verb in (Verb.FLAP, Verb.DIURNAL) and times["for"] > times["to"] - times["from"]:
+        raise wrong("for is longer than from its from to its to", "let it be shorter")
+
+
+def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
+    """Every problem of ``churn`` that a single entry does not show."""
+    for number, entry in enumerate(scenario.churn):
+        here: KeyPath = ("churn", number)
+        if scenario.population is not None:
+            yield Finding(here, "selects devices of fleets, and a population has none", "describe fleets")
+            continue
+        of = entry.of.of if isinstance(entry.of, Rate) else entry.of
+        if of.whom in PROGRAMS:
+            yield from _program(scenario, here, entry, of)
+        else:
+            yield from _devices(scenario, here, of)
+        ends = entry.end_s * scenario.time_scale
+        if ends > scenario.duration:
+            message = (
+                f"ends at {format_duration(ends)}, after the run is given up ({format_duration(scenario.duration)})"
+            )
+            yield Finding(here, message, "raise duration, or let it end earlier")
+
+
+def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
+    if of.whom is Whom.DRIVER and of.name not in scenario.jobs:
+        yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
+    elif scenario.backend == "sim":
+        fix = "write backend: process, or select devices"
+        yield Finding(here, f"{of} is no program in a simulation, and cannot {entry.verb}", fix)
+    if entry.to_s is not None:
+        yield Finding(here, f"{of} is one, and from and to spread over many", "write at in place of from and to")
+    if entry.verb is Verb.CRASH and entry.for_s is not None:
+        yield Finding(here, "for: a driver that was killed is taken up again at once", "take for out")
+
+
+def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Finding]:
+    fleets = scenario.fleets
+    if of.whom is Whom.FLEET and of.name not in fleets:
+        words = [*fleets, "all", "coordinator", *(f"driver {job}" for job in scenario.jobs)]
+        yield Finding(here, f"there is no fleet '{of.name}'", known(of.name, words))
+        return
+    if of.whom is Whom.LABEL:
+        values = {value for fleet in fleets.values() for value in fleet.labels.get(of.name, ())}
+        values |= set(fleets) if of.name == "fleet" else set(scenario.data) if of.name == "data" else set()
+        if of.value not in values:
+            options = [f"{of.name}={value}" for value in sorted(values)]
+            fix = (
+                known(f"{of.name}={of.value}", options)
+                if options
+                else f"give a fleet labels: {{{of.name}: {of.value}}}"
+            )
+            yield Finding(here, f"no device has {of.name}={of.value}", fix)
+            return
+    meant = sum(fleet.count for name, fleet in fleets.items() if _meant(of, name, fleet.labels, scenario))
+    if of.count is not None and of.count > meant:
+        yield Finding(here, f"'{of}' are more than there are: {meant}", f"write at most {meant}")
+    elif of.size(meant) == 0:
+        yield Finding(here, f"'{of}' are none of {meant} devices", "select more")
+
+
+def _meant(of: Selector, name: str, labels: Mapping[str, tuple[str, ...]], scenario: "Scenario") -> bool:
+    match of.whom:
+        case Whom.FLEET:
+            return of.name == name
+        case Whom.LABEL if of.name == "fleet":
+            return of.value == name
+        case Whom.LABEL if of.name == "data":
+            return of.value in scenario.data
+        case Whom.LABEL:
+            return of.value in labels.get(of.name, ())
+    return True
