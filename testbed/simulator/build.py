@@ -1,0 +1,74 @@
+"""From a scenario to what is simulated.
+
+A scenario's ``time_scale`` is applied here and where its devices are made, and nowhere else.
+"""
+
+from coordinator.engine.ids import JobId
+from coordinator.engine.model import Asynchronous, JobSpec, StragglerRule, Workload
+from coordinator.engine.requirements import AllDevices, Comparison, Every, Requirement
+from testbed.scenario.eligible import requirement_of
+from testbed.scenario.model import Job, Scenario
+from testbed.scenario.unfold import unfolded
+from testbed.simulator.crowd import population_crowd
+from testbed.simulator.fleets import fleet_crowd
+from testbed.simulator.model import SimulatedJob, Simulation
+from testbed.simulator.settings import simulated_settings
+
+OWNER, RUN = "testbed", "sim"  # of the jobs: OWNER/NAME/RUN
+
+
+def build(scenario: Scenario) -> Simulation:
+    """The simulation that a scenario asks for. Raises UsageError where it asks for what cannot be made."""
+    whole = unfolded(scenario)
+    jobs = sorted((_job(whole, name, job) for name, job in whole.jobs.items()), key=_arrival)
+    if whole.population is not None:
+        crowd = population_crowd(whole.population, whole.seed, [job.spec.requirement for job in jobs])
+    else:
+        crowd = fleet_crowd(whole)
+    return Simulation(
+        settings=simulated_settings(scenario.seed, scenario.policy),
+        jobs=tuple(jobs),
+        kinds=crowd.kinds,
+        trace=crowd.trace,
+        devices=crowd.devices,
+        names=crowd.names,
+        matching=scenario.match,
+        tasks_per_session=crowd.tasks_per_session,
+        tasks_per_day=crowd.tasks_per_day,
+        limits=crowd.limits,
+        noise_sigma=scenario.noise,
+        until_s=scenario.duration,
+    )
+
+
+def _arrival(job: SimulatedJob) -> tuple[float, JobId]:
+    return job.arrives_s, job.spec.job
+
+
+def _job(scenario: Scenario, name: str, asked: Job) -> SimulatedJob:
+    scale = scenario.time_scale
+    stated, text = scenario.requirement_of(name)
+    lease = asked.deadline if asked.lease is None else asked.lease
+    spec = JobSpec(
+        job=JobId(f"{OWNER}/{name}/{RUN}"),
+        requirement=_with_data(requirement_of(text), asked.data),
+        requirement_name=stated,
+        rounds=asked.rounds,
+        demand=asked.demand,
+        min_response=asked.min_response,
+        over_commit=asked.over_commit,
+        deadline_s=asked.deadline * scale,
+        lease_s=lease * scale,
+        stragglers=StragglerRule(asked.stragglers),
+        workload=Workload(compute_s=asked.workload.compute * scale),
+        asynchronous=None if asked.buffer is None else Asynchronous(asked.buffer, asked.max_staleness),
+    )
+    return SimulatedJob(spec, asked.arrives * scale, asked.rounds or asked.max_rounds or 1)
+
+
+def _with_data(requirement: Requirement, data: str | None) -> Requirement:
+    """Only devices that have the job's data are eligible, as its driver tells the coordinator."""
+    if data is None:
+        return requirement
+    has_data = Comparison("data", "=", data)
+    return has_data if isinstance(requirement, AllDevices) else Every((requirement, has_data))

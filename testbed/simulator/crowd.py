@@ -1,0 +1,35 @@
+"""The devices of a simulation, wherever they come from."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.requirements import Capabilities, Requirement
+from testbed.population.check_ins import check_ins
+from testbed.scenario.population import Population
+from testbed.simulator.model import CheckIns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Crowd:
+    """The fields of ``Simulation`` that are about devices."""
+
+    devices: int
+    kinds: tuple[Capabilities, ...]
+    trace: Callable[[], Iterator[CheckIns]]
+    names: tuple[DeviceId, ...] = ()
+    tasks_per_session: int = 0
+    tasks_per_day: int = 0
+    limits: tuple[tuple[int, int], ...] = ()
+
+
+def population_crowd(population: Population, seed: int, requirements: Sequence[Requirement]) -> Crowd:
+    """Of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
+    made = check_ins(population.spec(), seed=seed, requirements=requirements)
+    return Crowd(
+        devices=made.devices,
+        kinds=made.kinds,
+        trace=made.trace,
+        tasks_per_session=population.tasks_per_session,
+        tasks_per_day=population.tasks_per_day,
+    )

@@ -1,0 +1,193 @@
+"""Simulated devices: who is there, who works until when, and what they say when they are told something.
+
+A device says LeaseAccepted at once when it is offered a lease, LeaseReleased at once when that is taken back, and
+leaves at once when it is sent away. What a device was working on when it left is never answered: it does not resume.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
+from coordinator.engine.events import DeviceCheckedIn, Event, LeaseAccepted, LeaseReleased, SessionEnded
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.engine.model import SessionEnd
+from testbed.simulator.model import CheckIns, Matching, Simulation
+from testbed.simulator.noise import noise_index, noise_table
+
+_INSTANCE = "0" * 32  # no device is ever copied
+_AT_A_TIME = 4096  # rows that are turned into Python's own numbers
+
+
+class Row(NamedTuple):
+    """A row of ``CheckIns``, in the order of its columns."""
+
+    start_s: float
+    end_s: float
+    device: int
+    interval: int
+    kind: int
+    slow: float
+    byte_s: float
+    crash: bool
+
+
+class Response(NamedTuple):
+    """A task is done then, if its device still has it in hand. In the order of the fields, which is that of events."""
+
+    at: float
+    lease: LeaseSeq
+    session: SessionSeq
+    job: JobId
+    round: int
+    attempt: int
+
+
+@dataclass(slots=True)
+class Present:
+    """A device in a session."""
+
+    row: Row
+    lease: LeaseSeq | None = None  # in hand
+
+
+class Devices:
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._rows = chain.from_iterable(map(rows, simulation.trace()))
+        self._next = next(self._rows, None)
+        self._present: dict[SessionSeq, Present] = {}
+        self._responses: list[Response] = []  # a heap; some are void
+        self._ends: list[tuple[float, SessionSeq]] = []  # a heap; some are void
+        self._work = {job.spec.job: job.spec.workload for job in simulation.jobs}
+        self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
+        self._at_check_in = simulation.matching is Matching.AT_CHECK_IN
+        self.check_ins = 0  # so far; also the session of the last one
+
+    # -- what happens next
+
+    def next_check_in(self) -> float:
+        """inf: the trace has ended."""
+        return math.inf if self._next is None else self._next.start_s
+
+    def next_response(self) -> float:
+        """inf: nobody works."""
+        heap = self._responses
+        while heap:
+            first = heap[0]
+            present = self._present.get(first.session)
+            if present is not None and present.lease == first.lease:
+                return first.at
+            heapq.heappop(heap)
+        return math.inf
+
+    def next_end(self) -> float:
+        """Of a session. inf: nobody is there."""
+        heap = self._ends
+        while heap and heap[0][1] not in self._present:
+            heapq.heappop(heap)
+        return heap[0][0] if heap else math.inf
+
+    def check_in(self) -> DeviceCheckedIn:
+        """The next row of the trace: a device arrives."""
+        row = self._next
+        if row is None:
+            raise IndexError("the trace has ended")
+        self._next = next(self._rows, None)
+        self.check_ins += 1
+        seq, simulation = SessionSeq(self.check_ins), self._simulation
+        self._present[seq] = Present(row)
+        heapq.heappush(self._ends, (row.end_s, seq))
+        names = simulation.names
+        per_session, per_day = self._limits(row.kind)
+        return DeviceCheckedIn(
+            seq,
+            names[row.device] if names else DeviceId(str(row.device)),
+            _INSTANCE,
+            row.interval,
+            simulation.kinds[row.kind],
+            tasks_per_session=per_session,
+            tasks_per_day=per_day,
+            reference_s=row.slow,
+        )
+
+    def respond(self) -> Response:
+        """The task that is done next. Its device lets go of it."""
+        response = heapq.heappop(self._responses)
+        self._present[response.session].lease = None
+        return response
+
+    def end(self) -> SessionEnded:
+        """The session that ends next."""
+        _, seq = heapq.heappop(self._ends)
+        crash = self._present[seq].row.crash
+        return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if crash else SessionEnd.GOODBYE_SESSION_OVER)
+
+    def idles(self, session: SessionSeq) -> bool:
+        """It is there and has nothing in hand."""
+        present = self._present.get(session)
+        return present is not None and present.lease is None
+
+    # -- what devices are told
+
+    def react(self, effect: Effect, now: float) -> Event | None:
+        """What the device that hears of ``effect`` says at once."""
+        match effect:
+            case OfferLease():
+                return self._take(effect, now)
+            case RevokeLease():
+                present = self._present.get(effect.session)
+                if present is None:
+                    return None
+                if present.lease == effect.lease:
+                    present.lease = None
+                return LeaseReleased(effect.session, effect.lease)
+            case SendAway():
+                return SessionEnded(effect.session, SessionEnd.GOODBYE_TOLD_TO)
+            case EndSession():
+                self._present.pop(effect.session, None)
+                return None
+            case _:
+                return None
+
+    def _limits(self, kind: int) -> tuple[int, int]:
+        """How many tasks in a session, and in a day; 0: no limit."""
+        about = self._simulation
+        per_session, per_day = about.limits[kind] if about.limits else (about.tasks_per_session, about.tasks_per_day)
+        return (1 if self._at_check_in else per_session), per_day
+
+    def _take(self, offer: OfferLease, now: float) -> LeaseAccepted:
+        present = self._present[offer.session]
+        present.lease = offer.lease
+        done = now + self._duration(present.row, offer.job, offer.lease)
+        heapq.heappush(
+            self._responses, Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt)
+        )
+        return LeaseAccepted(offer.session, offer.lease)
+
+    def _duration(self, row: Row, job: JobId, lease: LeaseSeq) -> float:
+        """Seconds from the grant to the response. The order of these operations is part of the rules."""
+        work = self._work[job]
+        seconds = work.compute_s * row.slow + float(work.download_bytes + work.upload_bytes) * row.byte_s
+        if self._noise is not None:
+            seconds *= self._noise[noise_index(self._simulation.settings.seed, lease)]
+        return seconds
+
+
+def rows(block: CheckIns) -> Iterator[Row]:
+    """Of a block, in order."""
+    columns = (
+        block.start_s,
+        block.end_s,
+        block.device,
+        block.interval,
+        block.kind,
+        block.slow,
+        block.byte_s,
+        block.crash,
+    )
+    for first in range(0, len(block), _AT_A_TIME):
+        yield from map(Row._make, zip(*(one[first : first + _AT_A_TIME].tolist() for one in columns), strict=True))

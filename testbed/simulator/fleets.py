@@ -1,0 +1,83 @@
+"""The devices of a scenario's fleets, as the live testbed has them: the same ones, there at the same times."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.requirements import Capabilities
+from device_agent.availability import Ending, Interval
+from testbed.churn.devices import churned, intervals
+from testbed.population import DeviceSpec, expand
+from testbed.scenario.model import Scenario
+from testbed.simulator.crowd import Crowd
+from testbed.simulator.model import CheckIns
+
+_ROWS = 1024  # of a block: sessions have no end, and what is not simulated need not be made
+
+_Session = tuple[float, int, Interval]  # its start, its device's number, itself
+
+
+def fleet_devices(scenario: Scenario) -> list[DeviceSpec]:
+    """All devices, with data that nobody reads. Raises UsageError for fleets that no devices can be made of."""
+    nowhere = [Path("share.npz")] * scenario.devices
+    data = dict.fromkeys(scenario.data, nowhere)
+    devices = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=data)
+    return churned(devices, scenario.timeline(devices))
+
+
+def fleet_crowd(scenario: Scenario) -> Crowd:
+    """Of ``scenario.fleets``. Raises UsageError for fleets that no devices can be made of."""
+    devices = fleet_devices(scenario)
+    first = list({_kind(device): device for device in reversed(devices)}.values())[::-1]  # one of each kind
+    number = {_kind(device): index for index, device in enumerate(first)}
+    kind = [number[_kind(device)] for device in devices]
+    limits = tuple((device.tasks_per_session, device.tasks_per_day) for device in first)
+    alike = len(set(limits)) == 1
+    return Crowd(
+        devices=len(devices),
+        kinds=tuple(_capabilities(device) for device in first),
+        trace=partial(_blocks, devices, kind),
+        names=tuple(DeviceId(device.device) for device in devices),
+        tasks_per_session=limits[0][0] if alike else 0,
+        tasks_per_day=limits[0][1] if alike else 0,
+        limits=() if alike else limits,
+    )
+
+
+def _kind(device: DeviceSpec) -> tuple[object, ...]:
+    """What devices of one kind have in common."""
+    labels = tuple(sorted(device.labels.items()))
+    return tuple(sorted(device.numbers.items())), labels, device.tasks_per_session, device.tasks_per_day
+
+
+def _capabilities(device: DeviceSpec) -> Capabilities:
+    return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})
+
+
+def _sessions(number: int, device: DeviceSpec) -> Iterator[_Session]:
+    return ((each.start_s, number, each) for each in intervals(device))
+
+
+def _blocks(devices: Sequence[DeviceSpec], kind: Sequence[int]) -> Iterator[CheckIns]:
+    slow = [1.0 / device.numbers["cpu"] for device in devices]
+    sessions = heapq.merge(*(_sessions(number, device) for number, device in enumerate(devices)), key=_order)
+    while rows := list(islice(sessions, _ROWS)):
+        yield CheckIns(
+            start_s=np.array([start for start, _, _ in rows], np.float64),
+            end_s=np.array([each.end_s for _, _, each in rows], np.float64),
+            device=np.array([number for _, number, _ in rows], np.int64),
+            interval=np.array([each.number for _, _, each in rows], np.int64),
+            kind=np.array([kind[number] for _, number, _ in rows], np.int32),
+            slow=np.array([slow[number] for _, number, _ in rows], np.float64),
+            byte_s=np.zeros(len(rows)),
+            crash=np.array([each.ends is not Ending.GOODBYE for _, _, each in rows], np.bool_),
+        )
+
+
+def _order(session: _Session) -> tuple[float, int]:
+    return session[:2]

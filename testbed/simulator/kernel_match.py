@@ -1,0 +1,86 @@
+"""Who gets a device, by the present plan: ``coordinator.engine.matching``, on arrays."""
+
+import numpy as np
+
+from testbed.simulator.compiled import compiled, mixed
+from testbed.simulator.kernel_lists import sort
+from testbed.simulator.kernel_tiers import unmet
+from testbed.simulator.layout import (
+    FREE_LEASE,
+    FREE_SESSION,
+    HEAP,
+    J_GROUP,
+    J_OPEN,
+    J_PLACED,
+    J_PLACES,
+    J_RESPONSES,
+    J_TIER,
+    MATCH_DRAW,
+    NONE,
+    PLAN,
+    QUEUES,
+    R_GROUPS,
+    R_LIST,
+    R_LISTED,
+    R_OWNER,
+    TIERS,
+    UNIFORM,
+)
+from testbed.simulator.tables import Tables
+
+_HALF = np.uint64(32)
+
+
+@compiled
+def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
+    """The job that a device of this cell gets, or NONE. ``draws``: of its session by chance, so far."""
+    if t.cells[cell, R_LISTED] != t.numbers[PLAN]:
+        _list(t, cell)
+    jobs, listed, count = t.jobs, t.candidates[cell], t.cells[cell, R_LIST]
+    if t.numbers[UNIFORM] == 0:
+        for place in range(count):
+            job = listed[place]
+            if jobs[job, J_PLACES] > jobs[job, J_PLACED] + jobs[job, J_RESPONSES]:
+                return int(job)
+        return NONE
+    able = 0
+    for place in range(count):
+        able += unmet(t, listed[place]) > 0
+    if able == 0:
+        return NONE
+    bits = mixed(mixed(t.bits[MATCH_DRAW] ^ np.uint64(seq)) ^ np.uint64(draws))
+    left = np.int64(((bits >> _HALF) * np.uint64(able)) >> _HALF)
+    for place in range(count):
+        if unmet(t, listed[place]) > 0:
+            if left == 0:
+                return int(listed[place])
+            left -= 1
+    return NONE
+
+
+@compiled
+def _list(t: Tables, cell: int) -> None:
+    """The open requests that the devices of a cell can serve, in the plan's order."""
+    cells, count = t.cells, 0
+    owner, tier = cells[cell, R_OWNER], NONE if t.numbers[TIERS] == 1 else cell % (t.numbers[TIERS] + 1) - 1
+    for turn in range(-1, t.numbers[QUEUES]):
+        queue = owner if turn == -1 else turn
+        if queue == NONE or (turn == owner and turn >= 0):
+            continue
+        for place in range(t.queues[queue], t.queues[queue + 1]):
+            job = t.queued[place]
+            if t.jobs[job, J_OPEN] == 0 or cells[cell, R_GROUPS + t.jobs[job, J_GROUP]] == 0:
+                continue
+            if t.jobs[job, J_TIER] < 0 or t.jobs[job, J_TIER] == tier:
+                t.candidates[cell, count] = job
+                count += 1
+    if t.numbers[UNIFORM] == 1:  # drawn from by chance they go by job
+        sort(t.candidates[cell, :count], t.candidates[cell, :count].copy())
+    cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLAN]
+
+
+@compiled
+def room(t: Tables) -> bool:
+    """For one more session and one more lease, and what they bring about."""
+    numbers = t.numbers
+    return bool(numbers[FREE_LEASE] != NONE and numbers[FREE_SESSION] != NONE and numbers[HEAP] + 3 <= len(t.heap_at))

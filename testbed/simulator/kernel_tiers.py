@@ -1,0 +1,205 @@
+"""Tiers of devices and profiles of responses, as ``coordinator.engine.tiers`` and ``profiles``, on arrays."""
+
+import numpy as np
+
+from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED
+from coordinator.engine.profiles import ENOUGH, FULL
+from coordinator.engine.scale import BINS
+from testbed.simulator.compiled import compiled, mixed
+from testbed.simulator.layout import (
+    CUTS,
+    J_ASYNCHRONOUS,
+    J_HEAD,
+    J_HELD,
+    J_NEEDED,
+    J_PLACED,
+    J_PLACES,
+    J_REQUEST,
+    J_RESPONSES,
+    J_TIER,
+    JR_DEADLINE,
+    L_CHOSEN,
+    L_NEXT,
+    L_REQUEST,
+    MERGED,
+    NONE,
+    NOW,
+    P_AT,
+    P_COUNTS,
+    P_PERCENT,
+    P_TOTAL,
+    P_UPTO,
+    REVIEW,
+    SPAN_S,
+    TIER_DRAW,
+    TIERS,
+    UNSUPPLIED,
+)
+from testbed.simulator.tables import Integers, Tables
+
+_HALF = np.uint64(32)
+
+
+@compiled
+def _bin_of(t: Tables, seconds: float) -> int:
+    """``coordinator.engine.scale.bin_of``."""
+    first, after = 0, BINS
+    while first < after:
+        middle = (first + after) // 2
+        if t.edges[middle] < seconds:
+            first = middle + 1
+        else:
+            after = middle
+    return min(first, BINS - 1)
+
+
+@compiled
+def tier_of(t: Tables, reference_s: float, again: bool) -> int:
+    """Of a device that checks in, which counts unless it did so before in this interval."""
+    bin_ = _bin_of(t, reference_s)
+    if not again:
+        t.scores[bin_] += 1
+    if t.numbers[CUTS] == 0:
+        return NONE
+    tier = 0
+    while tier < t.numbers[CUTS] and t.cuts[tier] < bin_:
+        tier += 1
+    return tier
+
+
+@compiled
+def is_chosen(tier: int) -> bool:
+    """Whether a request of this tier is or was for one tier."""
+    return tier >= 0 or tier == LIFTED
+
+
+@compiled
+def profile(t: Tables, job: int, seconds: float, tier: int, chosen: int) -> None:
+    """A response of a device of this tier."""
+    bin_ = _bin_of(t, seconds)
+    if tier >= 0:
+        _add(t.profiles[job, 1 + tier], bin_)
+    if chosen == 0:
+        _add(t.profiles[job, 0], bin_)
+
+
+@compiled
+def _add(one: Integers, bin_: int) -> None:
+    counts = one[P_COUNTS:]
+    counts[bin_] += 1
+    one[P_TOTAL] += 1
+    if bin_ <= one[P_AT]:
+        one[P_UPTO] += 1
+    if one[P_TOTAL] == FULL:
+        total = upto = 0
+        for each in range(BINS):
+            counts[each] //= 2
+            total += counts[each]
+            if each <= one[P_AT]:
+                upto += counts[each]
+        one[P_TOTAL], one[P_UPTO] = total, upto
+    at, upto, wanted = one[P_AT], one[P_UPTO], (one[P_PERCENT] * one[P_TOTAL] + 99) // 100
+    while upto < wanted:
+        at += 1
+        upto += counts[at]
+    while upto - counts[at] >= wanted:
+        upto -= counts[at]
+        at -= 1
+    one[P_AT], one[P_UPTO] = at, upto
+
+
+@compiled
+def decide(t: Tables, job: int, tier: int) -> None:
+    """Which tier the job's request is for, from now on; a negative one lifts that."""
+    before = t.jobs[job, J_TIER]
+    if tier >= 0:
+        t.jobs[job, J_TIER] = tier
+        lease = t.jobs[job, J_HEAD]
+        while lease != NONE:
+            if t.leases[lease, L_REQUEST] == t.jobs[job, J_REQUEST]:
+                t.leases[lease, L_CHOSEN] = 1
+            lease = t.leases[lease, L_NEXT]
+    elif before >= 0:
+        t.jobs[job, J_TIER] = LIFTED
+    elif before == UNDECIDED:
+        t.jobs[job, J_TIER] = ANY_TIER
+
+
+@compiled
+def restrict(t: Tables, owner: Integers) -> None:
+    """``coordinator.policies.venn.tiers``, for the queues in the tables; ``owner``: contender of each region."""
+    numbers, reals = t.numbers, t.job_reals
+    now, unsupplied = t.reals[NOW], numbers[UNSUPPLIED]
+    review = np.inf
+    for contender in range(numbers[MERGED] - unsupplied):
+        first, after = t.queues[unsupplied + contender], t.queues[unsupplied + contender + 1]
+        for place in range(first, after):
+            job = t.queued[place]
+            tier = t.jobs[job, J_TIER]
+            if tier == UNDECIDED and place == first:
+                tier = _choice(t, job, owner, contender)
+                if tier != UNDECIDED:
+                    decide(t, job, tier)
+            if tier < 0:
+                continue
+            rate = _owned(t, t.tier_supply[tier], owner, contender)
+            latest = -np.inf
+            if rate > 0:
+                needs_s = wanted(t, job) * t.reals[SPAN_S] / rate + _tail_s(t, job, tier)
+                latest = reals[job, JR_DEADLINE] - needs_s
+            if now >= latest:
+                decide(t, job, ANY_TIER)
+            else:
+                review = min(review, latest)
+    t.reals[REVIEW] = review
+
+
+@compiled
+def _choice(t: Tables, job: int, owner: Integers, contender: int) -> int:
+    rate = _owned(t, t.ground[:, 0], owner, contender)
+    if rate == 0:
+        return UNDECIDED
+    everyone = t.profiles[job, 0]
+    if everyone[P_TOTAL] < ENOUGH or t.jobs[job, J_ASYNCHRONOUS] == 1:
+        return ANY_TIER
+    bits = mixed(t.bits[TIER_DRAW] ^ np.uint64(t.jobs[job, J_REQUEST]))
+    tier = int(np.int64(((bits >> _HALF) * np.uint64(t.numbers[TIERS])) >> _HALF))
+    rate_u = _owned(t, t.tier_supply[tier], owner, contender)
+    if rate_u == 0:
+        return ANY_TIER
+    work = wanted(t, job) * t.reals[SPAN_S]
+    pays = work / rate_u - work / rate < t.edges[everyone[P_AT]] - _tail_s(t, job, tier)
+    return tier if pays else ANY_TIER
+
+
+@compiled
+def _tail_s(t: Tables, job: int, tier: int) -> float:
+    """Tail of the response time in a tier; that over all where there were few."""
+    one = t.profiles[job, 1 + tier]
+    if one[P_TOTAL] < ENOUGH:
+        one = t.profiles[job, 0]
+    return float(t.edges[one[P_AT]]) if one[P_TOTAL] >= ENOUGH else 0.0
+
+
+@compiled
+def _owned(t: Tables, supply: Integers, owner: Integers, contender: int) -> int:
+    """Check-ins of what a contender owns."""
+    total = 0
+    for region in range(len(owner)):
+        if owner[region] == contender:
+            total += supply[region]
+    return total
+
+
+@compiled
+def unmet(t: Tables, job: int) -> int:
+    """Places of its request that are still to be leased."""
+    return int(t.jobs[job, J_PLACES] - t.jobs[job, J_PLACED] - t.jobs[job, J_RESPONSES])
+
+
+@compiled
+def wanted(t: Tables, job: int) -> int:
+    """What is left of its round in plans: places to be leased, asynchronously responses that its buffer lacks."""
+    if t.jobs[job, J_ASYNCHRONOUS] == 1:
+        return int(t.jobs[job, J_NEEDED] - t.jobs[job, J_HELD])
+    return unmet(t, job)

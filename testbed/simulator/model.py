@@ -1,0 +1,118 @@
+"""What a simulation is given, and what it gives back: arrays, for millions of sessions.
+
+Times are seconds of engine time. A *row* is one session of one device; rows come in blocks in order of time, at most
+MOST_ROWS to a block, so that memory does not grow with the trace.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.model import EngineSettings, JobSpec, LeaseEnd
+from coordinator.engine.requirements import Capabilities
+
+Reals = NDArray[np.float64]
+Ids = NDArray[np.int64]
+Kinds = NDArray[np.int32]
+
+MOST_ROWS = 1_000_000  # of a block
+
+
+class Matching(StrEnum):
+    """When a device may be given a task."""
+
+    WHILE_PRESENT = "while present"  # it waits while its session lasts
+    AT_CHECK_IN = "at check-in"  # then or not at all: one task, and a device that is not leased at once leaves
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckIns:
+    """Sessions in order of (start, row); every column has a value per row. The sessions of a device do not overlap."""
+
+    start_s: Reals
+    end_s: Reals  # > start
+    device: Ids  # its number, >= 0
+    interval: Ids  # number of its availability interval, ascending per device
+    kind: Kinds  # index into ``Simulation.kinds``
+    slow: Reals  # seconds that a task with compute 1 s takes: 1 / speed, > 0; also what tiers are cut by
+    byte_s: Reals  # seconds per byte of a task's transfers; 0: links are not modelled
+    crash: NDArray[np.bool_]  # whether the session ends without a goodbye
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedJob:
+    """A job and what its driver does: it opens the next attempt at once when one has ended."""
+
+    spec: JobSpec  # ``rounds`` is what the scheduler knows
+    arrives_s: float  # >= 0
+    rounds: int  # it ends when so many have closed, >= 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Simulation:
+    """One cell: a world and the settings of the engine that schedules it. The policy comes beside it."""
+
+    settings: EngineSettings
+    jobs: tuple[SimulatedJob, ...]  # by (arrival, job id)
+    kinds: tuple[Capabilities, ...]  # devices of one kind answer every job's requirement alike; fewer than 2**31
+    trace: Callable[[], Iterator[CheckIns]]  # from the start, the same each time; ends, or goes on for ever
+    devices: int = 0  # how many there are; 0: nobody has counted
+    names: tuple[DeviceId, ...] = ()  # of devices by number; empty: their numbers
+    matching: Matching = Matching.WHILE_PRESENT
+    tasks_per_session: int = 0  # 0: no limit
+    tasks_per_day: int = 0  # 0: no limit
+    limits: tuple[tuple[int, int], ...] = ()  # (per session, per day) by kind, in place of these two; empty: these
+    noise_sigma: float = 0.0  # log-sigma of what a task's time is multiplied by; 0: nothing
+    until_s: float = np.inf  # given up then: what is due later does not happen
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a simulation is."""
+
+    now_s: float
+    check_ins: int
+    jobs_ended: int
+
+
+Watch = Callable[[Progress], bool]  # called now and then; False: stop here, with what came of it so far
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempts:
+    """Every attempt that ended, in order of its end."""
+
+    job: Kinds  # index into ``Simulation.jobs``
+    round: Kinds
+    attempt: Kinds
+    opened_s: Reals
+    filled_s: Reals  # when live leases + counted first reached C; at the latest the end
+    ended_s: Reals
+    closed: NDArray[np.bool_]  # else aborted
+    counted: Kinds  # responses
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """What came of it, the same by either path."""
+
+    ended_s: Reals  # per job; NaN: unfinished
+    attempts: Attempts
+    check_ins: int
+    plans: int
+    leases: dict[LeaseEnd, int] = field(default_factory=dict)  # ended, by reason
+    live: int = 0  # leases not ended when the simulation did
+    device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased, per job
+    wasted_device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased and in no closed round, per job
+    now_s: float = 0.0  # when it ended
+    digest: str = ""  # of all leases and transitions, see ``coordinator.engine.record.Digest``
+    path: str = ""  # "events" or "bulk"
+    why: str = ""  # it could not be in bulk; empty: it could
+    wall_s: float = 0.0  # that it took

@@ -1,0 +1,104 @@
+"""What a simulation leaves in its folder: a journal while it is small, its attempts and sums if it is not."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import asdict
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.events import Event
+from coordinator.engine.model import EngineSettings
+from coordinator.service.journal import Journal
+from testbed.live.folder import RunFolder
+from testbed.report.simulated import HEADER, Simulated, SimulatedJobFacts
+from testbed.report.story import job_name
+from testbed.simulator.model import Outcome, Simulation
+from venn.wire.files import write_atomic
+from venn.wire.versions import SOFTWARE
+
+_LINES_AT_A_TIME = 2000
+
+
+class KeptJournal:
+    """events.jsonl as a coordinator writes it; engine time 0 is Unix time 0."""
+
+    def __init__(self, folder: RunFolder, settings: EngineSettings, name: str) -> None:
+        self._folder = folder
+        self._lines = 0
+        self._journal = Journal(
+            folder.events, settings=settings, incarnation=1, wall_ms=0, name=name, software=SOFTWARE
+        )
+
+    def hear(self, now: float, event: Event, effects: list[Effect]) -> None:
+        self._journal.append(now, event, effects)
+        self._lines += 1
+        if self._lines % _LINES_AT_A_TIME == 0:
+            self._journal.flush()
+
+    def close(self) -> None:
+        self._journal.close()
+
+    def discard(self) -> None:
+        """There is none after all."""
+        self._journal.close()
+        self._folder.events.unlink()
+
+
+def facts(simulation: Simulation, outcome: Outcome) -> dict[str, object]:
+    """How it went, for run.json."""
+    simulated = Simulated(
+        devices=simulation.devices,
+        path=outcome.path,
+        why=outcome.why,
+        check_ins=outcome.check_ins,
+        plans=outcome.plans,
+        virtual_s=outcome.now_s,
+        wall_s=outcome.wall_s,
+    )
+    return asdict(simulated)
+
+
+def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) -> None:
+    """rounds.csv and outcome.json. Raises PeerError OUT_OF_SPACE."""
+    names = [job_name(job.spec.job) for job in simulation.jobs]
+    write_atomic(folder.attempts, _rounds(names, outcome))
+    arrived = [index for index, job in enumerate(simulation.jobs) if job.arrives_s <= outcome.now_s]
+    jobs = [
+        SimulatedJobFacts(
+            name=names[index],
+            requirement=simulation.jobs[index].spec.requirement_name,
+            arrived_s=simulation.jobs[index].arrives_s,
+            ended_s=None if math.isnan(outcome.ended_s[index]) else float(outcome.ended_s[index]),
+            wasted_device_s=float(outcome.wasted_device_s[index]),
+        )
+        for index in arrived
+    ]
+    about = {
+        "digest": outcome.digest,
+        "leases": {reason.value: count for reason, count in outcome.leases.items()},
+        "live": outcome.live,
+        "jobs": [asdict(job) for job in jobs],
+    }
+    write_atomic(folder.outcome, json.dumps(about, indent=2) + "\n")
+
+
+def _rounds(names: list[str], outcome: Outcome) -> str:
+    attempts = outcome.attempts
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(HEADER)
+    rows.writerows(
+        zip(
+            (names[job] for job in attempts.job.tolist()),
+            attempts.round.tolist(),
+            attempts.attempt.tolist(),
+            attempts.opened_s.tolist(),
+            attempts.filled_s.tolist(),
+            attempts.ended_s.tolist(),
+            map(int, attempts.closed.tolist()),
+            attempts.counted.tolist(),
+            strict=True,
+        )
+    )
+    return text.getvalue()

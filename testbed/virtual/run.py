@@ -1,0 +1,199 @@
+"""A scenario in virtual time: build, simulate, and account for it. ``venn run --backend sim`` is this."""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from coordinator.service.policy import policy_of, told_with_its_plan
+from testbed.live.folder import RunFolder
+from testbed.live.machine import commit, machine, versions
+from testbed.live.run import Result
+from testbed.live.world import Ending
+from testbed.population import write_population
+from testbed.report.build import PAGE, build_report
+from testbed.report.story import job_name
+from testbed.report.summary import Summary
+from testbed.scenario.model import Scenario
+from testbed.scenario.unfold import unfolded
+from testbed.simulator.build import build
+from testbed.simulator.fleets import fleet_devices
+from testbed.simulator.model import Outcome, Simulation
+from testbed.simulator.run import simulate
+from testbed.virtual.kept import KeptJournal, facts, keep_outcome
+from testbed.virtual.progress import Watching
+from venn.wire.files import out_of_space, write_atomic
+from venn.wire.notation import format_duration
+
+MOST_JOURNALED = 20_000  # check-ins; a report that draws every lease of more helps nobody, and takes a minute
+_MOST_NAMED = 5  # jobs in one line
+
+
+@dataclass(slots=True)
+class VirtualRun:
+    """One run of a scenario into one folder. ``run`` once."""
+
+    scenario: Scenario
+    folder: RunFolder
+    console: Console  # for what is to be said on the way; standard error, as a rule
+    command: Sequence[str] = ()  # that reproduces it, for the report
+    validate: bool = False  # check the engine's invariants after every event
+    quiet: bool = False  # no progress
+    _warnings: list[str] = field(default_factory=list)
+
+    def run(self) -> tuple[Result, int]:
+        """Its result, and the signal that stopped it; 0: none did. Then what came of it so far is reported.
+
+        Raises VennError if the scenario cannot be simulated, or its policy fails; its folder is gone then.
+        """
+        try:
+            simulation = build(self.scenario)
+            self._write_inputs()
+            outcome, stopped_by = self._simulate(simulation)
+            self._write_timeline(outcome.now_s)
+        except BaseException:
+            shutil.rmtree(self.folder.root, ignore_errors=True)
+            raise
+        for line in unfinished(simulation, outcome, stopped=bool(stopped_by)):
+            self._warn(line)
+        self._write_manifest(interrupted=bool(stopped_by), simulated=facts(simulation, outcome))
+        summary = self._report()
+        ending = Ending(interrupted=bool(stopped_by))
+        return Result(self.folder, summary, self.folder.root / PAGE, ending), stopped_by
+
+    def _report(self) -> Summary:
+        """Raises PeerError if the disk is full."""
+        try:
+            return build_report(self.folder.root)
+        except Exception as error:
+            full = out_of_space(error, self.folder.root)
+            if full is None:
+                raise
+            raise full from error
+
+    def _simulate(self, simulation: Simulation) -> tuple[Outcome, int]:
+        """With a journal, unless it turns out to be too large for one: then once more without."""
+        if self.validate or journaled(simulation):
+            journal = KeptJournal(self.folder, simulation.settings, self.scenario.name)
+            try:
+                outcome, watching = self._once(simulation, journal)
+            except BaseException:
+                journal.discard()
+                raise
+            if not watching.too_many:
+                journal.close()
+                return outcome, watching.stopped_by
+            journal.discard()
+            self._print(f"more than {MOST_JOURNALED:,} check-ins: once more from the start, without a journal")
+        outcome, watching = self._once(simulation, None)
+        keep_outcome(self.folder, simulation, outcome)
+        return outcome, watching.stopped_by
+
+    def _once(self, simulation: Simulation, journal: KeptJournal | None) -> tuple[Outcome, Watching]:
+        most = np.inf if journal is None or self.validate else MOST_JOURNALED
+        watching = Watching(len(simulation.jobs), self._print, most)
+        policy = policy_of(self.scenario.policy)
+        with watching.listening(), told_with_its_plan(self.scenario.policy):
+            hear = None if journal is None else journal.hear
+            return simulate(simulation, policy, journal=hear, validate=self.validate, watch=watching), watching
+
+    def _write_inputs(self) -> None:
+        write_atomic(self.folder.scenario, self.scenario.dump())
+        if self.scenario.population is None:
+            self.folder.population.parent.mkdir(parents=True, exist_ok=True)
+            write_population(self.folder.population, fleet_devices(unfolded(self.scenario)))
+        self._write_manifest(interrupted=True, simulated=None)
+
+    def _write_timeline(self, until_s: float) -> None:
+        """What was done by then, as a live run writes it down; engine time 0 is Unix time 0."""
+        if not self.scenario.churn:
+            return
+        whole = unfolded(self.scenario)
+        actions = whole.timeline(fleet_devices(whole)).actions
+        rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in actions if each.at_s <= until_s)
+        write_atomic(self.folder.churn, "".join(json.dumps(row) + "\n" for row in rows))
+
+    def _write_manifest(self, *, interrupted: bool, simulated: dict[str, object] | None) -> None:
+        scenario = self.scenario
+        about = {
+            "name": scenario.name,
+            "policy": scenario.policy,
+            "seed": scenario.seed,
+            "backend": scenario.backend,
+            "jobs": list(unfolded(scenario).jobs),
+            "expect": [str(expected) for expected in scenario.expect],
+            "interrupted": interrupted,
+            "command": list(self.command),
+            "warnings": self._warnings,
+            "simulated": simulated,
+            "versions": versions(),
+            "machine": machine(),
+            "commit": commit(),
+        }
+        write_atomic(self.folder.manifest, json.dumps(about, indent=2) + "\n")
+
+    def _warn(self, text: str) -> None:
+        self._warnings.append(text)
+        self._print(f"warning: {text}", always=True)
+
+    def _print(self, text: str, *, always: bool = False) -> None:
+        """``always``: even if it should be quiet. A terminal that was closed is no reason to stop halfway."""
+        if always or not self.quiet:
+            with suppress(OSError):
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def run_simulated(
+    scenario: Scenario,
+    *,
+    out: Path | None = None,
+    validate: bool = False,
+    quiet: bool = False,
+    color: bool = True,
+    command: Sequence[str] = (),
+) -> tuple[Result, int]:
+    """Simulate a scenario into ``out``, or into a new folder below ./runs; see ``VirtualRun.run``."""
+    folder = RunFolder.create(out, name=scenario.name, policy=scenario.policy, now=datetime.now())
+    console = Console(stderr=True, no_color=not color, file=sys.stderr)
+    return VirtualRun(scenario, folder, console, command, validate, quiet).run()
+
+
+def journaled(simulation: Simulation) -> bool:
+    """Whether it may be small enough for a journal: every response takes a lease."""
+    return sum(job.rounds * job.spec.responses_needed for job in simulation.jobs) <= MOST_JOURNALED
+
+
+def unfinished(simulation: Simulation, outcome: Outcome, *, stopped: bool) -> list[str]:
+    """Why jobs are not done, a line for each reason."""
+    if stopped:
+        return []
+    left = [
+        (job_name(job.spec.job), bool(device_s > 0) or job.spec.workload.compute_s == 0)  # no time, no trace of it
+        for job, ended, device_s in zip(simulation.jobs, outcome.ended_s, outcome.device_s, strict=True)
+        if np.isnan(ended)
+    ]
+    if not left:
+        return []
+    when = format_duration(round(outcome.now_s, 1))
+    if outcome.now_s >= simulation.until_s:
+        lines = [f"gave up after {when}: {_named([name for name, _ in left])} unfinished; raise duration"]
+    else:
+        lines = [
+            f"the last session ended at {when}: {_named([name for name, _ in left])} unfinished for want of devices"
+        ]
+    idle = [name for name, served in left if not served]
+    return [*lines, *([f"{_named(idle)} never given a device"] if idle else [])]
+
+
+def _named(jobs: Sequence[str]) -> str:
+    """``job a was``, ``jobs a, b and 7 more were``: without the verb's other half."""
+    shown = ", ".join(jobs[:_MOST_NAMED])
+    more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
+    return f"job {shown} was" if len(jobs) == 1 else f"jobs {shown}{more} were"

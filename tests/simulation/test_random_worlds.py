@@ -1,0 +1,124 @@
+"""Random small worlds: the invariants hold after every event, sums add up, and nobody gets what is not for it."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.engine.chance import Purpose, draw
+from coordinator.engine.effects import Effect, EndLease, OfferLease
+from coordinator.engine.events import Event
+from coordinator.engine.model import Asynchronous, StragglerRule
+from coordinator.policies.registry import load_policy
+from testbed.simulator.events import simulate_events
+from testbed.simulator.model import Matching, SimulatedJob, Simulation
+from tests.simulation.worlds import Session, has, job, needs, world
+
+KINDS = ("", "a", "b", "ab")
+REQUIREMENTS = ("", "a", "b", "ab")
+POLICIES = (
+    "fifo",
+    "random",
+    "random-order",
+    "srsf",
+    "srsf-job",
+    "las",
+    "venn",
+    "venn-nosched",
+    "venn-queue",
+    "venn-plus",
+    "venn(fairness=2)",
+)
+
+
+def chooser(seed: int) -> Callable[[int], int]:
+    """Whole numbers below a bound, drawn one after the other."""
+    state = iter(range(1_000_000))
+    return lambda below: draw(seed, Purpose.MATCH, next(state)) % below
+
+
+def random_world(seed: int) -> Simulation:
+    """In whole seconds, so that ties are the rule."""
+    pick = chooser(seed)
+    jobs = [random_job(f"job-{number}", pick) for number in range(1 + pick(4))]
+    sessions = [one for device in range(3 + pick(12)) for one in random_sessions(device, pick)]
+    return world(
+        jobs,
+        sessions,
+        kinds=[has(letters) for letters in KINDS],
+        seed=seed,
+        matching=Matching.AT_CHECK_IN if pick(2) else Matching.WHILE_PRESENT,
+        tasks_per_session=pick(3),
+        tasks_per_day=pick(3) * 2,
+        noise_sigma=0.3 * pick(2),
+        until_s=150.0 + 200.0 * pick(2),
+    )
+
+
+def random_job(name: str, pick: Callable[[int], int]) -> SimulatedJob:
+    demand = 1 + pick(5)
+    asynchronous = Asynchronous(1 + pick(demand), (None, 0, 2)[pick(3)]) if not pick(3) else None
+    return job(
+        name,
+        demand,
+        needs(*REQUIREMENTS[pick(4)]),
+        rounds=1 + pick(4),
+        known=bool(pick(2)),
+        arrives=float(pick(20)),
+        min_response=("1/2", "4/5", "1")[pick(3)],
+        over_commit=("0", "1/4", "1")[pick(3)] if asynchronous is None else "0",
+        deadline=float(5 + pick(20)),
+        lease=float(3 + pick(20)),
+        stragglers=list(StragglerRule)[pick(2)],
+        compute=float(pick(6)),
+        asynchronous=asynchronous,
+    )
+
+
+def random_sessions(device: int, pick: Callable[[int], int]) -> list[Session]:
+    kind, slow, at, found = pick(4), float(1 + pick(3)), float(pick(15)), []
+    for _ in range(1 + pick(8)):
+        end = at + 1 + pick(20)
+        found.append(Session(at, end, device, kind=kind, slow=slow, crash=not pick(3)))
+        at = end + pick(10)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(POLICIES))
+def test_invariants_and_sums(seed: int, policy: str) -> None:
+    made = random_world(seed)
+    leased: dict[str, float] = dict.fromkeys((one.spec.job for one in made.jobs), 0.0)
+    counts: Counter[str] = Counter()
+    specs = {one.spec.job: one.spec for one in made.jobs}
+    kind_of = {
+        str(number): made.kinds[kind]
+        for block in made.trace()
+        for number, kind in zip(block.device, block.kind, strict=True)
+    }
+
+    def journal(now: float, event: Event, effects: list[Effect]) -> None:
+        for one in effects:
+            if isinstance(one, OfferLease):
+                assert specs[one.job].requirement.matches(one.device, kind_of[one.device])
+                counts["granted"] += 1
+                leased[one.job] -= now
+            elif isinstance(one, EndLease):
+                counts[one.reason] += 1
+                leased[one.job] += now
+
+    outcome = simulate_events(made, load_policy(policy), journal=journal, validate=True)
+    assert counts["granted"] == sum(outcome.leases.values()) + outcome.live
+    assert all(outcome.leases[reason] == counts[reason] for reason in outcome.leases)
+    assert outcome.check_ins <= sum(map(len, made.trace()))
+    assert (outcome.wasted_device_s <= outcome.device_s + 1e-9).all()
+    if not outcome.live:
+        assert np.allclose(outcome.device_s, [leased[one.spec.job] for one in made.jobs])
+    ended = [one.rounds for one, at in zip(made.jobs, outcome.ended_s, strict=True) if not np.isnan(at)]
+    assert outcome.attempts.closed.sum() >= sum(ended)
+    assert (outcome.attempts.opened_s <= outcome.attempts.filled_s).all()
+    assert (outcome.attempts.filled_s <= outcome.attempts.ended_s).all()
+    assert (np.diff(outcome.attempts.ended_s) >= 0).all()
+    assert simulate_events(made, load_policy(policy)).digest == outcome.digest

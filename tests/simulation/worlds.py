@@ -1,0 +1,114 @@
+"""Small worlds to simulate: jobs and sessions, written by hand."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from coordinator.engine.ids import JobId
+from coordinator.engine.model import Asynchronous, JobSpec, StragglerRule, Workload
+from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Requirement
+from testbed.simulator.model import CheckIns, SimulatedJob, Simulation
+from testbed.simulator.settings import simulated_settings
+
+
+@dataclass(frozen=True)
+class Session:
+    """A row of a trace."""
+
+    start: float
+    end: float
+    device: int
+    kind: int = 0
+    slow: float = 1.0
+    byte_s: float = 0.0
+    crash: bool = False
+
+
+def needs(*letters: str) -> Requirement:
+    """Of devices that have all these capabilities."""
+    items = tuple(Comparison(letter, ">=", 1.0) for letter in letters)
+    return items[0] if len(items) == 1 else Every(items) if items else AllDevices()
+
+
+def has(letters: str) -> Capabilities:
+    return Capabilities(dict.fromkeys(letters, 1.0))
+
+
+def job(
+    name: str,
+    demand: int,
+    requirement: Requirement | None = None,
+    *,
+    rounds: int = 1,
+    known: bool = True,
+    arrives: float = 0.0,
+    min_response: str = "1",
+    over_commit: str = "0",
+    deadline: float = 1e6,
+    lease: float = 1e6,
+    stragglers: StragglerRule = StragglerRule.FINISH,
+    compute: float = 0.0,
+    down: int = 0,
+    up: int = 0,
+    asynchronous: Asynchronous | None = None,
+) -> SimulatedJob:
+    spec = JobSpec(
+        JobId(name),
+        requirement or AllDevices(),
+        str(requirement or AllDevices()),
+        rounds if known else None,
+        demand,
+        Fraction(min_response),
+        Fraction(over_commit),
+        deadline,
+        lease,
+        stragglers,
+        Workload(compute, down, up),
+        asynchronous,
+    )
+    return SimulatedJob(spec, arrives, rounds)
+
+
+def block(sessions: Sequence[Session]) -> CheckIns:
+    """Of sessions in order of (start, row)."""
+    intervals: dict[int, int] = {}
+    numbers = []
+    for one in sessions:
+        intervals[one.device] = intervals.get(one.device, -1) + 1
+        numbers.append(intervals[one.device])
+    return CheckIns(
+        start_s=np.array([one.start for one in sessions], np.float64),
+        end_s=np.array([one.end for one in sessions], np.float64),
+        device=np.array([one.device for one in sessions], np.int64),
+        interval=np.array(numbers, np.int64),
+        kind=np.array([one.kind for one in sessions], np.int32),
+        slow=np.array([one.slow for one in sessions], np.float64),
+        byte_s=np.array([one.byte_s for one in sessions], np.float64),
+        crash=np.array([one.crash for one in sessions], np.bool_),
+    )
+
+
+def world(
+    jobs: Iterable[SimulatedJob],
+    sessions: Sequence[Session],
+    *,
+    kinds: Sequence[Capabilities] = (Capabilities(),),
+    seed: int = 1,
+    blocks: int = 1,
+    **settings: object,
+) -> Simulation:
+    """``settings``: further fields of Simulation. ``blocks``: how many the trace comes in."""
+    rows = sorted(sessions, key=lambda one: one.start)
+
+    def trace() -> Iterator[CheckIns]:
+        whole = block(rows)
+        for part in np.array_split(np.arange(len(rows)), blocks):
+            yield CheckIns(*(getattr(whole, name)[part] for name in CheckIns.__slots__))
+
+    ordered = tuple(sorted(jobs, key=lambda one: (one.arrives_s, one.spec.job)))
+    made = Simulation(simulated_settings(seed, "test"), ordered, tuple(kinds), trace)
+    for name, value in settings.items():
+        object.__setattr__(made, name, value)
+    return made
