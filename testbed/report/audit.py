@@ -14,6 +14,7 @@ from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.model import AttemptStatus, JobEnd, LeaseEnd, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
+from testbed.report.audit_simulated import simulated_logs
 from testbed.report.journal import Journal
 from testbed.report.record import RunRecord
 from testbed.report.story import job_name
@@ -60,6 +61,7 @@ class _Coordinator:
         self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
         self.crowded: list[Finding] = []
         self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
+        self._asynchronous: set[int] = set()  # requests whose counted responses take no place
         self._live: set[LeaseSeq] = set()  # leases that hold a place
         self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
         for entry in journal.entries:
@@ -90,15 +92,20 @@ class _Coordinator:
                 self.ends.setdefault(lease, []).append(reason)
                 held = self._leave(lease)
                 if reason is LeaseEnd.COUNTED and lease in self.granted:
-                    self._taken[self.granted[lease].request] += 1  # a counted response keeps its place
+                    request = self.granted[lease].request
+                    self._taken[request] += request not in self._asynchronous  # else it keeps its place
                 elif not held and reason is LeaseEnd.COUNTED:
                     self.crowded.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
             case done.AcceptAttempt():
                 key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
                 self.needed[key] = effect.responses_needed
                 self.places[effect.request] = effect.places
-            case done.EndAttempt():
+                if effect.deadline_at is None:
+                    self._asynchronous.add(effect.request)
+            case done.EndAttempt(request=request):
                 key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                if request in self._asynchronous and key not in self.needed:
+                    return  # the job ended before its driver had begun this round
                 ended = _Ended(effect.status, effect.responses, self.needed.get(key, 0))
                 self.attempts.setdefault(key, []).append(ended)
             case done.EndJob(job=job, end=JobEnd.FINISHED):
@@ -139,11 +146,14 @@ class _Coordinator:
             del self._holder[device]
 
 
-def audit(record: RunRecord) -> Audit:
-    """Account for every lease and every response of a run."""
+def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
+    """Account for every lease and every response of a run. A simulated one has no log but the journal."""
     coordinator = _Coordinator(record.journal)
-    manifests = read_manifests(record.drivers, record.journal.incarnation)
-    receipts = read_receipts(record.hosts, record.journal.incarnation)
+    if simulated:
+        manifests, receipts = simulated_logs(record.journal)
+    else:
+        manifests = read_manifests(record.drivers, record.journal.incarnation)
+        receipts = read_receipts(record.hosts, record.journal.incarnation)
     places = Counter(_places(coordinator, manifests, receipts))
     findings = [
         *coordinator.crowded,
@@ -171,9 +181,14 @@ def audit(record: RunRecord) -> Audit:
 
 def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dict[LeaseSeq, AttemptKey]:
     """Leases whose response was acknowledged COUNTED, by the word of the device or of the driver."""
-    by_device = {lease: receipt.attempt for lease, receipt in receipts.items() if receipt.outcome is Outcome.COUNTED}
-    by_driver = {one.lease: one.attempt for one in manifests.decisions if one.outcome is Outcome.COUNTED}
-    return {**by_driver, **by_device}
+    counts = [one for one in manifests.decisions if one.outcome is Outcome.COUNTED]
+    counts_in = {(one.lease, one.given): one.attempt for one in counts}  # a receipt names the attempt of the lease
+    by_device = {
+        lease: counts_in.get((lease, receipt.attempt), receipt.attempt)
+        for lease, receipt in receipts.items()
+        if receipt.outcome is Outcome.COUNTED
+    }
+    return {**{one.lease: one.attempt for one in counts}, **by_device}
 
 
 def _may_be_pending(attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> bool:
@@ -261,8 +276,8 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
         )
         return
     granted = AttemptKey(job_name(offer.job), offer.round, offer.attempt)
-    if granted != decision.attempt or offer.device != decision.device:
-        message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.attempt}"
+    if granted != decision.given or offer.device != decision.device:
+        message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.given}"
         yield Finding("OTHER_LEASE", f"lease {decision.lease}", message)
 
 

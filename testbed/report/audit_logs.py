@@ -37,7 +37,8 @@ class Decision:
 
     lease: LeaseSeq
     device: str
-    attempt: AttemptKey
+    attempt: AttemptKey  # in which it was decided
+    given: AttemptKey  # of the lease; asynchronously perhaps an earlier one
     outcome: Outcome
     sha256: str
 
@@ -75,9 +76,11 @@ def read_manifests(drivers: Mapping[str, DriverLog], incarnation: int) -> Manife
             last[job] = max(last.get(job, (0, 0)), (key.round, key.attempt))
             if row.get("kind") == "response" and integer(row, "incarnation") >= incarnation:
                 lease = LeaseSeq(integer(row, "lease"))
-                decisions.append(
-                    Decision(lease, text(row, "device"), key, _outcome(row, "outcome"), text(row, "sha256"))
+                given = (
+                    AttemptKey(job, integer(row, "of_round"), integer(row, "of_attempt")) if "of_round" in row else key
                 )
+                outcome = _outcome(row, "outcome")
+                decisions.append(Decision(lease, text(row, "device"), key, given, outcome, text(row, "sha256")))
             elif row.get("kind") == "attempt":
                 closed = text(row, "status") == AttemptStatus.CLOSED
                 sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row))

@@ -3,15 +3,18 @@
 import json
 from pathlib import Path
 
+from testbed.live.folder import RunFolder
 from testbed.report.figures.devices import churn, venn
 from testbed.report.figures.drawing import save, styled
 from testbed.report.figures.host import host
 from testbed.report.figures.jobs import completion, learning, rounds, waiting
-from testbed.report.jsonlines import text
+from testbed.report.jsonlines import number, text
 from testbed.report.learning import curves, targets
+from testbed.report.outcome_page import build_outcome_report
 from testbed.report.page import render_page
 from testbed.report.record import RunRecord, load_run
 from testbed.report.regions import diagram
+from testbed.report.simulated import load_simulated
 from testbed.report.story import Story, tell
 from testbed.report.summary import Summary, summarise, to_json
 from venn.wire.files import write_atomic
@@ -26,6 +29,8 @@ def build_report(folder: Path) -> Summary:
 
     Raises UsageError if the folder is no run's, PeerError if the disk is full.
     """
+    if RunFolder(folder).outcome.is_file():
+        return build_outcome_report(load_simulated(folder), page=PAGE, summary=SUMMARY, figures=FIGURES)
     record = load_run(folder)
     story = tell(record.journal)
     summary = summarise(record, story)
@@ -45,7 +50,12 @@ def _draw(record: RunRecord, story: Story, summary: Summary) -> dict[str, str]:
                 completion(summary),
                 rounds(story, summary.jobs),
                 learning(learned, targets(summary.expectations, learned), summary.jobs),
-                churn(story, summary.jobs, fleets),
+                churn(story, summary.jobs, fleets, _injected(record)),
                 waiting(summary),
             ]
         return {drawing.name: save(drawing, record.folder / FIGURES) for drawing in drawings if drawing is not None}
+
+
+def _injected(record: RunRecord) -> list[tuple[str, float]]:
+    """The target and the engine time of each action of the timeline."""
+    return [(text(row, "target"), record.journal.engine_time(number(row, "at"))) for row in record.churn]

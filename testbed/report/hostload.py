@@ -6,9 +6,11 @@ Only what happened while jobs were open is judged: what comes before or after ca
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
+from testbed.churn.timeline import Verb
 from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT
-from testbed.report.jsonlines import Row, number, texts
+from testbed.report.jsonlines import Row, number, text, texts
 from testbed.report.record import RunRecord
 
 
@@ -30,8 +32,13 @@ def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
     start, end = window[0] + offset, window[1] + offset
     samples = _within(record.host_samples, start, end)
     cpu = [number(row, "cpu_fraction") for row in samples]
-    lags = {name: _worst_lag(_within(rows, start, end)) for name, rows in sorted(record.loads.items())}
-    late = _late_fraction(record)
+    still = suspended(record.churn)
+    lags = {
+        name: _worst_lag(_within(rows, start, end))
+        for name, rows in sorted(record.loads.items())
+        if _target(name) not in still
+    }
+    late = _late_fraction(record, still)
     reasons = (*_busy(cpu), *_lagging(lags), *_late(late))
     return HostSummary(
         cpu_max=max(cpu) if cpu else None,
@@ -53,8 +60,25 @@ def _worst_lag(rows: Sequence[Row]) -> float:
     return max((number(row, "lag_p99_s") for row in rows), default=0.0)
 
 
-def _late_fraction(record: RunRecord) -> float:
-    finished = [entry.event for entry in record.journal.entries if isinstance(entry.event, TaskFinished)]
+def suspended(churn: Iterable[Row]) -> frozenset[str]:
+    """What the timeline let stand still: that it was late says nothing of the host."""
+    return frozenset(text(row, "target") for row in churn if row.get("verb") == Verb.SUSPEND)
+
+
+def _target(process: str) -> str:
+    """What a timeline calls a process of ``RunRecord.loads``."""
+    kind, _, name = process.partition(" ")
+    return {"devices": name, "job": f"driver {name}"}.get(kind, process)
+
+
+def _late_fraction(record: RunRecord, still: frozenset[str]) -> float:
+    opened = (effect for entry in record.journal.entries for effect in entry.effects if isinstance(effect, OpenSession))
+    theirs = {effect.session for effect in opened if effect.device in still}
+    finished = [
+        entry.event
+        for entry in record.journal.entries
+        if isinstance(entry.event, TaskFinished) and entry.event.session not in theirs
+    ]
     return sum(event.late_s > 0 for event in finished) / len(finished) if finished else 0.0
 
 

@@ -47,7 +47,7 @@ def read_journal(path: Path) -> Journal:
     """Raises UsageError if there is none, or if it is not a journal that this version reads."""
     rows = read_rows(path)
     if not rows:
-        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix="name the folder of a run")
+        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
     start = check_start(rows[0], path)
     entries = []
     digest = ""
@@ -67,6 +67,13 @@ def read_journal(path: Path) -> Journal:
         entries=tuple(entries),
         digest=digest,
     )
+
+
+def why_not(path: Path) -> str:
+    """What to do where there is no journal."""
+    if path.with_name("outcome.json").is_file():
+        return "so large a simulation keeps none: run it with a smaller --scale"
+    return "name the folder of a run"
 
 
 def check_start(row: Row, path: Path) -> Row:

@@ -49,6 +49,16 @@ def text(row: Row, key: str) -> str:
     return value if isinstance(value, str) else ""
 
 
+def maybe(value: object) -> float | None:
+    """A number; None where it is absent (null) or something else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def rows_in(value: object) -> list[Row]:
+    """The objects of a list."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
 def texts(row: Row, key: str) -> list[str]:
     """A list of texts of a row."""
     value = row.get(key)

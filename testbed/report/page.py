@@ -13,6 +13,7 @@ from markupsafe import Markup
 from testbed.report import words
 from testbed.report.figures.devices import MOST_STRIPS
 from testbed.report.figures.jobs import describe_target
+from testbed.report.injected import observed_words
 from testbed.report.jsonlines import Row, text, texts
 from testbed.report.learning import curves, targets
 from testbed.report.leases import WORD
@@ -20,7 +21,14 @@ from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
 from testbed.report.story import Story
 from testbed.report.summary import Summary
-from testbed.report.table import host_line, lease_sum, response_sum, session_sum
+from testbed.report.table import (
+    host_line,
+    lease_sum,
+    response_sum,
+    session_sum,
+    simulated_line,
+    staleness_lines,
+)  # fmt: skip
 from testbed.report.waits import said_by_plans
 from venn.wire.text import printable
 
@@ -57,8 +65,11 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             served=_served(found, [job.name for job in summary.jobs]),
             ends=_ends(story, [job.name for job in summary.jobs]),
             failures=failures(story),
+            injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
+            stale=staleness_lines(summary),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
             host_said=host_line(summary.host),
+            simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
             why=said_by_plans(story)[:MOST_EXPLANATIONS],
             facts=_facts(record, summary),
@@ -79,6 +90,8 @@ def sentence(summary: Summary) -> str:
     else:
         mean = words.seconds(summary.mean_jct_s)
         ran += f" and finished in {words.span(summary.duration_s)}, on average {mean} s after arriving"
+    if summary.devices_lost_in_task is None:
+        return f"{ran}."
     lost = summary.responses_lost
     kept = "and no response was lost" if lost == 0 else f"and {words.counted(lost, 'acknowledged response')} lost"
     return f"{ran}. {words.counted(summary.devices_lost_in_task, 'session')} ended in mid-task, {kept}."

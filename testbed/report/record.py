@@ -41,6 +41,7 @@ class RunRecord:
     hosts: dict[str, HostLog]  # by the name of a process that hosts devices
     population: tuple[Row, ...]
     host_samples: tuple[Row, ...]
+    churn: tuple[Row, ...]  # what the timeline did
     loads: dict[str, tuple[Row, ...]]  # by process: its event loop
 
     def alone(self) -> frozenset[str]:
@@ -66,6 +67,7 @@ def load_run(folder: Path) -> RunRecord:
         hosts={path.name: _host(path) for path in hosts},
         population=read_rows(place.population),
         host_samples=read_rows(place.host),
+        churn=read_rows(place.churn),
         loads=_loads(folder, jobs, hosts),
     )
 

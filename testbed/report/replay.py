@@ -19,7 +19,7 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.report.journal import check_start, settings_of
+from testbed.report.journal import check_start, settings_of, why_not
 from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
@@ -74,7 +74,7 @@ def replay_here(path: Path) -> Replayed:
     """The same, in this process."""
     rows = read_rows(path)
     if not rows:
-        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix="name the folder of a run")
+        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
     settings = settings_of(check_start(rows[0], path), path)
     engine = Engine(settings, _policy(settings.policy, path))
     digest = Digest()

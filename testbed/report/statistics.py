@@ -43,6 +43,11 @@ def ratio(values: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.mean), math.exp(logs.low), _exp(logs.high), math.expm1(logs.spread), logs.runs)
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """``values`` is not empty; all are > 0."""
+    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
+
+
 def percentile(values: Sequence[float], fraction: float) -> float:
     """By linear interpolation between order statistics; ``values`` is not empty."""
     ordered = sorted(values)

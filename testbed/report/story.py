@@ -13,6 +13,7 @@ from coordinator.engine.model import (
     JobEnd,
     JobSpec,
     LeaseEnd,
+    Outcome,
     Phase,
     SessionEnd,
 )
@@ -36,6 +37,7 @@ class LeaseStory:
     phase: Phase | None = None
     failure: FailureReason | None = None
     message: str = ""
+    counts_in: tuple[int, int] | None = None  # the round and attempt that its response is recorded to count in
     compute_s: float | None = None  # as its device measured
     late_s: float = 0.0  # beyond its modelled time
 
@@ -55,8 +57,8 @@ class AttemptStory:
     job: JobId
     round: int
     attempt: int
-    opened_at: float
-    deadline_at: float
+    opened_at: float  # of an asynchronous job from the second round on: when the round before closed
+    deadline_at: float | None  # None: asynchronous
     responses_needed: int  # K
     places: int  # C
     filled_at: float | None = None
@@ -66,12 +68,19 @@ class AttemptStory:
     responses: int = 0  # counted, at its end
     leases: list[LeaseStory] = field(default_factory=list)
 
+    @property
+    def asynchronous(self) -> bool:
+        return self.deadline_at is None
+
     def split(self, until: float) -> tuple[float, float]:
         """Scheduling delay and response collection time, seconds; of an open attempt, up to ``until``.
 
-        The delay ends when C was reached, or with the attempt if that came first (``engine.md``, rule 12).
+        The delay ends when C was reached, or with the attempt if that came first. An asynchronous round has none: its
+        devices are at work from one round to the next.
         """
         end = until if self.ended_at is None else self.ended_at
+        if self.asynchronous:
+            return 0.0, end - self.opened_at
         filled = end if self.filled_at is None else min(self.filled_at, end)
         return filled - self.opened_at, end - filled
 
@@ -126,6 +135,7 @@ class Story:
     refused: list[tuple[float, DeviceId, SessionEnd]] = field(default_factory=list)  # check-ins that got no session
     reasons: list[tuple[float, dict[JobId, str]]] = field(default_factory=list)  # of each plan: why requests wait
     policies: list[tuple[float, str]] = field(default_factory=list)  # changes while it ran
+    drivers_lost: list[tuple[float, JobId]] = field(default_factory=list)
     ended_s: float = 0.0  # engine time of the last entry
 
     def attempts(self) -> Iterator[AttemptStory]:
@@ -159,7 +169,8 @@ def tell(journal: Journal) -> Story:
 class _Teller:
     def __init__(self) -> None:
         self.story = Story()
-        self._attempts: dict[RequestId, AttemptStory] = {}
+        self._attempts: dict[tuple[JobId, int, int], AttemptStory] = {}  # by job, round, attempt
+        self._flushed: dict[RequestId, float] = {}  # when a round of a request ended last
 
     def hear(self, entry: Entry) -> None:
         self._event(entry)
@@ -175,6 +186,13 @@ class _Teller:
             case past.TaskFinished(lease=number, compute_s=compute_s, late_s=late_s):
                 if (lease := self.story.leases.get(number)) is not None:
                     lease.compute_s, lease.late_s = compute_s, late_s
+            case past.ResponsesRecorded(round=round_, attempt=attempt, responses=responses):
+                for number, outcome in responses:
+                    lease = self.story.leases.get(number)
+                    if lease is not None and outcome is Outcome.COUNTED and lease.counts_in is None:
+                        lease.counts_in = (round_, attempt)
+            case past.DriverLost(job=job):
+                self.story.drivers_lost.append((entry.t, job))
             case past.PolicyChanged(policy=policy):
                 self.story.policies.append((entry.t, policy))
             case _:
@@ -209,7 +227,7 @@ class _Teller:
                     t,
                 )
                 leases[effect.lease] = lease
-                if (attempt := self._attempts.get(effect.request)) is not None:
+                if (attempt := self._attempts.get((effect.job, effect.round, effect.attempt))) is not None:
                     attempt.leases.append(lease)
             case done.RunLease(lease=number) | done.ResumeLease(lease=number):
                 leases[number].spans.append((t, None))
@@ -228,24 +246,26 @@ class _Teller:
         match effect:
             case done.AcceptJob(job=key) if key not in jobs and isinstance(entry.event, past.JobSubmitted):
                 jobs[key] = JobStory(entry.event.spec, t)
-            case done.AcceptAttempt() if effect.request not in self._attempts:
+            case done.AcceptAttempt() if (effect.job, effect.round, effect.attempt) not in self._attempts:
                 attempt = AttemptStory(
                     effect.request,
                     effect.job,
                     effect.round,
                     effect.attempt,
-                    t,
+                    self._flushed.get(effect.request, t),
                     effect.deadline_at,
                     effect.responses_needed,
                     effect.places,
                 )
-                self._attempts[effect.request] = attempt
+                self._attempts[effect.job, effect.round, effect.attempt] = attempt
                 jobs[effect.job].attempts.append(attempt)
-            case done.FillAttempt(request=request):
-                self._attempts[request].filled_at = t
-            case done.EndAttempt(request=request, status=status, reason=reason, responses=responses):
-                attempt = self._attempts[request]
-                attempt.ended_at, attempt.status, attempt.reason, attempt.responses = t, status, reason, responses
+            case done.FillAttempt(job=key, round=round_, attempt=number):
+                self._attempts[key, round_, number].filled_at = t
+            case done.EndAttempt(status=status, reason=reason, responses=responses):
+                self._flushed[effect.request] = t
+                ended = self._attempts.get((effect.job, effect.round, effect.attempt))
+                if ended is not None:  # else the job ended before its driver had begun this round
+                    ended.ended_at, ended.status, ended.reason, ended.responses = t, status, reason, responses
             case done.PauseJob(job=key, reason=why):
                 jobs[key].pauses.append((t, None, why))
             case done.ResumeJob(job=key):

@@ -4,25 +4,40 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from pathlib import Path
 
 from coordinator.engine.model import AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
 from testbed.report.audit import Audit, audit
+from testbed.report.emulation import SIMULATED, Emulation, read_emulation
 from testbed.report.hostload import HostSummary, judge_host
+from testbed.report.injected import Injected, injected
 from testbed.report.jsonlines import Row, metrics, number, text, texts
 from testbed.report.leases import LeaseSum, count_leases
 from testbed.report.record import RunRecord
-from testbed.report.story import JobStory, LeaseStory, Story, tell
+from testbed.report.simulated import Simulated, simulated_of
+from testbed.report.story import JobStory, Story, tell
 from testbed.report.waits import waits
-from testbed.scenario.expect import evaluate, parse_expectation, with_defaults
+from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
 from venn.wire.errors import UsageError
 
 ACCURACY = "accuracy"  # the metric that has a column of its own
 
 
 @dataclass(frozen=True, slots=True)
+class Staleness:
+    """Of an asynchronous job's responses in closed rounds, in rounds."""
+
+    mean: float
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class JobSummary:
-    """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps."""
+    """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps.
+
+    An asynchronous job has no delay: all of its rounds is collection.
+    """
 
     name: str
     requirement: str  # its name, else its text
@@ -36,7 +51,8 @@ class JobSummary:
     delay_s: float
     collect_s: float
     gaps_s: float | None
-    stragglers: int
+    stragglers: int | None  # None: nobody counted
+    staleness: Staleness | None  # None: not asynchronous, or nobody counted
     wasted_device_s: float  # worked on leases that are in no closed round
     waited_s: dict[str, float]  # the delay by reason; adds up to delay_s
     message: str  # why it did not finish
@@ -47,14 +63,7 @@ class Expected:
     expect: str
     got: float | None  # None: the run has no such number
     held: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    cpu: str
-    memory: str
-    link: str
-    processes: int  # devices that had a process of their own
+    judged: bool = True  # False: it is about what is not measured in a simulation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +80,12 @@ class Summary:
     mean_jct_s: float | None  # over finished jobs
     sessions: int
     sessions_by_end: dict[str, int]  # as the coordinator observed it; "open" when the record ends
-    devices_lost_in_task: int  # sessions that ended while a lease was RUNNING, Goodbye or not
+    devices_lost_in_task: (
+        int | None
+    )  # sessions that ended while a lease was RUNNING, Goodbye or not; None: nobody counted
     lost_in_task_by_end: dict[str, int]
     processes_killed: int  # crashes of devices with a process of their own: each was a SIGKILL
+    injected: tuple[Injected, ...]  # what the timeline did, by verb, and what was observed of it
     leases: LeaseSum
     responses_acknowledged: int
     responses_in_rounds: int
@@ -86,17 +98,19 @@ class Summary:
     expectations: tuple[Expected, ...]
     digest: str  # of all decisions, 64 bits in hex
     audit: Audit
+    simulated: Simulated | None = None  # None: it was live
 
     @property
     def passed(self) -> bool:
-        """Every expectation held."""
-        return all(one.held for one in self.expectations)
+        """Every expectation held that could be judged."""
+        return all(one.held for one in self.expectations if one.judged)
 
 
 def summarise(record: RunRecord, story: Story | None = None) -> Summary:
     """The figures of a run. ``story`` saves telling it twice."""
     story = story or tell(record.journal)
-    checked = audit(record)
+    simulated = simulated_of(record.about, record.folder / "run.json")
+    checked = audit(record, simulated=simulated is not None)
     waited = waits(story)
     arrivals = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
     jobs = tuple(_job(record, story, job, waited[job.name]) for job in arrivals)
@@ -110,17 +124,23 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
         policy=text(about, "policy") or record.journal.settings.policy,
         seed=int(number(about, "seed", record.journal.settings.seed)),
         backend=text(about, "backend") or "process",
-        devices=len(record.population) or len(story.capabilities),
+        devices=simulated.devices if simulated else len(record.population) or len(story.capabilities),
         duration_s=window[1] - window[0],
         interrupted=bool(about.get("interrupted", not record.journal.digest)),
         jobs=jobs,
-        unfinished_jobs=_unfinished(about, jobs),
+        unfinished_jobs=count_unfinished(about, jobs),
         mean_jct_s=sum(jcts) / len(jcts) if jcts else None,
         sessions=len(story.sessions),
         sessions_by_end=_sessions_by_end(story),
         devices_lost_in_task=len(lost),
         lost_in_task_by_end=dict(sorted(Counter(lost).items())),
         processes_killed=_processes_killed(record),
+        injected=injected(
+            record.churn,
+            story,
+            started_unix_s=record.journal.wall_ms / 1000,
+            liveness_s=record.journal.settings.liveness_s,
+        ),
         leases=count_leases(story.leases.values()),
         responses_acknowledged=checked.responses,
         responses_in_rounds=checked.in_rounds,
@@ -128,13 +148,29 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
         responses_pending=checked.pending,
         responses_lost=checked.lost,
         responses_counted_twice=checked.counted_twice,
-        emulation=_emulation(record),
+        emulation=SIMULATED if simulated else _emulation(record),
         host=judge_host(record, window),
         expectations=(),
         digest=record.journal.digest or _digest(record),
         audit=checked,
+        simulated=simulated,
     )
-    return replace(summary, expectations=_expectations(record, to_json(summary)))
+    return judged(summary, record.about, record.folder)
+
+
+def judged(summary: Summary, about: Row, folder: Path) -> Summary:
+    """With the expectations of a run.json, held against its figures. Raises UsageError if one cannot be read."""
+    try:
+        wanted = [parse_expectation(each) for each in texts(about, "expect")]
+    except ValueError as error:
+        raise UsageError("RUN_DAMAGED", f"an expectation {error}", where=str(folder / "run.json")) from None
+    live = summary.simulated is None
+    asked = with_defaults(wanted)
+    verdicts = evaluate(asked, to_json(summary))
+    expected = (
+        Expected(*verdict, judged=live or is_simulated(each)) for each, verdict in zip(asked, verdicts, strict=True)
+    )
+    return replace(summary, expectations=tuple(expected))
 
 
 def to_json(summary: Summary) -> dict[str, object]:
@@ -154,14 +190,6 @@ def _plain(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def _expectations(record: RunRecord, summary: dict[str, object]) -> tuple[Expected, ...]:
-    try:
-        wanted = [parse_expectation(each) for each in texts(record.about, "expect")]
-    except ValueError as error:
-        raise UsageError("RUN_DAMAGED", f"an expectation {error}", where=str(record.folder / "run.json")) from None
-    return tuple(Expected(*verdict) for verdict in evaluate(with_defaults(wanted), summary))
 
 
 def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float]) -> JobSummary:
@@ -185,6 +213,7 @@ def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float
         collect_s=collect,
         gaps_s=None if jct is None else jct - delay - collect,
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
+        staleness=_staleness(job) if job.spec.asynchronous is not None else None,
         wasted_device_s=_wasted(job, story.ended_s),
         waited_s=waited,
         message=job.message if not job.finished else "",
@@ -197,21 +226,31 @@ def _last_metrics(record: RunRecord, job: str) -> dict[str, float]:
     return metrics(closed[-1]) if closed else {}
 
 
+def _staleness(job: JobStory) -> Staleness:
+    """0 where no round has closed."""
+    closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
+    stale = [
+        lease.counts_in[0] - lease.round
+        for attempt in job.attempts
+        for lease in attempt.leases
+        if lease.counts_in in closed and lease.counts_in is not None and lease.end is LeaseEnd.COUNTED
+    ]
+    return Staleness(sum(stale) / len(stale), max(stale)) if stale else Staleness(0.0, 0)
+
+
 def _wasted(job: JobStory, until: float) -> float:
     """Device-seconds of leases that ended, or would end, in no closed round."""
-
-    def used(lease: LeaseStory, closed: bool) -> bool:
-        return closed and lease.end is LeaseEnd.COUNTED
-
+    closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
     return sum(
         lease.device_seconds(until)
         for attempt in job.attempts
         for lease in attempt.leases
-        if attempt.status is not AttemptStatus.OPEN and not used(lease, attempt.status is AttemptStatus.CLOSED)
+        if attempt.status is not AttemptStatus.OPEN
+        and not (lease.end is LeaseEnd.COUNTED and lease.counts_in in closed)
     )
 
 
-def _unfinished(about: Row, jobs: tuple[JobSummary, ...]) -> int:
+def count_unfinished(about: Row, jobs: tuple[JobSummary, ...]) -> int:
     """Jobs that were asked for and did not finish, those included that never arrived."""
     asked = set(texts(about, "jobs")) | {job.name for job in jobs}
     return len(asked) - sum(job.finished for job in jobs)
@@ -230,8 +269,7 @@ def _processes_killed(record: RunRecord) -> int:
 
 
 def _emulation(record: RunRecord) -> Emulation:
-    """Every task's time is modelled and no limit is set: the only means there is so far."""
-    return Emulation(cpu="modelled", memory="not limited", link="not limited", processes=len(record.alone()))
+    return read_emulation(record.folder, devices=len(record.population), processes=len(record.alone()))
 
 
 def _digest(record: RunRecord) -> str:

@@ -1,11 +1,14 @@
 """How figures are written for people, in every table and on every page alike."""
 
 import math
+import re
+
+_FILE = re.compile(r"^.*/(?=[^/]+\.py:)")
 
 
 def seconds(value: float | None, digits: int = 1) -> str:
-    """``12.3``; ``-`` for none."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    """``12.3``; ``-`` for none. A rounding error below 0 is 0."""
+    return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def span(value: float) -> str:
@@ -46,3 +49,13 @@ def gib(count: float | None) -> str:
 def counted(number: int, thing: str, many: str = "") -> str:
     """``1 device``, ``104 devices``."""
     return f"{number} {thing if number == 1 else many or thing + 's'}"
+
+
+def large(number: float) -> str:
+    """``950``, ``12,300``, ``12.3 M``."""
+    return f"{number / 1e6:.1f} M" if number >= 1e6 else f"{number:,.0f}"
+
+
+def policy(name: str) -> str:
+    """``FILE.py:NAME`` without the folders of the file; any other name as it is."""
+    return _FILE.sub("", name)

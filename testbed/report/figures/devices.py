@@ -93,8 +93,13 @@ def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: f
     axes.text(x, y - (0.13 if name else 0.11), f"{rate:.1f} check in per s", ha="center", va="center", fontsize=7)
 
 
-def churn(story: Story, jobs: Sequence[JobSummary], fleets: dict[str, str]) -> Drawing:
-    """A strip per device: its sessions, the tasks in them, and where it was lost in mid-task."""
+def churn(
+    story: Story, jobs: Sequence[JobSummary], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
+) -> Drawing:
+    """A strip per device: its sessions, the tasks in them, where it was lost in mid-task, and what was done to it.
+
+    ``injected`` holds the device and the engine time of each action of the timeline.
+    """
     colours = job_colours([job.name for job in jobs])
     order = {fleet: index for index, fleet in enumerate(dict.fromkeys(fleets.values()))}
     devices = sorted(story.capabilities, key=lambda device: (order.get(fleets.get(device, ""), 0), device))
@@ -113,6 +118,11 @@ def churn(story: Story, jobs: Sequence[JobSummary], fleets: dict[str, str]) -> D
         *(Patch(color=colour, label=f"works for {name}") for name, colour in colours.items()),
     ]
     legend.append(Line2D([], [], marker="x", linestyle="", color=LOSS, markersize=4, label="left in mid-task"))
+    lanes = {str(device): lane for lane, device in enumerate(shown)}
+    if marks := [(at - start, lanes[device]) for device, at in injected if device in lanes]:
+        xs, ys = zip(*marks, strict=True)
+        axes.scatter(xs, ys, marker="|", s=22, linewidths=1.2, color=INK, zorder=4)
+        legend.append(Line2D([], [], marker="|", linestyle="", color=INK, markersize=5, label="by the timeline"))
     axes.legend(
         handles=legend,
         ncols=6,

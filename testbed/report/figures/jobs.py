@@ -57,7 +57,7 @@ def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
     for lane, summary in enumerate(jobs):
         job = stories[summary.name]
         for attempt in job.attempts:
-            gid = f"attempt-{attempt.request}"
+            gid = f"attempt-{attempt.request}-{attempt.round}"
             hovers[gid] = _about_attempt(job, attempt, story.ended_s)
             _draw_attempt(axes, lane, attempt, colour=colours[job.name], gid=gid, story=story)
             delay, collect = attempt.split(story.ended_s)
@@ -174,7 +174,8 @@ def waiting(summary: Summary) -> Drawing:
         axes.barh(range(len(jobs)), values, left=left, color=_reason_colour(reason, colours), label=reason, height=0.56)
         left = [before + value for before, value in zip(left, values, strict=True)]
     lanes(axes, [job.name for job in jobs])
-    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
+    if reasons:
+        axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
     rows = [(job.name, reason, spent) for job in jobs for reason, spent in job.waited_s.items()]
     return Drawing("waits", figure, ("job", "reason", "delay_s"), rows)
 

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,16 @@ def test_a_machine_that_was_too_small_is_not_called_busy(tmp_path: Path) -> None
     world.about["too_small"] = ["this machine is too small: 99 programs share 2 cores"]
     found = judged(world, tmp_path)
     assert (found.saturated, found.too_small) == (False, ("this machine is too small: 99 programs share 2 cores",))
+
+
+def test_what_was_made_to_stand_still_is_late_on_purpose(tmp_path: Path) -> None:
+    world = World()
+    world.busy(1.0, 0.2, lag_s=0.012)
+    at = world.about.get("at", 1_700_000_002.0)
+    world.log("devices/bench-01", "load", at=at, lag_p99_s=3.9)
+    world.log("jobs/wide", "load", at=at, lag_p99_s=2.0)
+    folder = world.write(tmp_path)
+    rows = [{"verb": "suspend", "target": target, "at": at} for target in ("bench-01", "driver wide")]
+    (folder / "churn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = judge_host(load_run(folder), (0.0, 100.0))
+    assert (found.saturated, found.lag_p99_max_s) == (False, {"coordinator": 0.012})

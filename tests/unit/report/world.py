@@ -9,6 +9,7 @@ from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import (
+    Asynchronous,
     AttemptEndReason,
     AttemptStatus,
     EngineSettings,
@@ -64,6 +65,7 @@ class World:
         self.scenario = ""
         self._sessions = 0
         self._requests = 0
+        self._requests_of: dict[str, RequestId] = {}  # of asynchronous jobs
 
     # -- who takes part
 
@@ -72,7 +74,17 @@ class World:
         self.population.append({"device": name, "fleet": fleet, "process": process})
         return name
 
-    def job(self, t: float, name: str, requirement: Requirement, *, label: str, demand: int, rounds: int) -> str:
+    def job(
+        self,
+        t: float,
+        name: str,
+        requirement: Requirement,
+        *,
+        label: str,
+        demand: int,
+        rounds: int,
+        asynchronous: Asynchronous | None = None,
+    ) -> str:
         spec = JobSpec(
             job=JobId(f"me/{name}/r1"),
             requirement=requirement,
@@ -83,6 +95,7 @@ class World:
             over_commit=Fraction(0),
             deadline_s=15.0,
             lease_s=15.0,
+            asynchronous=asynchronous,
         )
         self.specs[name] = spec
         self.hear(t, past.JobSubmitted(spec, 1), done.AcceptJob(spec.job, None))
@@ -118,11 +131,14 @@ class World:
         self.hear(t, past.SessionEnded(session, end), *effects)
 
     def open(self, t: float, job: str, number: int, attempt: int = 1) -> Attempt:
+        """Of an asynchronous job all attempts have one request."""
         self._requests += 1
-        spec = self.specs[job]
-        opened = Attempt(job, number, attempt, RequestId(self._requests), spec.places, spec.responses_needed)
+        spec, request = self.specs[job], RequestId(self._requests)
+        if spec.asynchronous is not None:
+            request = self._requests_of.setdefault(job, request)
+        opened = Attempt(job, number, attempt, request, spec.places, spec.responses_needed)
         event = past.AttemptOpened(spec.job, 1, number, attempt, None)
-        deadline = t + spec.deadline_s
+        deadline = None if spec.asynchronous is not None else t + spec.deadline_s
         accept = done.AcceptAttempt(
             opened.request, spec.job, number, attempt, AttemptStatus.OPEN, opened.needed, opened.places, deadline
         )
@@ -144,15 +160,20 @@ class World:
         self.hear(t, past.LeaseAccepted(session, number), done.RunLease(number, DeviceId(device)))
         return lease
 
-    def respond(self, t: float, lease: Lease, outcome: Outcome | None = None) -> None:
-        """The driver decides, tells the device, and tells the coordinator; the K-th closes the attempt."""
-        attempt, spec = lease.attempt, self.specs[lease.attempt.job]
+    def respond(self, t: float, lease: Lease, outcome: Outcome | None = None, *, into: Attempt | None = None) -> None:
+        """The driver decides, tells the device, and tells the coordinator; the K-th closes the attempt.
+
+        ``into``: asynchronously the attempt that it counts in.
+        """
+        given, attempt, spec = lease.attempt, into or lease.attempt, self.specs[lease.attempt.job]
         outcome = outcome or (Outcome.STRAGGLER if attempt.ended else Outcome.COUNTED)
-        about = {"lease": lease.lease, "incarnation": INCARNATION, "round": attempt.round, "attempt": attempt.attempt}
-        digest = f"{lease.lease:064x}"
-        said = {**about, "device": lease.device, "outcome": outcome.value, "sha256": digest, "at": unix(t)}
-        self.log(f"jobs/{attempt.job}", "manifest", kind="response", weight=1.0, bytes=10, **said)
-        self.log(self.host(lease.device), "receipts", job=attempt.job, first_outcome=outcome.value, **said)
+        about = {"lease": lease.lease, "incarnation": INCARNATION, "device": lease.device, "at": unix(t)}
+        said = {**about, "outcome": outcome.value, "sha256": f"{lease.lease:064x}"}
+        of = {} if given is attempt else {"of_round": given.round, "of_attempt": given.attempt}
+        decided = {**said, **of, "round": attempt.round, "attempt": attempt.attempt}
+        self.log(f"jobs/{attempt.job}", "manifest", kind="response", weight=1.0, bytes=10, **decided)
+        told = {**said, "round": given.round, "attempt": given.attempt, "first_outcome": outcome.value}
+        self.log(self.host(lease.device), "receipts", job=attempt.job, **told)
         effects: list[done.Effect] = [self._end(lease, LeaseEnd(outcome.value))]
         if outcome is Outcome.COUNTED:
             attempt.counted.append(lease.lease)

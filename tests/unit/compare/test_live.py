@@ -1,24 +1,27 @@
 """The order of runs, what is kept, and what a run that fails does to a comparison."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from testbed.report.compare import Asked, Plan, check_policies, prepare, read_answer, run_all
+from testbed.compare.live import read_answer, run_live
+from testbed.compare.manifest import prepare, read_comparisons, write_manifest
+from testbed.compare.plan import Asked, Plan, Workload, check_policies
+from testbed.compare.progress import Progress
 from testbed.report.jsonlines import Row
 from testbed.scenario import Scenario
 from tests.unit.report.test_comparison import summary
 from venn.wire.errors import PeerError, UsageError, VennError
 
 
-def plan_of(folder: Path, policies: tuple[str, ...] = ("random", "venn"), seeds: int = 3) -> Plan:
-    file = folder / "three.yaml"
-    file.write_text("name: three\n")
-    scenario = cast(Scenario, SimpleNamespace(name="three", seed=7))
-    return Plan(((file, scenario),), policies, seeds, folder / "out")
+def plan_of(folder: Path, policies: tuple[str, ...] = ("random", "venn"), seeds: int = 3, digest: str = "d") -> Plan:
+    scenario = SimpleNamespace(name="three", seed=7, backend="process", dump=lambda: "name: three\n")
+    workload = Workload(folder / "three.yaml", cast(Scenario, scenario), digest)
+    return Plan((workload,), policies, seeds, folder / "out")
 
 
 class Runs:
@@ -28,7 +31,7 @@ class Runs:
         self.asked: list[tuple[str, int]] = []
         self.fail_at = fail_at
 
-    async def __call__(self, one: Asked, folder: Path, backend: str) -> Row:
+    async def __call__(self, one: Asked, folder: Path, overrides: Sequence[str]) -> Row:
         return self.run(one, folder)
 
     def run(self, one: Asked, folder: Path) -> Row:
@@ -51,35 +54,43 @@ def test_policies_take_turns_in_going_first(tmp_path: Path) -> None:
 async def test_it_runs_all_and_says_how_far_it_is(tmp_path: Path) -> None:
     said: list[str] = []
     plan = plan_of(tmp_path)
-    prepare(plan, resume=False)
-    [found] = await run_all(plan, said.append, Runs())
+    prepare(plan, ["venn", "compare"], resume=False)
+    runs = await run_live(plan, Progress(6, say=said.append), Runs())
+    assert said[0].startswith("1 of 6  three under random, seed 7: mean JCT 80.0 s; about ")
+    assert said[-1] == "6 of 6  three under venn, seed 9: mean JCT 60.0 s"
+    write_manifest(plan, ["venn", "compare"], runs)
+    about, [found] = read_comparisons(plan.out)
     assert (found.seeds, len(found.runs), found.trusted, found.complete) == ((7, 8, 9), 6, True, True)
-    assert said[0].startswith("1 of 6  seed 7  random: mean JCT 80.0 s; about ")
-    assert said[-1] == "6 of 6  seed 9  venn: mean JCT 60.0 s"
+    assert about["command"] == ["venn", "compare"]
 
 
 async def test_resume_keeps_what_was_run_to_its_end(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    prepare(plan, resume=False)
-    first = Runs(fail_at=3)
+    prepare(plan, [], resume=False)
     with pytest.raises(PeerError):
-        await run_all(plan, lambda line: None, first)
+        await run_live(plan, Progress(6), Runs(fail_at=3))
     again = Runs()
-    prepare(plan, resume=True)
-    [found] = await run_all(plan, lambda line: None, again)
+    prepare(plan, [], resume=True)
+    runs = await run_live(plan, Progress(6), again)
     assert again.asked == [("venn", 8), ("random", 8), ("random", 9), ("venn", 9)]
-    assert len({run.folder for run in found.runs}) == 6
+    assert len({run.file for run in runs}) == 6
 
 
 def test_a_folder_with_something_in_it_is_not_touched(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    prepare(plan, resume=False)
+    prepare(plan, [], resume=False)
     with pytest.raises(UsageError, match="--resume"):
-        prepare(plan, resume=False)
-    prepare(plan, resume=True)
-    plan.scenarios[0][0].write_text("name: three\nseed: 8\n")
+        prepare(plan, [], resume=False)
+    prepare(plan, [], resume=True)
     with pytest.raises(UsageError, match="another comparison"):
-        prepare(plan, resume=True)
+        prepare(plan_of(tmp_path, digest="other"), [], resume=True)
+
+
+def test_a_comparison_without_a_run_cannot_be_reported(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    prepare(plan, [], resume=False)
+    with pytest.raises(UsageError, match="no comparison with a finished run"):
+        read_comparisons(plan.out)
 
 
 def test_the_error_of_a_run_is_the_error_of_the_comparison(tmp_path: Path) -> None:

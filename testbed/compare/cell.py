@@ -1,0 +1,123 @@
+"""A cell: one simulation of a comparison, and the small file that is left of it.
+
+Its object has the keys of a run's summary.json as far as there are such figures, so that a comparison reads both alike.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+
+from testbed.compare.facts import HOUR_S, covered_s, folded, group_name, job_name
+from testbed.report.jsonlines import Row
+from testbed.report.trace_facts import TraceFacts
+from testbed.simulator.model import Attempts, Outcome, Reals, Simulation
+from venn.wire.files import write_atomic
+
+
+def cell_row(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> Row:
+    """The figures of a cell; the caller adds what it was asked for."""
+    jobs = _jobs(simulation, outcome, facts)
+    return {
+        "seed": simulation.settings.seed,
+        "devices": simulation.devices,
+        "unfinished_jobs": sum(not job["finished"] for job in jobs),
+        "jobs": jobs,
+        "wanted": _wanted(simulation, outcome),
+        "leases": {str(end): count for end, count in outcome.leases.items()} | {"live": outcome.live},
+        "check_ins": outcome.check_ins,
+        "plans": outcome.plans,
+        "ended_s": outcome.now_s,
+        "digest": outcome.digest,
+        "path": outcome.path,
+        "why": outcome.why,
+        "wall_s": outcome.wall_s,
+    }
+
+
+def write_row(path: Path, row: Row) -> None:
+    """What is not a finite number is null."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(_plain(row), allow_nan=False) + "\n")
+
+
+def read_row(path: Path) -> Row:
+    """The object of a file; empty if there is none, or nothing that can be read."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _jobs(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> list[Row]:
+    attempts, count = outcome.attempts, len(simulation.jobs)
+    delay = _sums(attempts, attempts.filled_s - attempts.opened_s, count)
+    collect = _sums(attempts, attempts.ended_s - attempts.filled_s, count)
+    closed = np.bincount(attempts.job[attempts.closed], minlength=count)
+    ended = np.bincount(attempts.job, minlength=count)
+    rows: list[Row] = []
+    for index, job in enumerate(simulation.jobs):
+        end = float(outcome.ended_s[index])
+        finished = math.isfinite(end)
+        rows.append(
+            {
+                "name": job_name(job),
+                "requirement": group_name(job),
+                "finished": finished,
+                "arrived_s": job.arrives_s,
+                "jct_s": end - job.arrives_s if finished else None,
+                "delay_s": float(delay[index]),
+                "collect_s": float(collect[index]),
+                "rounds": int(closed[index]),
+                "aborts": int(ended[index] - closed[index]),
+                "device_s": float(outcome.device_s[index]),
+                "wasted_device_s": float(outcome.wasted_device_s[index]),
+                "alone_s": facts.alone_s.get(job_name(job)),
+            }
+        )
+    return rows
+
+
+def _sums(attempts: Attempts, values: Reals, count: int) -> Reals:
+    return np.bincount(attempts.job, weights=values, minlength=count).astype(np.float64)
+
+
+def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | None]]:
+    """By requirement: devices that requests which are not filled yet ask for, by hour of the day, in the mean.
+
+    A request counts with all its places until it is filled.
+    """
+    attempts = outcome.attempts
+    until = float(attempts.ended_s.max()) if len(attempts.ended_s) else 0.0
+    span = covered_s(until)
+    edges = np.append(np.arange(len(span)) * HOUR_S, until)
+    names = [group_name(job) for job in simulation.jobs]
+    places = np.array([job.spec.places for job in simulation.jobs], dtype=np.float64)
+    found: dict[str, list[float | None]] = {}
+    for name in dict.fromkeys(names):
+        mine = np.isin(attempts.job, [index for index, other in enumerate(names) if other == name])
+        weights = places[attempts.job[mine]]
+        wanted = _integral(attempts.opened_s[mine], weights, edges) - _integral(attempts.filled_s[mine], weights, edges)
+        found[name] = list(folded(np.diff(wanted), span))
+    return found
+
+
+def _integral(times: Reals, weights: Reals, edges: Reals) -> Reals:
+    """At each edge, the integral of a function that grows by a weight at its time."""
+    order = np.argsort(times, kind="stable")
+    times, weights = times[order], weights[order]
+    before = np.searchsorted(times, edges, side="right")
+    height = np.concatenate([[0.0], np.cumsum(weights)])
+    moment = np.concatenate([[0.0], np.cumsum(weights * times)])
+    area: Reals = height[before] * edges - moment[before]
+    return area
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,101 @@
+"""Live runs of a comparison: one after the other, each in a process of its own, in an order that favours nobody.
+
+Policies take turns in going first: at each seed the order is rotated by one, so that what drifts on the host (its
+temperature, its neighbours) meets every policy alike. A finished run is kept; ``resume`` goes on where it stopped.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from testbed.compare.cell import read_row
+from testbed.compare.manifest import Run
+from testbed.compare.plan import Asked, Plan, slug
+from testbed.compare.progress import Progress
+from testbed.report.build import SUMMARY
+from testbed.report.jsonlines import Row
+from testbed.report.run_result import read_run
+from venn.wire.errors import ExitCode, PeerError, VennError
+
+STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
+
+Runner = Callable[[Asked, Path, Sequence[str]], Awaitable[Row]]  # of what, into which folder, with which overrides
+
+
+async def run_live(plan: Plan, progress: Progress, run: Runner | None = None) -> list[Run]:
+    """Run what is not yet there, with ``run``: by default ``venn run`` in a process of its own.
+
+    Raises the error of a run that could not be made.
+    """
+    run = run or run_apart
+    asked = [(one, *_kept(one.folder / slug(one.policy))) for one in plan.runs()]
+    progress.expect([one for one, _, summary in asked if summary is None])
+    runs: list[Run] = []
+    for one, folder, summary in asked:
+        started = time.monotonic()
+        found = summary if summary is not None else await run(one, folder, plan.overrides)
+        seconds = None if summary is not None else time.monotonic() - started
+        runs.append(Run(one, folder / SUMMARY))
+        progress.ended(one, read_run(found, str(folder)), seconds)
+    return runs
+
+
+async def run_apart(one: Asked, folder: Path, overrides: Sequence[str]) -> Row:
+    """``venn run``; cancelled, it stops its run and waits until nothing of it is left."""
+    command = [sys.executable, "-m", "testbed.cli.main", "run", str(one.workload.path), "--policy", one.policy]
+    command += ["--seed", str(one.seed), "--out", str(folder), "--json"]
+    command += [word for override in overrides for word in ("--set", override)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        await _stop(process)
+        raise
+    return read_answer(output, process.returncode or 0, one)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Let it stop its own programs and write its partial report."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def read_answer(output: bytes, code: int, one: Asked) -> Row:
+    """The summary that the run printed; raises what it says went wrong."""
+    where = str(one)
+    try:
+        said = json.loads(output)
+    except ValueError:
+        raise PeerError("RUN_DIED", f"ended with exit code {code} and no summary", where=where) from None
+    if "error" in said:
+        error: dict[str, str] = said["error"]
+        failure = VennError(error["reason"], error["message"], where=error["where"] or where, fix=error["fix"])
+        failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
+        raise failure
+    if not isinstance(said, dict) or said.get("interrupted"):
+        raise PeerError("RUN_STOPPED", "was stopped from outside", where=where, fix="go on with --resume")
+    return said
+
+
+def _kept(out: Path) -> tuple[Path, Row | None]:
+    """The folder of a run and its summary; or a folder that is free, if it was not run to its end."""
+    folder, again = out, 1
+    while folder.exists():
+        summary = read_row(folder / SUMMARY)
+        if summary and not summary.get("interrupted"):
+            return folder, summary
+        again += 1
+        folder = out.with_name(f"{out.name}-{again}")
+    return folder, None

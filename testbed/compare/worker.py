@@ -1,0 +1,141 @@
+"""A process that simulates cells, one after the other: orders come on stdin, and an answer leaves on stdout for each.
+
+A result is in its file, whole, before its answer leaves; so this process may be killed at any time, and that is how a
+comparison stops. It ends by itself when the process that started it is gone.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.compare.cell import cell_row, read_row, write_row
+from testbed.compare.facts import find_facts
+from testbed.compare.orders import Order, read_order
+from testbed.report.jsonlines import Row
+from testbed.report.trace_facts import TraceFacts, read_facts
+from testbed.simulator.model import Outcome, Progress, Simulation, Watch
+from venn.wire.errors import ExitCode, VennError
+from venn.wire.exits import expected, shape
+
+Build = Callable[[Order], Simulation]
+Simulate = Callable[[Simulation, str, Watch], Outcome]  # under the policy of that name
+
+TOLD_EVERY_S = 0.5  # how far a cell is
+
+
+@dataclass(slots=True)
+class Cells:
+    """Simulates what it is told; cells of one world that come one after the other share it."""
+
+    build: Build
+    simulate: Simulate
+    _key: str = ""
+    _world: tuple[Simulation, TraceFacts] | None = None
+
+    def run(self, order: Order, tell: Callable[[float], None] = lambda part: None) -> None:
+        """Leave the cell's file behind; ``tell`` hears which part of its jobs has ended. Raises VennError."""
+        started = time.monotonic()
+        simulation, facts = self._world_of(order)
+        outcome = self.simulate(simulation, order.policy, _watch(len(simulation.jobs), tell))
+        row = cell_row(simulation, outcome, facts)
+        said: Row = {"key": order.key, "world_key": order.world_key, "scenario": order.name, "policy": order.policy}
+        write_row(Path(order.out), said | {"backend": "sim"} | row | {"seconds": time.monotonic() - started})
+
+    def _world_of(self, order: Order) -> tuple[Simulation, TraceFacts]:
+        if self._world is None or self._key != order.world_key:
+            self._world = None  # before the next one is made: two may not fit
+            simulation = self.build(order)
+            path = Path(order.world)
+            row = read_row(path)
+            facts = read_facts(row) if row else find_facts(simulation)
+            if not row:
+                write_row(path, facts.row())
+            self._world, self._key = (simulation, facts), order.world_key
+        return self._world
+
+
+def _watch(jobs: int, tell: Callable[[float], None]) -> Watch:
+    told = time.monotonic()
+
+    def watch(progress: Progress) -> bool:
+        nonlocal told
+        now = time.monotonic()
+        if now - told >= TOLD_EVERY_S:
+            told = now
+            tell(progress.jobs_ended / jobs)
+        return True
+
+    return watch
+
+
+def serve(cells: Cells, orders: Callable[[], bytes], answer: Callable[[Row], None]) -> None:
+    """Until ``orders`` gives an empty line. To each there are answers with the part that is done, and then one that is
+    empty, or has the error and the exit code of the cell.
+    """
+    while line := orders():
+        order = read_order(line)
+        try:
+            cells.run(order, lambda part: answer({"part": part}))
+        except Exception as error:  # a policy is foreign code; the process that asked tells it, and ends
+            traceback.print_exc()
+            answer(_failure(error, order))
+        else:
+            answer({})
+
+
+def _failure(error: Exception, order: Order) -> Row:
+    found = expected(error)
+    if found is None:
+        found = VennError("BUG", f"a bug in venn: {type(error).__name__}: {error}", fix="its log says where")
+    said = shape(found)
+    said["where"] = said["where"] or f"{order.name} under {order.policy}, seed {order.seed}"
+    return {"error": said, "exit_code": int(found.exit_code or ExitCode.BUG)}
+
+
+def _orders() -> Callable[[], bytes]:
+    """Lines of stdin. When it ends, so does this process, whatever it is doing: nobody waits for it any more."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return lines.get
+
+
+def serve_standard_streams(cells: Cells) -> None:
+    """Orders come on stdin, answers leave on stdout; what a policy prints goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(row: Row) -> None:
+        answers.write(json.dumps(row) + "\n")
+        answers.flush()
+
+    serve(cells, _orders(), answer)
+
+
+def main() -> None:
+    from coordinator.service.policy import policy_of, told_with_its_plan
+    from testbed.scenario import load
+    from testbed.simulator.build import build
+    from testbed.simulator.run import simulate
+
+    def run(simulation: Simulation, policy: str, watch: Watch) -> Outcome:
+        with told_with_its_plan(policy):
+            return simulate(simulation, policy_of(policy), watch=watch)
+
+    serve_standard_streams(Cells(lambda order: build(load(Path(order.scenario), [f"seed={order.seed}"])), run))
+
+
+if __name__ == "__main__":
+    main()

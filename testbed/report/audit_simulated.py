@@ -1,0 +1,50 @@
+"""The logs that simulated devices and drivers would have written, read from the only one there is: the journal."""
+
+from collections import defaultdict
+
+from coordinator.engine import effects as done
+from coordinator.engine.events import ResponsesRecorded, TaskFinished
+from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.model import AttemptStatus, Outcome
+from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, Sum
+from testbed.report.journal import Journal
+from testbed.report.story import job_name
+
+
+def simulated_logs(journal: Journal) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:
+    """Drivers decide what they recorded and sum what they counted; devices have the receipts that they told of."""
+    granted: dict[LeaseSeq, tuple[str, AttemptKey]] = {}
+    decisions: list[Decision] = []
+    receipts: dict[LeaseSeq, Receipt] = {}
+    counted: defaultdict[AttemptKey, list[LeaseSeq]] = defaultdict(list)
+    sums: dict[AttemptKey, Sum] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for entry in journal.entries:
+        match entry.event:
+            case ResponsesRecorded(job=job, round=round_, attempt=attempt, responses=responses):
+                key = AttemptKey(job_name(job), round_, attempt)
+                for lease, outcome in responses:
+                    device, given = granted[lease]
+                    decisions.append(Decision(lease, device, key, given, outcome, ""))
+                    if outcome is Outcome.COUNTED:
+                        counted[key].append(lease)
+            case TaskFinished(lease=lease, outcome=outcome):
+                device, key = granted[lease]
+                receipts[lease] = Receipt(device, key, outcome, "")
+            case _:
+                pass
+        for effect in entry.effects:
+            match effect:
+                case done.OfferLease():
+                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    granted[effect.lease] = (effect.device, key)
+                case done.AcceptAttempt():
+                    last[job_name(effect.job)] = (effect.round, effect.attempt)
+                case done.EndAttempt():
+                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    closed = effect.status is AttemptStatus.CLOSED
+                    sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
+                case _:
+                    pass
+    leases = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
+    return Manifest(tuple(decisions), leases, sums, last), receipts

@@ -1,0 +1,79 @@
+"""How the devices of a run were slowed down: what was asked, what was in force, by which means."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from venn.wire.errors import UsageError
+
+FILE = "emulation.json"
+NOT_IN_FORCE = "not in force"
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One limit of one fleet."""
+
+    fleet: str
+    key: str
+    asked: str  # in the notation
+    read_back: float | None  # base unit, as the kernel has it; None: the kernel does not hold it
+    means: str  # empty: it was not in force
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    cpu: str
+    memory: str
+    link: str
+    processes: int  # devices that had a process of their own
+    limits: tuple[Limit, ...] = ()
+    degraded: tuple[str, ...] = ()  # what was asked and was not in force
+
+
+SIMULATED = Emulation(cpu="modelled", memory="not limited", link="not modelled", processes=0)
+
+
+def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
+    """Of a live run. Raises UsageError if its file was damaged."""
+    try:
+        value = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        limits = tuple(_limit(row) for row in value["limits"])
+        degraded = tuple(str(each) for each in value["degraded"])
+        counts = {str(row["fleet"]): int(row["count"]) for row in value["fleets"]}
+    except FileNotFoundError:
+        return Emulation(cpu="modelled", memory="not limited", link="not limited", processes=processes)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        fix = "restore the file, or run again"
+        raise UsageError("RUN_DAMAGED", f"{error}", where=str(folder / FILE), fix=fix) from None
+    return Emulation(
+        cpu=_told(limits, {"cores"}, counts, devices, "modelled"),
+        memory=_told(limits, {"memory_limit"}, counts, devices, "not limited"),
+        link=_told(limits, {"up", "down", "delay", "jitter", "loss"}, counts, devices, "not limited"),
+        processes=processes,
+        limits=limits,
+        degraded=degraded,
+    )
+
+
+def _told(limits: tuple[Limit, ...], keys: set[str], counts: dict[str, int], devices: int, else_: str) -> str:
+    """``tc and relay on 2 devices, else not limited``."""
+    chosen = [limit for limit in limits if limit.key in keys]
+    means = dict.fromkeys(limit.means or NOT_IN_FORCE for limit in chosen)
+    held = sum(counts[fleet] for fleet in {limit.fleet for limit in chosen})
+    if not held:
+        return else_
+    others = f", else {else_}" if held < devices else ""
+    return f"{' and '.join(means)} on {held} device{'s' if held > 1 else ''}{others}"
+
+
+def _limit(row: Any) -> Limit:
+    read_back = row["read_back"]
+    return Limit(
+        str(row["fleet"]),
+        str(row["key"]),
+        str(row["asked"]),
+        None if read_back is None else float(read_back),
+        str(row["means"]),
+    )

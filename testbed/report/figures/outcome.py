@@ -1,0 +1,55 @@
+"""Figures of a simulation that kept no journal: how its jobs' completion times lie, and its attempts over time."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing
+from testbed.report.simulated import EndedAttempt
+from testbed.report.summary import Summary
+
+_HOUR_S = 3600.0
+_SPANS = 120  # that the time is cut into
+
+
+def completed(summary: Summary) -> Drawing:
+    """The share of jobs that had completed so long after they arrived."""
+    times = sorted(job.jct_s for job in summary.jobs if job.jct_s is not None)
+    shares = [(place + 1) / len(summary.jobs) for place in range(len(times))]
+    figure = Figure(figsize=(WIDTH_IN, 2.6))
+    axes = figure.add_subplot()
+    axes.step([0.0, *(time / _HOUR_S for time in times)], [0.0, *shares], where="post", color=COLLECT)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("hours since the job arrived")
+    axes.set_ylabel("share of jobs that are done")
+    axes.grid()
+    return Drawing("completed", figure, ("jct_s", "share"), list(zip(times, shares, strict=True)))
+
+
+def attempts_over_time(attempts: Sequence[EndedAttempt]) -> Drawing:
+    """Mean delay and collection of the attempts that ended in each span of time, and how many aborted."""
+    ended = np.array([one.ended_s for one in attempts])
+    delay = np.array([one.filled_s - one.opened_s for one in attempts])
+    collect = np.array([one.ended_s - one.filled_s for one in attempts])
+    aborted = np.array([not one.closed for one in attempts], np.float64)
+    edges = np.linspace(0.0, ended.max() if len(ended) else 1.0, _SPANS + 1)
+    place = np.clip(np.searchsorted(edges, ended, side="left") - 1, 0, _SPANS - 1)
+    counts = np.bincount(place, minlength=_SPANS)
+    have = np.flatnonzero(counts)
+    means = [np.bincount(place, weights=each, minlength=_SPANS)[have] / counts[have] for each in (delay, collect)]
+    lost = np.bincount(place, weights=aborted, minlength=_SPANS)[have]
+    hours = edges[have + 1] / _HOUR_S
+    figure = Figure(figsize=(WIDTH_IN, 3.6))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    above.stackplot(hours, means, colors=(DELAY, COLLECT), labels=("scheduling delay", "response collection"))
+    above.set_ylabel("mean seconds")
+    above.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+    below.step(hours, counts[have], where="pre", color=QUIET, label="attempts")
+    below.step(hours, lost, where="pre", color=DELAY, label="aborted")
+    below.set_ylabel("attempts ended")
+    below.set_xlabel("hours")
+    below.legend(ncols=2, loc="upper right")
+    rows = list(zip(edges[have + 1], *means, counts[have], lost, strict=True))
+    return Drawing("attempts", figure, ("until_s", "mean_delay_s", "mean_collect_s", "attempts", "aborted"), rows)

@@ -1,0 +1,173 @@
+"""Figures of simulated worlds: supply and demand over the day, response times by tier, the price of fairness."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from testbed.report.comparison import Comparison, PolicyResult, unit_of
+from testbed.report.figures.drawing import COLLECT, GAPS, INK, WIDTH_IN, Drawing, job_colours
+from testbed.report.trace_facts import HOURS
+from testbed.report.words import policy as short
+
+ACROSS = 2
+MOST_GROUPS = 6  # that are drawn
+_PARAMETERS = re.compile(r"^(?P<base>.*?)\((?P<parameters>.*)\)$")
+FAIRNESS = "fairness"
+
+
+def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
+    """By requirement and hour of the day: devices that check in an hour (left axis), and devices that unfilled requests
+    ask for (right axis). None without simulated runs.
+    """
+    if not comparison.facts or not comparison.facts[0].groups:
+        return None
+    groups = comparison.facts[0].groups[:MOST_GROUPS]
+    down = math.ceil(len(groups) / ACROSS)
+    figure = Figure(figsize=(WIDTH_IN, 2.3 * down + 0.4), layout="constrained")
+    grid = figure.subplots(down, min(ACROSS, len(groups)), squeeze=False, sharex=True).ravel()
+    colours = job_colours([result.policy for result in comparison.policies])
+    rows: list[tuple[object, ...]] = []
+    for axes, group in zip(grid, groups, strict=False):
+        days = [each.per_hour for facts in comparison.facts for each in facts.groups if each.name == group.name]
+        per_hour = _mean_hours(days)
+        _day(axes, per_hour, GAPS, "check-ins an hour", fill=True)
+        rows += [(group.name, "check-ins an hour", hour, value) for hour, value in enumerate(per_hour)]
+        right = axes.twinx()
+        for policy, colour in colours.items():
+            runs = [run.wanted.get(group.name, ()) for run in comparison.runs if run.policy == policy]
+            wanted = _mean_hours([each for each in runs if each])
+            _day(right, wanted, colour, f"wanted under {policy}", fill=False)
+            rows += [(group.name, policy, hour, value) for hour, value in enumerate(wanted)]
+        axes.set_title(group.name)
+        axes.set_xlim(0, HOURS)
+        axes.set_xticks(range(0, HOURS + 1, 4), [f"{hour:02d}:00" for hour in range(0, HOURS + 1, 4)])
+        axes.set_ylim(0, None)
+        right.set_ylim(0, None)
+        right.spines["right"].set_visible(True)
+        right.tick_params(axis="y", labelcolor=INK)
+        axes.set_ylabel("check-ins an hour")
+        right.set_ylabel("devices wanted")
+        handles, labels = (
+            [*mine, *other]
+            for mine, other in zip(axes.get_legend_handles_labels(), right.get_legend_handles_labels(), strict=True)
+        )
+    for axes in grid[len(groups) :]:
+        axes.set_axis_off()
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(5, len(labels)))
+    return Drawing(f"{name}-supply", figure, ("requirement", "what", "hour", "devices"), rows)
+
+
+def tier_times(comparison: Comparison, name: str) -> Drawing | None:
+    """How long a task takes on each quarter of the devices, by speed: the middle half, and from the 5th to the 95th
+    percentile. None without simulated runs.
+    """
+    if not comparison.facts or not comparison.facts[0].tiers:
+        return None
+    tiers = comparison.facts[0].tiers
+    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.4 * len(tiers)))
+    axes = figure.add_subplot()
+    for index, tier in enumerate(tiers):
+        axes.plot([tier.p5_s, tier.p95_s], [index, index], color=COLLECT, linewidth=1.2, solid_capstyle="butt")
+        axes.barh(index, tier.p75_s - tier.p25_s, left=tier.p25_s, height=0.5, color=COLLECT)
+        axes.plot([tier.p50_s] * 2, [index - 0.25, index + 0.25], color="white", linewidth=1.6)
+        axes.annotate(f"p95 {tier.p95_s:.0f} s", (tier.p95_s, index), (6, 0), textcoords="offset points", va="center")
+    labels = {0: f"tier {tiers[0].tier} (fastest)", len(tiers) - 1: f"tier {tiers[-1].tier} (slowest)"}
+    axes.set_yticks(range(len(tiers)), [labels.get(index, f"tier {tier.tier}") for index, tier in enumerate(tiers)])
+    axes.set_ylim(len(tiers) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlim(0, 1.12 * max(tier.p95_s for tier in tiers))
+    axes.grid(axis="x")
+    axes.set_xlabel("response time, seconds (median, middle half, 5 % to 95 %)")
+    rows = [(tier.tier, tier.p5_s, tier.p25_s, tier.p50_s, tier.p75_s, tier.p95_s) for tier in tiers]
+    return Drawing(f"{name}-tiers", figure, ("tier", "p5_s", "p25_s", "p50_s", "p75_s", "p95_s"), rows)
+
+
+def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
+    """Jain's index and mean JCT against the fairness knob, for the policies that were compared with several values.
+
+    None if none was.
+    """
+    curves = knobs(comparison.policies)
+    if not curves:
+        return None
+    unit = unit_of(comparison)
+    figure = Figure(figsize=(WIDTH_IN, 2.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    colours = job_colours(list(curves))
+    rows: list[tuple[object, ...]] = []
+    for base, points in curves.items():
+        knob = [value for value, _ in points]
+        left.plot(
+            knob, [result.jain for _, result in points], "o-", color=colours[base], markersize=4, label=short(base)
+        )
+        means = [result.mean_jct_s for _, result in points]
+        bars = [mean.high - mean.mean if math.isfinite(mean.high) else 0.0 for mean in means]
+        right.errorbar(
+            knob,
+            [mean.mean / unit.seconds for mean in means],
+            yerr=[bar / unit.seconds for bar in bars],
+            fmt="o-",
+            color=colours[base],
+            markersize=4,
+            capsize=3,
+            linewidth=1.4,
+        )
+        rows += [(base, value, result.jain, result.mean_jct_s.mean) for value, result in points]
+    left.set_ylabel("Jain's index of JCT over fair JCT")
+    right.set_ylabel(f"mean JCT, {unit.name} (95 % CI)")
+    for axes in (left, right):
+        axes.set_xlabel("fairness knob")
+        axes.grid(axis="y")
+    left.legend()
+    return Drawing(f"{name}-fairness", figure, ("policy", "fairness", "jain", "mean_jct_s"), rows)
+
+
+def knobs(results: Sequence[PolicyResult]) -> dict[str, list[tuple[float, PolicyResult]]]:
+    """Policies that differ in their fairness knob alone, by what they have in common; a policy without it has 0."""
+    found: dict[str, list[tuple[float, PolicyResult]]] = defaultdict(list)
+    for result in results:
+        base, value = knob_of(result.policy)
+        found[base].append((value, result))
+    return {base: sorted(points, key=lambda point: point[0]) for base, points in found.items() if len(points) > 1}
+
+
+def knob_of(policy: str) -> tuple[str, float]:
+    """``venn(fairness=2; tiers=1)`` -> ``venn(tiers=1)``, 2."""
+    match = _PARAMETERS.match(policy)
+    if match is None:
+        return policy, 0.0
+    value, others = 0.0, []
+    for part in match["parameters"].split(";"):
+        key, _, stated = part.partition("=")
+        if key.strip() == FAIRNESS:
+            try:
+                value = float(stated)
+            except ValueError:
+                return policy, 0.0
+        else:
+            others.append(part.strip())
+    base = match["base"].strip()
+    return (f"{base}({'; '.join(others)})" if others else base), value
+
+
+def _day(axes: Axes, values: Sequence[float | None], colour: str, label: str, *, fill: bool) -> None:
+    """A step per hour."""
+    edges, heights = list(range(len(values) + 1)), [math.nan if value is None else value for value in values]
+    if fill:
+        axes.stairs(heights, edges, fill=True, color=colour, alpha=0.55, label=label)
+    else:
+        axes.stairs(heights, edges, color=colour, linewidth=1.4, label=label)
+
+
+def _mean_hours(days: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """Hour by hour, over those that have it."""
+    found: list[float | None] = []
+    for hour in range(HOURS):
+        values = [value for day in days if hour < len(day) and (value := day[hour]) is not None]
+        found.append(math.fsum(values) / len(values) if values else None)
+    return found

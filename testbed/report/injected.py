@@ -1,0 +1,95 @@
+"""What the timeline did to devices, beside what the coordinator observed: one row per verb."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from testbed.report.jsonlines import Row, maybe, number, text
+from testbed.report.story import SessionStory, Story, job_name
+from testbed.report.words import seconds
+from venn.wire.notation import Whom
+
+AWAY = "not_connected"  # in no session with the coordinator at the time
+UNSEEN = "nothing"  # its session went on
+CHECKED_IN = "checked_in"
+BEGIN = ("join", "reconnect")  # what begins a session, where the others end one
+
+LONGEST_LIVENESS_S = 60.0  # a simulated device is never silent: what an action does, it does at once
+_EARLY_S = 0.05  # the clock of an engine is not quite that of the wall
+_LATE_S = 2.0  # more, on a busy machine
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """One cause, and what became of the sessions that it hit."""
+
+    name: str  # the verb
+    actions: int
+    observed: dict[str, int]  # how their sessions ended, by the coordinator's reason; adds up to ``actions``
+    slowest_s: float | None  # from the action to the end of its session, at most; None: no session ended
+
+
+def injected(rows: Sequence[Row], story: Story, *, started_unix_s: float, liveness_s: float) -> tuple[Injected, ...]:
+    """Of churn.jsonl, in the order of the verbs' first actions. ``started_unix_s`` is engine time 0."""
+    sessions: dict[str, list[SessionStory]] = {}
+    for session in story.sessions.values():
+        sessions.setdefault(session.device, []).append(session)
+    observer = _Observer(story, sessions, min(liveness_s, LONGEST_LIVENESS_S))
+    kinds: dict[str, list[tuple[str, float | None]]] = {}
+    for row in rows:
+        until, verb = maybe(row.get("until_s")), text(row, "verb")
+        lasts = None if until is None else until - number(row, "at_s")
+        seen = observer.see(verb, text(row, "target"), number(row, "at") - started_unix_s, lasts)
+        kinds.setdefault(verb, []).append(seen)
+    return tuple(_row(verb, found) for verb, found in kinds.items())
+
+
+def _row(verb: str, found: Sequence[tuple[str, float | None]]) -> Injected:
+    times = [after for _, after in found if after is not None]
+    counts = Counter(what for what, _ in found)
+    return Injected(verb, len(found), dict(counts.most_common()), max(times) if times else None)
+
+
+def observed_words(one: Injected) -> str:
+    """``4 connection ended, 1 not there; within 0.2 s``"""
+    parts = [f"{count} {what.replace('_', ' ')}" for what, count in one.observed.items()]
+    within = "" if one.slowest_s is None else f"; within {seconds(one.slowest_s)} s"
+    return ", ".join(parts) + within
+
+
+@dataclass(frozen=True, slots=True)
+class _Observer:
+    """What followed an action, and after how many seconds; None: nothing did."""
+
+    story: Story
+    sessions: Mapping[str, Sequence[SessionStory]]  # by device
+    liveness_s: float
+
+    def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
+        word, _, job = target.partition(" ")
+        if word == Whom.COORDINATOR:
+            return UNSEEN, None
+        noticed_s = 2 * self.liveness_s  # at the latest: silence ends nothing while a coordinator is young
+        limit = at + min(noticed_s, noticed_s if lasts is None else lasts) + _LATE_S
+        if word == Whom.DRIVER:
+            lost = [when for when, whose in self.story.drivers_lost if job_name(whose) == job and at <= when <= limit]
+            return ("driver_lost", lost[0] - at) if lost else (UNSEEN, None)
+        return self._begun(target, at) if verb in BEGIN else self._ended(target, at, limit)
+
+    def _begun(self, device: str, at: float) -> tuple[str, float | None]:
+        starts = [one.started_at for one in self.sessions.get(device, ()) if at - _EARLY_S <= one.started_at]
+        first = min(starts, default=None)
+        return (UNSEEN, None) if first is None or first > at + self.liveness_s else (CHECKED_IN, max(0.0, first - at))
+
+    def _ended(self, device: str, at: float, limit: float) -> tuple[str, float | None]:
+        there = [
+            one
+            for one in self.sessions.get(device, ())
+            if one.started_at <= at and (one.ended_at is None or one.ended_at >= at - _EARLY_S)
+        ]
+        if not there:
+            return AWAY, None
+        last = there[-1]
+        if last.end is None or last.ended_at is None or last.ended_at > limit:
+            return UNSEEN, None
+        return last.end.value, max(0.0, last.ended_at - at)
