@@ -10,6 +10,7 @@ With even queues each group has as many jobs as the others. With skewed ones the
 many as the first, which makes Venn move the most regions between groups.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from coordinator.engine.plan import Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from coordinator.engine.state import Session
 from coordinator.policies.registry import load_policy
+from coordinator.service.cli import COLLECTOR_THRESHOLDS
 from testbed.bench.figures import Benchmark, Measured
 
 JOBS = 1000
@@ -201,7 +203,18 @@ def _figures(policy: str, worlds: tuple[_World, _World]) -> dict[str, float]:
 
 
 def run(say: Callable[[str], None]) -> Measured:
-    """Measure; about 20 seconds."""
+    """Measure; about 20 seconds. Garbage is collected as in a coordinator."""
+    thresholds = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    try:
+        return _measured(say)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+def _measured(say: Callable[[str], None]) -> Measured:
     say(f"setting up {JOBS:,} jobs in {GROUPS} groups over {REGIONS:,} regions, with even and with skewed queues")
     worlds = (_world(skewed=False), _world(skewed=True))
     say("baseline: srsf")

@@ -81,7 +81,9 @@ class Fleet:
 
     async def serve(self, number: int) -> None:
         """One device, round after round."""
-        drivers, seq = Drivers(), 1
+        reach = asyncio.Event()
+        reach.set()
+        drivers, seq = Drivers(reach), 1
         async with open_channel(self._address, token=self._token) as channel:
             call = device_stub(channel).Connect()
             await call.write(check_in(f"bench-{number}"))

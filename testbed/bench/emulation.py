@@ -1,0 +1,271 @@
+"""Limits of devices: a known load through every means that this machine has; what was got against what was asked.
+
+The processor: a task that would use a whole core, by what the kernel counts for it. Rates: bytes of an application over
+an established connection, so that headers (3 to 5 %) are part of it. Delays: the median round trip of one byte, less
+that of the same link without delay. Then two devices hand over 5 MB at 1 Mbit/s in a real run, one through each kind of
+link, and no session and no lease may be lost over it. ``ratio`` is the worst got over asked, folded to at most 1.
+"""
+
+import asyncio
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coordinator.engine.model import SessionEnd
+from device_agent.duty import DutyCycle, processor_time
+from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.traffic import answer
+from testbed.live.run import run_scenario
+from testbed.scenario.loader import parse
+from testbed.shape import cgroup, namespace
+from testbed.shape.limits import Limits
+from testbed.shape.link import make_link
+from testbed.shape.probe import CGROUP, DUTY, NETEM, RELAY, TC, Machine, probe
+from venn.wire.command import run_async
+from venn.wire.marks import PREFIX, own_mark
+
+CORES = (0.1, 0.25, 0.5)
+MBITS = (1.0, 5.0, 20.0)
+TRIPS_MS = (20.0, 50.0, 200.0)
+SPIN_S = 2.0
+WINDOWS = 3  # of so long; the median counts
+SETTLE_S = 0.5  # before a figure counts
+MOVE_S = 3.0  # of bytes at the asked rate
+TRIPS = 50
+UPLOAD_MB = 5
+LOST = (SessionEnd.CONNECTION_ENDED, SessionEnd.SILENT, SessionEnd.SLOW_READER)  # sessions that broke
+TRAFFIC = (sys.executable, "-m", "testbed.bench.traffic")
+SCENARIO = """
+version: 1
+name: upload
+policy: fifo
+duration: 3m
+every_job: {{file: {file}, demand: 1, rounds: 1, min_response: 100%, deadline: 150s}}
+jobs:
+  cable: {{requirement: fleet = cable}}
+  relay: {{requirement: fleet = relay}}
+every_device: {{up: 1 Mbit/s}}
+fleets:
+  cable: {{count: 1, processes: 1}}
+  relay: {{count: 2, processes: 1}}
+"""
+JOB = f"""
+import numpy as np
+
+from job_driver import Arrays, Job, Result, Task
+
+
+def initial(rng: np.random.Generator) -> Arrays:
+    return {{"w": np.zeros(1)}}
+
+
+def grow(model: Arrays, task: Task) -> Result:
+    return Result({{"w": task.rng.integers(0, 256, {UPLOAD_MB} * 10**6, dtype=np.uint8)}})
+
+
+class Forget:
+    def __init__(self, model: Arrays) -> None:
+        self.model = model
+
+    def add(self, result: Result) -> None:
+        pass
+
+    def close(self) -> Arrays:
+        return self.model
+
+
+job = Job(initial=initial, on_device=grow, aggregate=Forget)
+"""
+
+Say = Callable[[str], None]
+
+
+class Figures:
+    """What was got, and what was asked, by the same key."""
+
+    def __init__(self, say: Say) -> None:
+        self.got: dict[str, float] = {}
+        self.asked: dict[str, float] = {}
+        self._say = say
+
+    def add(self, key: str, got: float, asked: float) -> None:
+        self.got[key], self.asked[key] = got, asked
+        self._say(f"{key}: {got:.4g} of {asked:g}")
+
+    @property
+    def worst(self) -> float:
+        """Got over asked, or asked over got where that is less; 0 where something was got and nothing asked."""
+        return min((folded(got, self.asked[key]) for key, got in self.got.items()), default=0.0)
+
+
+def folded(got: float, asked: float) -> float:
+    """At most 1, and 1 where they are the same."""
+    if got == asked:
+        return 1.0
+    return min(got / asked, asked / got) if got > 0 and asked > 0 else 0.0
+
+
+def run(say: Say) -> Measured:
+    """Measure; about three minutes."""
+    machine = probe()
+    figures = Figures(say)
+    for cores in CORES:
+        if machine.can("cpu", CGROUP):
+            name = f"cpu_cgroup_v{machine.trees.version}_{cores:g}_cores"
+            figures.add(name, _in_group(machine, cores), cores)
+        if machine.can("cpu", DUTY):
+            figures.add(f"cpu_duty_cycle_{cores:g}_cores", _on_duty(cores), cores)
+
+    async def links() -> int:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**20)
+        target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            await _rates(machine, target, figures)
+            await _delays(machine, target, figures)
+        await _upload(machine, figures, say)
+        return 0
+
+    run_async(links())
+    return Measured("emulation", figures.got, figures.asked, figures.worst)
+
+
+# -- the processor
+
+
+def _in_group(machine: Machine, cores: float) -> float:
+    group = cgroup.make(machine.trees, own_mark(), f"bench-{os.getpid()}", Limits(cores=cores))
+    try:
+        with _spinning() as pid:
+            for path in group.work_in:
+                (path / "cgroup.procs").write_text(str(pid))
+            return _cores_of(pid)
+    finally:
+        for path in reversed(group.made):
+            cgroup.remove(path)
+
+
+def _on_duty(cores: float) -> float:
+    with _spinning() as pid:
+        duty = DutyCycle(cores)
+        try:
+            duty.add(pid)
+            return _cores_of(pid)
+        finally:
+            duty.close()
+
+
+@contextmanager
+def _spinning() -> Iterator[int]:
+    command = [sys.executable, "-m", "testbed.bench.spin", "60"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        try:
+            time.sleep(SETTLE_S)  # it has started
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def _cores_of(pid: int) -> float:
+    """Processor time over wall time."""
+    time.sleep(SETTLE_S)
+    got = []
+    for _ in range(WINDOWS):
+        used, began = processor_time(pid) or 0.0, time.monotonic()
+        time.sleep(SPIN_S)
+        got.append(((processor_time(pid) or 0.0) - used) / (time.monotonic() - began))
+    return statistics.median(got)
+
+
+# -- the link
+
+
+async def _rates(machine: Machine, target: str, figures: Figures) -> None:
+    for means in (TC, RELAY):
+        if not machine.can("rate", means):
+            continue
+        for mbits in MBITS:
+            rate = mbits * 1e6
+            count = int(rate / 8 * MOVE_S)
+            for way in ("up", "down"):
+                limits = Limits(up_bits=rate, down_bits=rate)
+                seconds = await _through(limits, means, target, way, count)
+                figures.add(f"{way}_{means}_{mbits:g}_mbit_s", count * 8 / seconds / 1e6, mbits)
+
+
+async def _delays(machine: Machine, target: str, figures: Figures) -> None:
+    """With a rate by ``tc`` and a delay by the relay as well: the two together are one means."""
+    rate = 5e6
+    for name, means, bits in ((RELAY, RELAY, None), ("tc_and_relay", TC, rate), (NETEM, NETEM, None)):
+        if not machine.can("delay" if means == NETEM else "rate", means):
+            continue
+        base = await _through(Limits(up_bits=bits, down_bits=bits), means, target, "echo", TRIPS)
+        for asked in TRIPS_MS:
+            limits = Limits(up_bits=bits, down_bits=bits, delay_s=asked / 1000)
+            got = await _through(limits, means, target, "echo", TRIPS)
+            figures.add(f"delay_{name}_{asked:g}_ms", 1000 * (got - base), asked)
+
+
+async def _through(limits: Limits, means: str, target: str, kind: str, count: int) -> float:
+    """What a device behind such a link measures."""
+    cable = None
+    if means != RELAY:
+        cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
+    try:
+        if cable is not None:
+            namespace.shape(cable, limits, netem=means == NETEM)
+        link = make_link(
+            up_bits=None if cable else limits.up_bits,
+            down_bits=None if cable else limits.down_bits,
+            delay_s=0.0 if means == NETEM else limits.delay_s,
+            host=cable.address if cable else "127.0.0.1",
+            interface=cable.interface if cable else "",
+        )
+        proxy = await link.start()
+        try:
+            return await _client([*(cable.enter if cable else ()), *TRAFFIC, proxy, target, kind, str(count)])
+        finally:
+            await link.stop()
+    finally:
+        if cable is not None:
+            namespace.remove(cable.name)
+
+
+async def _client(command: list[str]) -> float:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return float(output)
+
+
+# -- a real run
+
+
+async def _upload(machine: Machine, figures: Figures, say: Say) -> None:
+    """Seconds for 5 MB, by the job that asked for them; and what was lost, of which there shall be nothing."""
+    say(f"{UPLOAD_MB} MB up at 1 Mbit/s, in a real run")
+    asked_s = UPLOAD_MB * 8.0
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        file = Path(folder) / "grow.py"
+        file.write_text(JOB)
+        result = await run_scenario(parse(SCENARIO.format(file=file)), out=Path(folder) / "run", quiet=True)
+        summary = result.summary
+        for job in summary.jobs:
+            means = RELAY if job.name == "relay" or not machine.can("rate", TC) else TC
+            figures.add(f"upload_{job.name}_by_{means}_s", job.collect_s, asked_s)
+        figures.add("upload_leases_revoked", summary.leases.revoked, 0)
+        figures.add("upload_leases_lost", summary.leases.lost + summary.leases.expired + summary.leases.failed, 0)
+        lost = sum(summary.sessions_by_end.get(end, 0) for end in LOST)
+        figures.add("upload_sessions_lost", lost, 0)
+        figures.add("upload_unfinished_jobs", summary.unfinished_jobs, 0)
+
+
+BENCHMARK = Benchmark("emulation", "limits of devices: what was got against what was asked", run)

@@ -1,0 +1,147 @@
+"""Check-ins per second of the simulator: the even workload at full size, in bulk against event by event.
+
+Seconds are those of one core, without what the trace takes, which is a figure of its own; a first short run compiles.
+The speeds that are read are those on the workload as it stands, until all jobs have ended; ``even_full_s`` is all that
+this takes under venn, from the scenario on, with the trace. For the speed by length (``_at_``) jobs have so many rounds
+that none ends, so that the trace can be as long as one likes; with the small jobs there all the time, plans are five
+times as dense.
+
+Memory is that of a process of its own, which simulates in bulk and does nothing else.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from resource import RUSAGE_SELF, getrusage
+
+from coordinator.policies.registry import load_policy
+from testbed.bench.figures import Benchmark, Measured
+from testbed.scenario import Scenario
+from testbed.scenario.packaged import packaged
+from testbed.simulator.build import build
+from testbed.simulator.bulk import simulate_in_bulk
+from testbed.simulator.events import simulate_events
+from testbed.simulator.model import CheckIns, Outcome, Simulation
+from venn.wire.errors import VennError
+
+WORKLOAD = "even"
+MILLIONS = (1, 10, 100)  # check-ins
+ROUNDS = 1000  # times as many, for jobs that do not end
+BY_EVENTS = 30_000  # check-ins
+_ALL = 10**12
+POLICIES = {"venn_nomatch": "venn-nomatch", "venn": "venn"}
+
+
+@dataclass(slots=True)
+class _Cut:
+    """The first rows of a trace, and how long it took to make them."""
+
+    whole: Callable[[], Iterator[CheckIns]]
+    rows: int
+    seconds: float = 0.0
+
+    def __call__(self) -> Iterator[CheckIns]:
+        blocks, left = self.whole(), self.rows
+        while left > 0:
+            started = time.process_time()
+            block = next(blocks)
+            self.seconds += time.process_time() - started
+            yield _first(block, left)
+            left -= len(block)
+
+
+def _first(block: CheckIns, rows: int) -> CheckIns:
+    return CheckIns(*(getattr(block, name)[:rows] for name in CheckIns.__slots__))
+
+
+def _endless(scales: Sequence[str]) -> Simulation:
+    """The workload with jobs that do not end."""
+    made = build(Scenario.load(packaged(WORKLOAD), scales))
+    jobs = (
+        replace(job, rounds=job.rounds * ROUNDS, spec=replace(job.spec, rounds=job.rounds * ROUNDS))
+        for job in made.jobs
+    )
+    return replace(made, jobs=tuple(jobs))
+
+
+def _timed(made: Simulation, rows: int, run: Callable[[Simulation], Outcome]) -> tuple[float, Outcome, _Cut]:
+    """Check-ins per second."""
+    cut = _Cut(made.trace, rows)
+    started = time.process_time()
+    outcome = run(replace(made, trace=cut))
+    seconds = time.process_time() - started - cut.seconds
+    return outcome.check_ins / seconds, outcome, cut
+
+
+def _in_bulk(policy: str) -> Callable[[Simulation], Outcome]:
+    return lambda made: simulate_in_bulk(made, load_policy(policy))
+
+
+def _by_events(policy: str) -> Callable[[Simulation], Outcome]:
+    return lambda made: simulate_events(made, load_policy(policy))
+
+
+def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Callable[[str], None]) -> dict[str, float]:
+    """Of this process."""
+    figures: dict[str, float] = {}
+    say("making the trace, compiling")
+    made = _endless(scales)
+    for policy in POLICIES.values():
+        _timed(made, 20_000, _in_bulk(policy))
+    for size in millions:
+        for name, policy in POLICIES.items():
+            speed, _, cut = _timed(made, round(size * 1e6), _in_bulk(policy))
+            say(f"{policy}, {size:g} million check-ins: {speed:,.0f} a second")
+            figures[f"{name}_checkins_per_s_at_{size:g}m"] = speed
+            figures["trace_rows_per_s"] = cut.rows / max(cut.seconds, 1e-9)
+    figures["peak_mib"] = getrusage(RUSAGE_SELF).ru_maxrss / 1024
+    for name, policy in POLICIES.items():
+        say(f"{policy}: the whole workload, until all jobs have ended")
+        started = time.process_time()
+        whole = build(Scenario.load(packaged(WORKLOAD), scales))
+        figures[f"{name}_checkins_per_s"], outcome, _ = _timed(whole, _ALL, _in_bulk(policy))
+        figures["even_full_s"] = time.process_time() - started
+        figures["even_full_checkins"] = float(outcome.check_ins)
+        figures["checkins_per_plan"] = outcome.check_ins / outcome.plans
+    return figures
+
+
+def _of_a_fresh_process(say: Callable[[str], None]) -> dict[str, float]:
+    with subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = list(process.stdout)
+    if process.returncode or not lines:
+        raise VennError("BENCHMARK", f"the process that simulates ended with {process.returncode}", fix="see above")
+    figures: dict[str, float] = json.loads(lines[-1])
+    return figures
+
+
+def run(say: Callable[[str], None]) -> Measured:
+    """Measure; about four minutes."""
+    figures = _of_a_fresh_process(say)
+    say(f"baseline: event by event, {BY_EVENTS:,} check-ins")
+    made, baseline = _endless(()), {}
+    for name, policy in POLICIES.items():
+        baseline[f"{name}_checkins_per_s"], _, _ = _timed(made, BY_EVENTS, _by_events(policy))
+    return Measured(
+        name="simulator",
+        figures=figures,
+        baseline=baseline,
+        ratio=figures["venn_nomatch_checkins_per_s"] / baseline["venn_nomatch_checkins_per_s"],
+    )
+
+
+BENCHMARK = Benchmark("simulator", "the simulator in bulk, on the even workload", run)
+
+
+def main() -> None:
+    """In a process of its own: the figures as one line of JSON, progress on stderr."""
+    figures = bulk_figures(MILLIONS, (), lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress
+    print(json.dumps(figures))  # noqa: T201 - for the process that started this one
+
+
+if __name__ == "__main__":
+    main()

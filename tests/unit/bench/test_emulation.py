@@ -1,0 +1,20 @@
+"""How figures of limits become one ratio."""
+
+import pytest
+
+from testbed.bench.emulation import Figures, folded
+
+
+@pytest.mark.parametrize(
+    ("got", "asked", "ratio"), [(0.9, 1.0, 0.9), (1.25, 1.0, 0.8), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)]
+)
+def test_too_much_is_as_bad_as_too_little(got: float, asked: float, ratio: float) -> None:
+    assert folded(got, asked) == pytest.approx(ratio)
+
+
+def test_the_worst_counts() -> None:
+    figures = Figures(lambda text: None)
+    figures.add("up_mbit_s", 0.96, 1.0)
+    figures.add("delay_ms", 21.0, 20.0)
+    figures.add("upload_leases_revoked", 0, 0)
+    assert figures.worst == pytest.approx(20 / 21)
