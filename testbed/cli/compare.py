@@ -1,6 +1,8 @@
-"""``venn compare``: the same scenario under several policies, and what may be claimed of the difference."""
+"""``venn compare``: the same scenarios under several policies, and what may be claimed of the difference."""
 
-import json
+import asyncio
+import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -8,17 +10,21 @@ from typing import Annotated
 import typer
 
 from coordinator.policies.registry import absolute
+from testbed.cli.run import RoundsScale, Scale
 from testbed.cli.terminal import console
-from testbed.report.compare import Plan, check_policies, prepare, run_all
-from testbed.report.comparison_page import write_comparison
-from testbed.report.comparison_table import comparison_csv, comparison_json, comparison_table
+from testbed.compare.live import run_live
+from testbed.compare.manifest import prepare, write_manifest
+from testbed.compare.plan import Plan, Workload, check_policies, workload
+from testbed.compare.progress import Progress
+from testbed.compare.simulated import kept_cells, run_cells
+from testbed.compare.written import build_comparison, print_comparison
 from testbed.scenario import load
+from testbed.scenario.packaged import named
 from venn.wire.command import Context, command, execute, run_async
-from venn.wire.errors import ExitCode, UsageError
+from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
-from venn.wire.files import write_atomic
 
-WIDTH = 124  # columns of the table
+NAME = "venn compare"
 
 app = typer.Typer(add_completion=False)
 
@@ -27,46 +33,86 @@ app = typer.Typer(add_completion=False)
 @command
 def compare(
     context: Context,
-    scenarios: Annotated[list[Path], typer.Argument(help="Scenario files.", metavar="SCENARIO...")],
+    scenarios: Annotated[list[str], typer.Argument(help="Files, or names of packaged ones.", metavar="SCENARIO...")],
     policies: Annotated[str, typer.Option(help="By name, the baseline first.")] = "random,fifo,srsf,venn",
     seeds: Annotated[int, typer.Option(help="Runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
-    backend: Annotated[str, typer.Option(help="Instead of the scenario's.")] = "",
+    backend: Annotated[str | None, typer.Option(help="Instead of the scenarios'.")] = None,
+    scale: Scale = None,
+    rounds_scale: RoundsScale = None,
+    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
+    jobs: Annotated[int, typer.Option(help="Simulations at once; 0: a core each.", min=0, max=1024)] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison.")] = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write every job of every run there.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the runs go.")] = None,
 ) -> int:
-    """Run scenarios under several policies: venn compare three-jobs.yaml --policies random,venn --seeds 5"""
+    """Run scenarios under several policies. Simulated runs use all cores.
+
+    For example: venn compare even small --scale 0.1 --policies random,fifo,venn --seeds 5
+    """
     names = tuple(absolute(name.strip()) for name in policies.split(",") if name.strip())
     check_policies(names)
-    loaded = tuple((path.absolute(), load(path)) for path in dict.fromkeys(scenarios))
-    if len({scenario.name for _, scenario in loaded}) < len(loaded):
+    settings = list(overrides or ())
+    flags = {"backend": backend, "scale": scale, "rounds_scale": rounds_scale}
+    settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    loaded = _load(list(dict.fromkeys(scenarios)), settings)
+    folder = out or Path("runs") / ("compare-" + "-".join(each.name for each in loaded))
+    plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores())
+    again = ["venn", "compare", *(str(each.path) for each in loaded), "--policies", ",".join(names)]
+    again += ["--seeds", str(seeds), *(word for setting in settings for word in ("--set", setting))]
+    prepare(plan, again, resume=resume)
+    return run_async(_main(plan, context, again, csv))
+
+
+def _load(scenarios: list[str], settings: list[str]) -> tuple[Workload, ...]:
+    """Raises ScenarioError, or UsageError where the scenarios do not go together."""
+    loaded = tuple(workload(path, load(path, settings)) for path in (named(each).absolute() for each in scenarios))
+    if len({each.name for each in loaded}) < len(loaded):
         raise UsageError("SAME_NAME", "two scenarios have the same name", fix="give each its own `name`")
-    folder = out or Path("runs") / ("compare-" + "-".join(scenario.name for _, scenario in loaded))
-    plan = Plan(loaded, names, seeds, folder.absolute(), backend)
-    prepare(plan, resume=resume)
-    return run_async(_main(plan, context, csv))
+    if len({each.scenario.backend for each in loaded}) > 1:
+        fix = "compare them one by one, or give --backend"
+        raise UsageError("OTHER_BACKEND", "the scenarios have different backends", fix=fix)
+    return loaded
 
 
-async def _main(plan: Plan, context: Context, csv: Path | None) -> int:
+async def _main(plan: Plan, context: Context, command: list[str], csv: Path | None) -> int:
+    progress = _progress(plan, context)
+    try:
+        with progress:
+            runs = await (run_cells if plan.simulated else run_live)(plan, progress)
+    except BaseException as error:
+        if plan.simulated:
+            write_manifest(plan, command, kept_cells(plan))  # venn report shows what there is
+        if isinstance(error, asyncio.CancelledError):
+            _stopped(plan, context, progress)
+        raise
+    write_manifest(plan, command, runs)
+    written = build_comparison(plan.out)
+    print_comparison(written, context, csv)
+    return written.exit_code
+
+
+def _progress(plan: Plan, context: Context) -> Progress:
     def say(line: str) -> None:
         if not context.quiet:
             write_line(sys.stderr, line)
 
-    found = await run_all(plan, say)
-    page = write_comparison(found, plan.out)
-    if csv is not None:
-        write_atomic(csv, comparison_csv(found).encode())
-    if context.json:
-        write_line(sys.stdout, json.dumps({"comparisons": [comparison_json(one) for one in found]}))
-    else:
-        screen = console(context, least_width=WIDTH)
-        for one in found:
-            screen.print(comparison_table(one), crop=False)
-            screen.print()
-        screen.print(f"report  {page}", soft_wrap=True, markup=False, highlight=False)
-    whole = all(one.trusted and one.complete for one in found)
-    return ExitCode.OK if whole else ExitCode.FAILED
+    screen = console(context, errors=True)
+    bar = screen if screen.is_terminal and not screen.is_dumb_terminal and not context.quiet else None
+    return Progress(len(list(plan.runs())), plan.processes if plan.simulated else 1, say, bar)
+
+
+def _stopped(plan: Plan, context: Context, progress: Progress) -> None:
+    """Say how to go on."""
+    if not context.quiet:
+        folder = shlex.quote(str(plan.out))
+        look = f"; venn report {folder} shows what there is" if plan.simulated and progress.done else ""
+        write_line(sys.stderr, f"stopped after {progress.done} of {progress.total} runs; go on with --resume{look}")
+
+
+def _cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn compare")
+    return execute(app, argv, NAME)

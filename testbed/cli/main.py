@@ -39,16 +39,22 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("coordinator", "", "decides which device serves which job", "coordinator.service.cli", "coordinator"),
         Command("agent", "", "one device", "device_agent.cli", ""),
         Command("swarm", "", "many devices, one process", "device_agent.swarm_cli", ""),
+        Command("relay", "FILE", "the links of devices, shaped", "testbed.cli.relay", "testbed"),
         Command("job", "run|check|list|wait|cancel", "one job and its driver", "job_driver.cli", "driver"),
     ),
     "LOOKING AT THINGS": (
         Command("scenario", "check|expand|list|schema", "scenario files", "testbed.cli.scenario", "testbed"),
         Command("policy", "list", "scheduling policies", "testbed.cli.policy", "testbed"),
+        Command("profile", "list|show NAME", "kinds of devices and links", "testbed.cli.profile", "testbed"),
         Command("population", "describe FILE", "devices, made against asked", "testbed.cli.population", "testbed"),
         Command("data", "split", "data for devices", "testbed.cli.data", "data"),
         Command("device", "list|drain", "devices of a coordinator", "testbed.cli.device", "testbed"),
     ),
-    "THE MACHINE": (Command("bench", "NAME|list", "measurements", "testbed.cli.bench", "all"),),
+    "THE MACHINE": (
+        Command("doctor", "", "what it can enforce", "testbed.cli.doctor", "testbed"),
+        Command("down", "", "remove everything that is ours", "testbed.cli.down", "testbed"),
+        Command("bench", "NAME|list", "measurements", "testbed.cli.bench", "all"),
+    ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
 

@@ -1,6 +1,7 @@
 """``venn population``: what devices there are, and when."""
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +11,23 @@ from rich.table import Table
 
 from testbed.cli.terminal import console
 from testbed.population.compared import Compared
+from testbed.population.describe_files import describe_file
 from testbed.population.describe_fleets import describe_fleets
 from testbed.population.describe_phones import describe_phones
+from testbed.population.describe_population import describe_population
 from testbed.population.figures import drawings
 from testbed.report.figures.drawing import save
+from testbed.scenario.eligible import requirement_of
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
+from testbed.scenario.readers import DEVICE_FILES
+from testbed.scenario.unfold import unfolded
 from venn.wire.command import Context, command, execute
 from venn.wire.exits import write_line
 from venn.wire.files import file_error
 
 PHONES = "phones"
+FILES = frozenset(DEVICE_FILES)  # suffixes; sessions have no others
 WIDTH = 110  # columns of the table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -37,10 +44,15 @@ def describe(
     context: Context,
     *,
     what: Annotated[
-        str, typer.Argument(metavar="FILE", help="A scenario, for its fleets; or phones, the generated ones.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="A scenario; a file of devices or sessions (CSV, Parquet, pickle); or phones."
+        ),
     ],
-    count: Annotated[int, typer.Option(min=100, max=10_000_000, metavar="N", help="How many phones.")] = 20_000,
-    days: Annotated[float, typer.Option(min=1, max=365, metavar="N", help="Of the phones' sessions.")] = 5.0,
+    count: Annotated[
+        int, typer.Option(min=100, max=10_000_000, metavar="N", help="How many generated devices, at most.")
+    ] = 20_000,
+    days: Annotated[float, typer.Option(min=1, max=365, metavar="N", help="Of generated sessions, at most.")] = 5.0,
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="In place of the scenario's; for phones 0.")
     ] = None,
@@ -50,10 +62,11 @@ def describe(
     """What was made against what was asked, e.g.: venn population describe three-jobs --out figures"""
     if what == PHONES and not Path(what).exists():
         compared = describe_phones(count, days, seed or 0)
+    elif Path(what).suffix in FILES and Path(what).is_file():
+        compared = describe_file(Path(what))
     else:
         scenario = Scenario.load(named(what), set or ())
-        by = scenario.seed if seed is None else seed
-        compared = describe_fleets(scenario.fleet_specs(), seed=by, time_scale=scenario.time_scale)
+        compared = _of_scenario(scenario, count, days, scenario.seed if seed is None else seed)
     files = _draw(compared, out) if out is not None else []
     if context.json:
         write_line(
@@ -65,6 +78,15 @@ def describe(
         for file in files:
             write_line(sys.stdout, f"figure  {file}")
     return 0
+
+
+def _of_scenario(scenario: Scenario, most: int, days: float, seed: int) -> tuple[Compared, ...]:
+    whole = unfolded(scenario)
+    if whole.population is None:
+        return describe_fleets(whole.fleet_specs(), seed=seed, time_scale=whole.time_scale)
+    stated = dict(whole.requirement_of(name) for name in whole.jobs)
+    requirements = {name: requirement_of(text) for name, text in sorted(stated.items())}
+    return describe_population(whole.population.spec(), requirements, most=most, days=days, seed=seed)
 
 
 def _draw(compared: tuple[Compared, ...], out: Path) -> list[str]:
@@ -79,7 +101,9 @@ def _draw(compared: tuple[Compared, ...], out: Path) -> list[str]:
 
 
 def _json(each: Compared) -> dict[str, object]:
-    rows = [{"at": row.at, "asked": row.asked, "made": row.made} for row in each.rows]
+    rows = [
+        {"at": row.at, "asked": None if math.isnan(row.asked) else row.asked, "made": row.made} for row in each.rows
+    ]
     return {"name": each.name, "unit": each.unit, "kind": each.kind, "rows": rows}
 
 
@@ -92,9 +116,15 @@ def _table(compared: tuple[Compared, ...]) -> Table:
         worst = each.worst
         for index, row in enumerate(each.rows):
             first = (each.name, each.unit) if index == 0 else ("", "")
-            mark = "furthest apart" if row is worst and f"{row.asked:.4g}" != f"{row.made:.4g}" else ""
-            table.add_row(*first, row.at, f"{row.asked:.4g}", f"{row.made:.4g}", mark)
+            asked, made = _shown(row.asked), _shown(row.made)
+            table.add_row(*first, row.at, asked, made, "furthest apart" if row is worst and asked != made else "")
     return table
+
+
+def _shown(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def main(argv: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""``venn report``: summary, page and figures of a run, built again from its logs."""
+"""``venn report``: summary, page and figures of a run or a comparison, built again from what it left."""
 
 import json
 import sys
@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from testbed.cli.terminal import console
+from testbed.compare.manifest import MANIFEST
+from testbed.compare.written import build_comparison, print_comparison
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
@@ -20,14 +22,25 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 @command
-def report(context: Context, folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> int:
-    """Rebuild report.html and figures/, for example: venn report runs/2026-05-12-140311-three-jobs-venn"""
+def report(
+    context: Context, folder: Annotated[Path, typer.Argument(help="Of a run or a comparison.", metavar="DIR")]
+) -> int:
+    """Rebuild the report and figures/, for example: venn report runs/2026-05-12-140311-three-jobs-venn"""
+    if (folder / MANIFEST).is_file():
+        return _comparison(context, folder)
     summary = build_report(folder)
     if context.json:
         write_line(sys.stdout, json.dumps(to_json(summary)))
     elif not context.quiet:
         print_summary(summary, console(context), report=folder / PAGE)
     return ExitCode.OK if summary.passed and not summary.audit.findings else ExitCode.FAILED
+
+
+def _comparison(context: Context, folder: Path) -> int:
+    written = build_comparison(folder.absolute())
+    if context.json or not context.quiet:
+        print_comparison(written, context)
+    return written.exit_code
 
 
 def main(argv: list[str]) -> int:

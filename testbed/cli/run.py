@@ -1,9 +1,10 @@
-"""``venn run``: run a scenario on this machine."""
+"""``venn run``: run a scenario on this machine, or simulate it."""
 
 import json
 import os
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
+from testbed.virtual.run import run_simulated
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.errors import PeerError
 from venn.wire.exits import shape, tell, write_line
@@ -27,6 +29,8 @@ app = typer.Typer(add_completion=False)
 
 Policy = Annotated[str | None, typer.Option(help="In place of the scenario's: an installed one, or FILE.py:NAME.")]
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
+Scale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the devices and demands.")]
+RoundsScale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the rounds.")]
 Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new one below ./runs.")]
 
 
@@ -38,48 +42,90 @@ def run(
     policy: Policy = None,
     backend: Annotated[str | None, typer.Option(help="In place of the scenario's.")] = None,
     seed: Seed = None,
+    scale: Scale = None,
+    rounds_scale: RoundsScale = None,
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
     out: Out = None,
     validate: Annotated[bool, typer.Option("--validate", help="Check the invariants after every event.")] = False,
+    allow_degraded: Annotated[
+        bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced, and say so.")
+    ] = False,
 ) -> int:
     """Run a scenario: all parts start, the jobs are watched, a report is written.
 
     For example: venn run examples/three-jobs.yaml --policy fifo --set jobs.handwriting.demand=10
     """
     settings = list(overrides or ())
-    settings += [f"policy={absolute(policy)}"] if policy is not None else []
-    settings += [f"backend={backend}"] if backend is not None else []
-    settings += [f"seed={seed}"] if seed is not None else []
-    return run_file(context, NAME, named(scenario), settings, out=out, validate=validate)
+    flags = {"backend": backend, "seed": seed, "scale": scale, "rounds_scale": rounds_scale}
+    flags["policy"] = absolute(policy) if policy is not None else None
+    settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    return run_file(context, NAME, named(scenario), settings, out=out, validate=validate, allow_degraded=allow_degraded)
 
 
 def run_file(
-    context: Context, name: str, file: Path, settings: list[str], *, out: Path | None, validate: bool = False
+    context: Context,
+    name: str,
+    file: Path,
+    settings: list[str],
+    *,
+    out: Path | None,
+    validate: bool = False,
+    allow_degraded: bool = False,
 ) -> int:
     """Load, run, print, as the command ``name``: its exit code."""
     scenario = Scenario.load(file, settings)
     again = ["venn", "run", str(file), *(word for setting in settings for word in ("--set", setting))]
-    results: list[Result] = []
-
-    async def main() -> int:
-        result = await run_scenario(
-            scenario,
-            out=out,
-            validate=validate,
-            quiet=context.quiet or context.json,
-            color=context.color,
-            command=again,
-        )
-        results.append(result)
-        return result.exit_code
-
-    code = run_async(main(), at_once=kill_all)
-    if results:
-        _tell(context, name, results[0], file)
+    asked = _Asked(scenario, out, validate, allow_degraded, context.quiet or context.json, context.color, again)
+    result, code = asked.simulated() if scenario.backend == "sim" else asked.live()
+    if result is not None:
+        _tell(context, name, result, file)
     else:
         stopped = PeerError("STOPPED", "stopped before anything ran", fix="nothing of it is left")
         tell(stopped, name, as_json=context.json)
     return code
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A run as it was asked for. Each way to run it gives its result, None if it never began, and the exit code."""
+
+    scenario: Scenario
+    out: Path | None
+    validate: bool
+    allow_degraded: bool
+    quiet: bool
+    color: bool
+    command: list[str]
+
+    def simulated(self) -> tuple[Result | None, int]:
+        result, signal = run_simulated(
+            self.scenario,
+            out=self.out,
+            validate=self.validate,
+            quiet=self.quiet,
+            color=self.color,
+            command=self.command,
+        )
+        return result, 128 + signal if signal else result.exit_code
+
+    def live(self) -> tuple[Result | None, int]:
+        results: list[Result] = []
+
+        async def main() -> int:
+            result = await run_scenario(
+                self.scenario,
+                out=self.out,
+                validate=self.validate,
+                quiet=self.quiet,
+                allow_degraded=self.allow_degraded,
+                color=self.color,
+                command=self.command,
+            )
+            results.append(result)
+            return result.exit_code
+
+        code = run_async(main(), at_once=kill_all)
+        return (results[0] if results else None), code
 
 
 def _tell(context: Context, name: str, result: Result, file: Path) -> None:
@@ -90,14 +136,15 @@ def _tell(context: Context, name: str, result: Result, file: Path) -> None:
         write_line(sys.stdout, json.dumps(summary))
         return
     console = Console(no_color=not context.color, highlight=False)
-    following = "" if failures or result.ending.interrupted else _next(file)
+    following = "" if failures or result.ending.interrupted else _next(file, result.summary.backend)
     print_summary(result.summary, console, report=_relative(result.page), following=following)
     for failure in failures:
         tell(failure, name, as_json=False)
 
 
-def _next(file: Path) -> str:
-    return f"venn compare {shlex.quote(str(_relative(file)))} --policies random,fifo,srsf,venn"
+def _next(file: Path, backend: str) -> str:
+    simulated = " --backend sim" if backend == "sim" else ""
+    return f"venn compare {shlex.quote(str(_relative(file)))} --policies random,fifo,srsf,venn{simulated}"
 
 
 def _relative(path: Path) -> Path:

@@ -2,16 +2,24 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from testbed.churn.timeline import Action
+from testbed.report.words import counted
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.checks import drawn
 from testbed.scenario.eligible import served_by
 from testbed.scenario.packaged import named, packaged_scenarios
 from testbed.scenario.schema import json_schema, markdown
+from testbed.scenario.unfold import unfolded
+from testbed.simulator.build import build
+from testbed.simulator.contention import contention
+from testbed.simulator.fleets import fleet_devices
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
@@ -53,9 +61,14 @@ def check(context: Context, *, file: File, set: Set = None) -> int:
 @app.command()
 @command
 def expand(context: Context, *, file: File, set: Set = None) -> int:
-    """Print it in full, with all that is inherited, e.g.: venn scenario expand three-jobs.yaml"""
+    """Print it in full, with all that is inherited, and its timeline, e.g.: venn scenario expand three-jobs.yaml"""
     loaded = Scenario.load(named(file), set or ())
-    text = json.dumps(loaded.model_dump(mode="json", exclude_none=True)) if context.json else loaded.dump().rstrip()
+    actions = loaded.timeline(fleet_devices(unfolded(loaded))).actions if loaded.churn else ()
+    if context.json:
+        timeline = {"timeline": [action.to_json() for action in actions]} if actions else {}
+        text = json.dumps(loaded.model_dump(mode="json", exclude_none=True) | timeline)
+    else:
+        text = "\n".join([loaded.dump().rstrip(), *_timeline(loaded, actions)])
     write_line(sys.stdout, text)
     return ExitCode.OK
 
@@ -70,7 +83,7 @@ def list_(context: Context) -> int:
         write_line(sys.stdout, json.dumps({"scenarios": shape}))
     else:
         for name, (path, text) in about.items():
-            write_line(sys.stdout, f"{name:14} {text}\n{'':14} {path}")
+            write_line(sys.stdout, f"{name:16} {text}\n{'':16} {path}")
     return ExitCode.OK
 
 
@@ -87,43 +100,85 @@ def schema(
     return ExitCode.OK
 
 
+def _timeline(scenario: Scenario, actions: Sequence[Action]) -> list[str]:
+    """As comments, so that what is printed is a scenario still."""
+    if not actions:
+        return []
+    lines = ["", f"# {counted(len(actions), 'action')}", f"# {'AT':>9} {'UNTIL':>9}  {'ACTION':11} {'ON':24} ENTRY"]
+    for each in actions:
+        until = "" if each.until_s is None else f"{each.until_s:.3f}"
+        entry = scenario.churn[each.entry]
+        lines.append(f"# {each.at_s:9.3f} {until:>9}  {each.verb:11} {each.target:24} {entry}")
+    return lines
+
+
 def _facts(scenario: Scenario) -> dict[str, object]:
-    devices = drawn(scenario)
-    return {
+    whole = unfolded(scenario)
+    told: dict[str, object] = {
         "name": scenario.name,
         "policy": scenario.policy,
         "backend": scenario.backend,
-        "devices": scenario.devices,
-        "fleets": [{"name": name, "count": fleet.count} for name, fleet in scenario.fleets.items()],
-        "jobs": [
-            {
-                "name": name,
-                "requirement": scenario.requirement_of(name)[1],
-                "eligible": served_by(scenario.requirement_of(name)[1], devices),
-                "demand": job.demand,
-                "rounds": job.rounds,
-                "max_rounds": job.max_rounds,
-            }
-            for name, job in scenario.jobs.items()
-        ],
+        "fleets": [{"name": name, "count": fleet.count} for name, fleet in whole.fleets.items()],
     }
+    if scenario.population is None:
+        devices = drawn(whole)
+        eligible = {name: served_by(whole.requirement_of(name)[1], devices) for name in whole.jobs}
+        return told | {"devices": whole.devices, "jobs": _jobs(whole, eligible)}
+    simulation = build(scenario)
+    groups = [asdict(each) | {"days": each.days} for each in contention(simulation)]
+    return told | {"devices": simulation.devices, "jobs": _jobs(whole, {}), "groups": groups}
+
+
+def _jobs(scenario: Scenario, eligible: Mapping[str, int | None]) -> list[dict[str, object]]:
+    """All jobs, those that are drawn among them."""
+    return [
+        {
+            "name": name,
+            "requirement": scenario.requirement_of(name)[1],
+            **({"eligible": eligible[name]} if eligible else {}),
+            "demand": job.demand,
+            "rounds": job.rounds,
+            "max_rounds": job.max_rounds,
+            "arrives_s": job.arrives,
+        }
+        for name, job in scenario.jobs.items()
+    ]
 
 
 def _table(scenario: Scenario) -> str:
-    devices = drawn(scenario)
-    of = f"{scenario.devices} devices in {len(scenario.fleets)} fleets"
-    lines = [
-        f"{scenario.name} is right: policy {scenario.policy}, {of}, {format_duration(scenario.duration)} at most",
-        "",
-        f"{'JOB':20} {'ROUNDS':>9} {'DEMAND':>6} {'ELIGIBLE':>8}  REQUIREMENT",
-    ]
-    for name, job in scenario.jobs.items():
-        stated, text = scenario.requirement_of(name)
+    whole = unfolded(scenario)
+    if scenario.population is not None:
+        return _contention(scenario, whole)
+    devices = drawn(whole)
+    of = f"{whole.devices} devices in {len(whole.fleets)} fleets"
+    lines = [*_right(scenario, of), f"{'JOB':20} {'ROUNDS':>9} {'DEMAND':>6} {'ELIGIBLE':>8}  REQUIREMENT"]
+    for name, job in whole.jobs.items():
+        stated, text = whole.requirement_of(name)
         eligible = served_by(text, devices)
         rounds = str(job.rounds) if job.rounds else f"at most {job.max_rounds}"
         told = text if stated == text else f"{stated}: {text}"
         lines.append(f"{name:20} {rounds:>9} {job.demand:>6} {'?' if eligible is None else eligible:>8}  {told}")
     return "\n".join(lines)
+
+
+def _contention(scenario: Scenario, whole: Scenario) -> str:
+    """Of devices by the million: what is asked of them in all."""
+    simulation = build(scenario)
+    lines = _right(scenario, f"{simulation.devices} devices")
+    head = f"{'JOBS':>5} {'ROUNDS':>9} {'DEVICES ASKED':>14} {'CHECK-INS A DAY':>16} {'DAYS OF THEM':>13}"
+    lines.append(f"{'REQUIREMENT':20} {head}")
+    lines += [
+        f"{each.requirement:20} {each.jobs:>5} {each.rounds:>9} {each.demand:>14} {each.supply_per_day:>16.0f}"
+        f" {each.days:>13.1f}"
+        for each in contention(simulation)
+    ]
+    hours = max(job.arrives for job in whole.jobs.values()) / 3600
+    return "\n".join([*lines, "", f"The last job comes after {hours:.1f} hours."])
+
+
+def _right(scenario: Scenario, devices: str) -> list[str]:
+    limit = format_duration(scenario.duration)
+    return [f"{scenario.name} is right: policy {scenario.policy}, {devices}, {limit} at most", ""]
 
 
 def _first_comment(path: Path) -> str:

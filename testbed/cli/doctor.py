@@ -1,0 +1,37 @@
+"""``venn doctor``: what this machine can enforce, by which means, and what to do about the rest."""
+
+import json
+import sys
+from dataclasses import asdict
+
+import typer
+
+from testbed.shape.probe import FIELDS, probe
+from venn.wire.command import Context, command, execute
+from venn.wire.errors import ExitCode
+from venn.wire.exits import write_line
+from venn.wire.text import printable
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: venn doctor --json")
+@command
+def doctor(context: Context) -> int:
+    """One line for each means of each limit: PASSED, or how to fix it. 1 if there is a limit that nothing enforces."""
+    machine = probe()
+    used = {field: machine.means(field) for field in FIELDS}
+    if context.json:
+        checks = [asdict(each) | {"used": used[each.field] == each.means} for each in machine.checks]
+        facts = {"cores": machine.cores, "memory_bytes": machine.memory_bytes, "means": used, "checks": checks}
+        write_line(sys.stdout, json.dumps({"passed": None not in used.values()} | facts))
+    else:
+        for each in machine.checks:
+            verdict = "PASSED" if each.passed else "MISSING"
+            first = "" if used[each.field] in (each.means, None) or not each.passed else "; not needed"
+            write_line(sys.stdout, f"{verdict:<8} {each.field:<7} {each.means:<11} {printable(each.says, 500)}{first}")
+    return ExitCode.FAILED if None in used.values() else ExitCode.OK
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn doctor")

@@ -1,0 +1,29 @@
+"""``venn relay``: links of devices in user space."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from testbed.shape.relay import read_specs, serve
+from venn.wire import logs
+from venn.wire.command import Context, command, execute, run_async
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(epilog="Example: venn relay links.json; then venn agent --throttle throttle.json")
+@command
+def relay(
+    context: Context,
+    *,
+    links: Annotated[Path, typer.Argument(metavar="FILE", help="The links, as `venn run` writes them.")],
+    counts: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here what has passed.")] = None,
+) -> int:
+    """Shape the links of devices: rate, delay, jitter. `venn run` starts it where a scenario asks for it."""
+    logs.configure(component="relay", verbose=context.verbose, quiet=context.quiet)
+    return run_async(serve(read_specs(links), counts))
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn relay")
