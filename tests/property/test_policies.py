@@ -14,7 +14,19 @@ from coordinator.engine.plan import GroupView, RequestView, View
 from coordinator.policies.registry import load_policy
 from tests.unit.policies.test_irs import Contender, allocate, contender
 
-BUILT_IN = ("random", "random-order", "fifo", "srsf", "srsf-job", "las", "venn", "venn-queue")
+BUILT_IN = (
+    "random",
+    "random-order",
+    "fifo",
+    "srsf",
+    "srsf-job",
+    "las",
+    "venn",
+    "venn-queue",
+    "venn-nomatch",
+    "venn-nosched",
+    "venn-plus",
+)
 POLICIES = {name: load_policy(name) for name in BUILT_IN}  # as a coordinator has them: one for many views
 REGIONS = st.integers(0, 7).map(RegionId)
 
@@ -35,6 +47,8 @@ def views(draw: st.DrawFn) -> View:
                 remaining=remaining,
                 remaining_all_rounds=draw(st.none() | st.integers(remaining, 90)),
                 attained=float(draw(st.integers(0, 3))),
+                places=draw(st.integers(remaining, 30)),
+                needed=draw(st.integers(0, remaining)),
             )
         )
     requests.sort(key=lambda request: (request.arrival, request.job, request.request))

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import grpc
@@ -71,6 +71,13 @@ class Coordinator(DeviceServiceServicer):
 
     async def stream(self) -> Conversation:
         return await self.streams.get()
+
+    async def checked_in(self) -> device.CheckIn:
+        """Of the next stream whose device still waits for its welcome: one that waited too long has dialled again."""
+        while True:
+            stream = await self.stream()
+            with suppress(grpc.aio.BaseError):
+                return await stream.welcome()
 
     async def Connect(  # type: ignore[override]
         self, requests: AsyncIterator[device.ConnectRequest], context: Context

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from device_agent.allowed import AllowedCode
-from device_agent.availability import Interval
+from device_agent.availability import Ending, Interval
 from device_agent.connection import Lost, Refused
 from job_driver.bundle import pack
 from tests.integration.agent.conftest import Stage
@@ -50,7 +50,7 @@ def synthetic(stage: Stage, **numbers: float) -> common.Task:
 
 
 def once(length_s: float, *, crash: bool = False) -> Callable[[], Iterator[Interval]]:
-    return lambda: iter([Interval(1, 0.0, length_s, crash)])
+    return lambda: iter([Interval(1, 0.0, length_s, Ending.CRASH if crash else Ending.GOODBYE)])
 
 
 async def leased(stage: Stage, task: common.Task, lease: int = 5, *, remaining_s: float = 30.0) -> Conversation:
@@ -280,7 +280,7 @@ async def test_the_end_of_an_interval_is_a_goodbye(stage: Stage) -> None:
 
 
 async def test_a_crash_is_the_end_of_the_connection_and_of_what_was_known(stage: Stage) -> None:
-    intervals = [Interval(1, 0.0, 1.0, True), Interval(2, 1.1, 60.0)]
+    intervals = [Interval(1, 0.0, 1.0, Ending.CRASH), Interval(2, 1.1, 60.0)]
     stage.play(lambda: iter(intervals))
     first = await stage.coordinator.stream()
     instance = (await first.welcome()).instance
@@ -292,6 +292,36 @@ async def test_a_crash_is_the_end_of_the_connection_and_of_what_was_known(stage:
     assert not check_in.held
     assert check_in.interval == 2
     assert stage.lines("sessions")[1].items() >= {"how": "crash", "in_task": True}.items()
+
+
+async def test_a_cut_ends_the_connection_and_the_task_goes_on(stage: Stage) -> None:
+    intervals = [Interval(1, 0.0, 1.0, Ending.CUT), Interval(2, 1.2, 60.0)]
+    stage.play(lambda: iter(intervals))
+    first = await stage.coordinator.stream()
+    instance = (await first.welcome()).instance
+    await first.say(offer=offer(5, stage.driver, task_of(stage, LONG)))
+    await first.hear("accepted")
+    await first.hear("end")  # and no goodbye
+    check_in = await (await stage.coordinator.stream()).welcome()
+    assert (check_in.instance, check_in.interval) == (instance, 2)
+    assert [held.lease for held in check_in.held] == [5]
+    assert stage.lines("sessions")[1].items() >= {"how": "cut", "in_task": True}.items()
+
+
+async def test_a_silent_device_hears_and_says_nothing_until_it_is_back(stage: Stage) -> None:
+    intervals = [Interval(1, 0.0, 0.5, Ending.SILENT), Interval(2, 1.5, 60.0)]
+    stage.play(lambda: iter(intervals))
+    first = await stage.coordinator.stream()
+    instance = (await first.welcome()).instance
+    while True:
+        if len(stage.lines("sessions")) == 2:
+            break
+        await asyncio.sleep(0.01)
+    await first.say(offer=offer(5, stage.driver, task_of(stage)))
+    await first.hear("end")  # neither accepted nor goodbye came before it
+    check_in = await stage.coordinator.checked_in()
+    assert (check_in.instance, check_in.interval, list(check_in.held)) == (instance, 2, [])
+    assert stage.lines("sessions")[1]["how"] == "silent"
 
 
 async def test_being_stopped_is_a_goodbye(stage: Stage) -> None:

@@ -15,6 +15,7 @@ import pytest
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.runners.pool import WorkerPool
 from device_agent.runners.process import Work
+from device_agent.throttle import Throttle
 from job_driver.bundle import pack
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
@@ -247,6 +248,7 @@ async def test_a_worker_ends_with_its_agent_even_in_mid_task(tmp_path: Path) -> 
 import asyncio, hashlib, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from device_agent.throttle import Throttle
 from job_driver.bundle import pack
 from device_agent.runners.pool import WorkerPool
 from tests.integration.agent.test_workers import work
@@ -276,3 +278,42 @@ async def test_the_synthetic_task_spends_what_it_is_told(pool: WorkerPool) -> No
 
 def children() -> list[psutil.Process]:
     return psutil.Process().children()
+
+
+async def test_a_worker_that_is_slowed_down_was_warm_before_and_gets_its_share(
+    tmp_path: Path, job: Callable[..., Work]
+) -> None:
+    """By a duty cycle; the groups that it enters are files here."""
+    born, works = tmp_path / "born", tmp_path / "works"
+    for group in (born, works):
+        group.mkdir()
+    throttle = Throttle(start_in=(born,), work_in=(works,), duty_cores=0.2)
+    pool = WorkerPool(1, nice=0, throttle=throttle)
+    body = (
+        "def work(model, task):\n    end = time.process_time() + 0.3\n    while time.process_time() < end:\n"
+        "        pass\n    return Result({'pid': np.array(os.getpid())})\n"
+    )
+    try:
+        output = await pool.run(job(body))
+    finally:
+        await pool.close()
+    assert output.compute_cpu_s / output.compute_s < 0.3
+    pid = str(tensors.decode(output.body)["pid"])
+    assert [(group / "cgroup.procs").read_text().strip() for group in (born, works)] == [pid, pid]
+
+
+async def test_a_group_that_cannot_be_entered_starts_no_worker(tmp_path: Path, job: Callable[..., Work]) -> None:
+    pool = WorkerPool(1, nice=0, throttle=Throttle(start_in=(tmp_path / "none",)))
+    with pytest.raises(TaskFailed, match="no worker process could be started"):
+        await pool.run(job("def work(model, task):\n    return Result({})\n"))
+    await pool.close()
+
+
+async def test_memory_beyond_an_rlimit_fails_the_task_and_no_more(job: Callable[..., Work]) -> None:
+    pool = WorkerPool(1, nice=0, throttle=Throttle(memory_bytes=600_000_000))
+    try:
+        with pytest.raises(TaskFailed, match="MemoryError"):
+            await pool.run(job("def work(model, task):\n    return Result({'w': np.ones(200_000_000)})\n"))
+        assert await pool.run(job("def work(model, task):\n    return Result({'w': np.ones(2)})\n"))
+    finally:
+        await pool.close()

@@ -38,6 +38,31 @@ def test_a_scenario_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert "flagship session" in out
 
 
+def test_a_file_of_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "phones.csv").write_text("device,cpu\na,1\nb,9\n")
+    assert main(["describe", str(tmp_path / "phones.csv"), "--out", str(tmp_path / "figures")]) == 0
+    assert "reported by" in capsys.readouterr().out
+    assert main(["describe", str(tmp_path / "phones.csv"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["compared"][0]["rows"][2] == {"at": "50 %", "asked": None, "made": 5}
+
+
+def test_a_scenario_with_a_population(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs = "jobs: {a: {demand: 5, rounds: 2, deadline: 100s, requirement: cpu >= 7}}"
+    text = f"version: 1\nname: many\nbackend: sim\npopulation: {{count: 100000}}\n{jobs}\n"
+    (tmp_path / "many.yaml").write_text(text)
+    assert main(["describe", str(tmp_path / "many.yaml"), "--count", "500", "--days", "1"]) == 0
+    out = capsys.readouterr().out
+    for word in ("high-performance", "eligible", "cpu >= 7", "check-ins over the day"):
+        assert word in out
+
+
+def test_bad_files_of_a_population(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "sessions.csv").write_text("device,start_s,end_s\nb,2,1\n")
+    assert main(["describe", str(tmp_path / "sessions.csv")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "nowhere.yaml"]) == 2
     assert "nowhere.yaml" in capsys.readouterr().err

@@ -46,6 +46,7 @@ def test_check_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert (facts["name"], facts["devices"]) == ("small", 5)
     assert facts["jobs"][0] == {
         "name": "count", "requirement": "cpu >= 2", "eligible": 2, "demand": 2, "rounds": 2, "max_rounds": None,
+        "arrives_s": 0.0,
     }  # fmt: skip
 
 
@@ -88,6 +89,18 @@ def test_expand_prints_what_loads_again(file: Path, capsys: pytest.CaptureFixtur
     assert parse(text, folder=Path("/nowhere")) == Scenario.load(file, ["seed=3"])
     assert scenario.main(["expand", "small.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fleets"]["fast"]["cpu"] == "2..3"
+
+
+def test_expand_shows_what_a_timeline_comes_to(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(TEXT + "churn: [{at: 30s, crash: 50% of fast, for: 4s}]\n")
+    assert scenario.main(["expand", "small.yaml"]) == 0
+    text = capsys.readouterr().out
+    assert "# 1 action\n" in text
+    assert "30.000    34.000  crash       fast-0" in text
+    assert parse(text, folder=Path("/nowhere")) == Scenario.load(file)
+    assert scenario.main(["expand", "small.yaml", "--json"]) == 0
+    [action] = json.loads(capsys.readouterr().out)["timeline"]
+    assert (action["verb"], action["at_s"], action["until_s"], action["entry"]) == ("crash", 30.0, 34.0, 0)
 
 
 def test_list_names_what_comes_with_us(capsys: pytest.CaptureFixture[str]) -> None:

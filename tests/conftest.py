@@ -1,0 +1,18 @@
+"""The loop of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test
+need not hold for this: half a minute of one core, where nothing else wants it."""
+
+import pytest
+
+from coordinator.policies.registry import load_policy
+from testbed.simulator.bulk import simulate_in_bulk
+from testbed.simulator.compiled import COMPILES
+from tests.simulation.worlds import Session, job, world
+
+_FOLDERS = ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    wanted = any(item.nodeid.startswith(f"tests/{folder}/") for item in session.items for folder in _FOLDERS)
+    if COMPILES and wanted and not session.config.option.collectonly:
+        simulate_in_bulk(world([job("a", 1)], [Session(0.0, 1.0, 0)]), load_policy("fifo"))

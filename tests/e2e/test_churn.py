@@ -1,0 +1,60 @@
+"""A timeline on real processes: each way to go gives its own reason, in time, and nothing is left standing still."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.programs import left, lines, started
+
+pytestmark = pytest.mark.e2e
+
+SCENARIO = """
+version: 1
+name: reasons
+seed: 3
+duration: 26s
+jobs:
+  endless: {file: job.py, demand: 50, rounds: 1, deadline: 60s, workload: {compute: 1h}}   # all devices are in mid-task
+fleets:
+  swarm: {count: 8}
+  alone: {count: 3, processes: 3}
+churn:
+  - {at: 2s, leave: 2 of swarm}
+  - {at: 2s, disconnect: 2 of swarm, for: 4s}
+  - {at: 3s, partition: 2 of swarm}
+  - {at: 3s, crash: 1 of alone}
+  - {at: 4s, suspend: 2 of alone, for: 21s}
+expect:
+  - unfinished_jobs == 1
+  - injected.leave.observed.goodbye_session_over == 2
+  - injected.disconnect.observed.connection_ended == 2
+  - injected.crash.observed.connection_ended == 1
+  - injected.partition.observed.silent == 2
+  - injected.suspend.observed.silent == 2
+"""
+JOB = """
+import numpy as np
+from job_driver import Job, Result
+
+job = Job(initial=lambda rng: {"w": np.zeros(3)}, on_device=lambda model, task: Result(dict(model)))
+"""
+LIVENESS_S = 10.0
+
+
+def test_each_way_to_go_has_its_own_reason(tmp_path: Path) -> None:
+    (tmp_path / "reasons.yaml").write_text(SCENARIO)
+    (tmp_path / "job.py").write_text(JOB)
+    out = tmp_path / "run"
+    with started(tmp_path, "run", "reasons.yaml", "--out", str(out), "--json", "--validate") as program:
+        family = program.family()
+        code = program.end()
+        said = program.said()
+        assert {each["expect"]: each["got"] for each in said["expectations"] if not each["held"]} == {}
+        assert code == 0, program.err
+    assert left(family, place=out) == []
+    assert all(each["slowest_s"] <= 2 * LIVENESS_S for each in said["injected"])
+    rows = lines(out / "churn.jsonl")
+    assert [row["verb"] for row in rows].count("suspend") == 2
+    killed = next(row["target"] for row in rows if row["verb"] == "crash")
+    begun = [row for row in lines(out / "devices" / str(killed) / "sessions.jsonl") if row["event"] == "start"]
+    assert len(begun) == 2  # it was started again

@@ -1,0 +1,131 @@
+"""Limits in force: the real programs, on what this machine can do. What it cannot is skipped, with the reason."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed.shape import cgroup, namespace
+from testbed.shape.leftovers import find
+from testbed.shape.limits import Limits
+from testbed.shape.probe import CGROUP, TC, probe
+from tests.e2e.programs import lines, run, started, waited
+from venn.wire.marks import PREFIX, mark_of, own_mark
+
+pytestmark = pytest.mark.e2e
+JOB = """\
+import time
+
+import numpy as np
+from job_driver import Job, Result
+
+
+def spin(model, task):
+    end = time.process_time() + 0.4
+    while time.process_time() < end:
+        pass
+    return Result(dict(model))
+
+
+job = Job(initial=lambda rng: {"w": np.zeros(50_000)}, on_device=spin)
+"""
+SCENARIO = """\
+version: 1
+name: slow
+policy: fifo
+duration: 3m
+jobs:
+  spin: {{file: job.py, demand: 4, rounds: {rounds}, min_response: 100%, deadline: 60s}}
+fleets:
+  slow: {{count: 2, processes: 2, cores: 0.25, memory_limit: 512 MB, up: 4 Mbit/s, down: 4 Mbit/s, delay: 20ms}}
+  shared: {{count: 2, up: 8 Mbit/s, delay: 10ms}}
+"""
+
+
+def need(field: str, means: str) -> None:
+    machine = probe()
+    if not machine.can(field, means):
+        pytest.skip(f"no {means} for {field} here: {machine.why_not(field)}")
+
+
+def scenario(folder: Path, rounds: int) -> Path:
+    (folder / "job.py").write_text(JOB)
+    (folder / "slow.yaml").write_text(SCENARIO.format(rounds=rounds))
+    return folder / "slow.yaml"
+
+
+def of(mark: str) -> list[str]:
+    return [f"{each.kind} {each.name}" for each in find() if each.mark == mark]
+
+
+def test_a_run_is_slowed_down_and_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with started(tmp_path, "run", str(scenario(tmp_path, 2)), "--out", str(out), "--json") as program:
+        mark = mark_of(program.process.pid)
+        program.process.wait(110)
+    assert program.process.returncode == 0, program.err
+    summary = json.loads(program.out)
+    assert summary["unfinished_jobs"] == 0
+    assert not summary["emulation"]["degraded"]
+    machine = probe()
+    held = {(each["fleet"], each["key"]): each for each in summary["emulation"]["limits"]}
+    assert held["shared", "up"]["means"] == "relay"
+    if machine.can("cpu", CGROUP):
+        assert held["slow", "cores"]["read_back"] == pytest.approx(0.25)
+    if machine.can("rate", TC):
+        assert held["slow", "up"]["read_back"] == pytest.approx(4e6)
+    rows = [row for path in out.glob("devices/slow-*/receipts.jsonl") for row in lines(path)]
+    assert rows
+    assert all(row["compute_cpu_s"] / row["compute_s"] < 0.35 for row in rows)
+    counts = json.loads((out / "links-counts.json").read_text())
+    assert all(each["connections"] >= 2 for each in counts.values())
+    assert mark is not None
+    assert of(mark) == []
+
+
+def test_what_a_killed_testbed_leaves_is_found_and_removed(tmp_path: Path) -> None:
+    with started(tmp_path, "run", str(scenario(tmp_path, 500)), "--out", str(tmp_path / "run")) as program:
+        mark = mark_of(program.process.pid)
+        assert mark is not None
+        waited(lambda: any("agent" in each for each in of(mark)), "the agents")
+        os.kill(program.process.pid, signal.SIGKILL)
+        program.process.wait()
+    left = of(mark)
+    assert any(each.startswith("process") for each in left)
+    shown = run(tmp_path, "down", "--dry-run", "--of", mark, "--json")
+    assert len(json.loads(shown.out)["removed"]) >= len(left) - 2  # the relay ends by itself meanwhile
+    for _ in range(2):
+        assert run(tmp_path, "down", "--of", mark).process.returncode == 0
+    assert of(mark) == []
+
+
+def test_a_group_holds_a_process_to_its_quota() -> None:
+    need("cpu", CGROUP)
+    group = cgroup.make(probe().trees, own_mark(), "test", Limits(cores=0.2))
+    try:
+        with subprocess.Popen([sys.executable, "-m", "testbed.bench.spin", "30"]) as process:
+            for path in group.work_in:
+                (path / "cgroup.procs").write_text(str(process.pid))
+            time.sleep(2)
+            process.kill()
+        assert cgroup.cores_in_force(group) == pytest.approx(0.2)
+    finally:
+        for path in reversed(group.made):
+            cgroup.remove(path)
+    assert not any(path.exists() for path in group.made)
+
+
+def test_a_cable_is_shaped_at_both_ends_and_goes_with_its_namespace() -> None:
+    need("rate", TC)
+    made = namespace.create(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
+    try:
+        namespace.shape(made, Limits(up_bits=1e6, down_bits=5e6), netem=False)
+        assert namespace.rates_in_force(made) == (1e6, 5e6)
+    finally:
+        namespace.remove(made.name)
+    assert not Path("/sys/class/net", made.interface).exists()
