@@ -120,3 +120,15 @@ def test_a_part_without_which_nothing_goes_on_ends_the_run(running: Started, out
     assert said["error"]["fix"].startswith("see ")
     assert (said["responses_lost"], said["interrupted"]) == (0, True)  # and a report of what was recorded
     assert (out / "report.html").exists()
+
+
+def test_a_policy_that_fails_ends_the_run_with_the_plan_that_did_it(tmp_path: Path, out: Path) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text("class Bad:\n    name = 'bad'\n\n    def plan(self, view):\n        raise ValueError('no idea')\n")
+    with started(tmp_path, "run", str(QUICK), "--out", str(out), "--json", "--policy", f"{file}:Bad") as program:
+        assert program.end() == 2
+    told = program.said()["error"]
+    assert told["message"].startswith("coordinator: failed in plan 1, at ")
+    assert told["message"].endswith(": ValueError: no idea")
+    assert (told["where"], told["fix"]) == (f"{file}:Bad", "correct it, or take another policy")
+    assert (out / "report.html").exists()
