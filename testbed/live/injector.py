@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from testbed.churn.timeline import Action, Verb
-from testbed.live.programs import Program
+from testbed.live.parts import Part
 from venn.wire.files import JsonLines
 
 
 class Injector:
     """``run`` once. ``program`` finds what an action sends its signal to: None if its target takes care of itself."""
 
-    def __init__(self, actions: Sequence[Action], path: Path, program: Callable[[Action], Program | None]) -> None:
+    def __init__(self, actions: Sequence[Action], path: Path, program: Callable[[Action], Part | None]) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
         self._path, self._program = path, program
-        self._stopped: dict[str, Program] = {}  # by target
+        self._stopped: dict[str, Part] = {}  # by target
         self.killed: list[str] = []  # targets, each as often as it was
 
     async def run(self, epoch: float) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from testbed.live import commands
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
 from venn.wire.marks import RUN_MARK, own_mark
 
@@ -45,7 +46,7 @@ class Program:
         """
         self.name = name
         self.log = log
-        self.arguments: Sequence[str] = tuple(arguments)  # of the next start
+        self.arguments: Sequence[str] = tuple(arguments)
         self._announces = announces
         self._within = tuple(within)
         self._listens = listens
@@ -73,6 +74,10 @@ class Program:
                 env=_environment(),
             )
         _groups.add(self.pid)
+
+    def resume(self) -> None:
+        """From its next start on it takes up what it left."""
+        self.arguments = commands.resumed(self.arguments)
 
     @property
     def pid(self) -> int:

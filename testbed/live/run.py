@@ -16,7 +16,9 @@ from testbed.live.capacity import capacity, need, shortfalls
 from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor
 from testbed.live.machine import commit, machine, versions
+from testbed.live.parts import Parts
 from testbed.live.prepare import Prepared, prepare
+from testbed.live.processes import Processes
 from testbed.live.world import Ending, World
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
@@ -25,7 +27,7 @@ from testbed.scenario.model import Scenario
 from testbed.shape.limits import Limits, limits_of
 from testbed.shape.plan import make_plan
 from testbed.shape.probe import NOTHING, probe
-from testbed.shape.throttles import Throttles, moved_by_device, used_by_device
+from testbed.shape.throttles import Throttles
 from venn.wire.errors import CannotEnforceError, ExitCode, UsageError, VennError
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
@@ -74,22 +76,14 @@ class LiveRun:
         Raises VennError if it could not start, and CancelledError if it was cancelled before there was anything to
         report; its folder is gone then, but for the logs of a part that failed.
         """
-        prepared, throttles = self._prepare()
-        world = World(
-            self.scenario,
-            self.folder,
-            prepared,
-            throttles=throttles,
-            validate=self.validate,
-            say=self._say,
-            warn=self._warn,
-        )
+        prepared, parts = self._prepare()
+        world = World(self.scenario, self.folder, prepared, parts=parts, say=self._say, warn=self._warn)
         try:
             await self._play(world)
         except (asyncio.CancelledError, UsageError, CannotEnforceError):
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
-        self._account_for(throttles, world)
+        self._account_for(parts, world)
         for line in self._told:
             self._print(line)
         return Result(self.folder, self._report(world.ending), self.folder.root / PAGE, world.ending)
@@ -123,21 +117,18 @@ class LiveRun:
             self._print("stopping all parts" + (", then writing the report ..." if world.recording else " ..."))
             await world.stop()
 
-    def _account_for(self, throttles: Throttles, world: World) -> None:
+    def _account_for(self, parts: Parts, world: World) -> None:
         """Whether the limits were in force to the end. That they were not is a failure, unless it is allowed."""
-        if not throttles.any:
+        if not parts.limited:
             return
-        problems = throttles.too_fast(used_by_device(self.folder.root))
-        if past := throttles.bypassed(moved_by_device(self.folder.root)):
-            problems.append(f"{len(past)} devices moved bytes past their links, {past[0]} among them")
-        for message in problems:
+        for message in parts.not_in_force():
             problem = CannotEnforceError("NOT_IN_FORCE", message, fix="see `venn doctor`; or run with --allow-degraded")
             self._degraded.append(message)
             if not self.allow_degraded:
                 world.ending.failures.append(problem)
-        throttles.describe(self._degraded)
+        parts.describe(self._degraded)
 
-    def _throttles(self, prepared: Prepared) -> Throttles:
+    def _parts(self, prepared: Prepared) -> Parts:
         """Raises CannotEnforceError."""
         machine = probe() if any(limits_of(fleet) != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
         plan = make_plan(self.scenario, machine)
@@ -146,12 +137,13 @@ class LiveRun:
                 raise problem
             self._degraded.append(f"{problem.where}: {problem.message}")
             self._say(f"degraded: {self._degraded[-1]}")
-        return Throttles(plan, machine, self.folder, prepared.hosts, self.scenario.seed)
+        throttles = Throttles(plan, machine, self.folder, prepared.hosts, self.scenario.seed)
+        return Processes(self.scenario, self.folder, prepared, throttles, validate=self.validate)
 
-    def _prepare(self) -> tuple[Prepared, Throttles]:
+    def _prepare(self) -> tuple[Prepared, Parts]:
         try:
             prepared = prepare(self.scenario, self.folder)
-            throttles = self._throttles(prepared)
+            parts = self._parts(prepared)
             self._too_small = shortfalls(need(self.scenario, prepared, capacity().cores), capacity())
             for line in self._too_small:
                 self._say(line)
@@ -160,7 +152,7 @@ class LiveRun:
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)  # nothing was started: nothing is left
             raise
-        return prepared, throttles
+        return prepared, parts
 
     async def _until_done(self, world: World) -> None:
         """The jobs, with the live view and the host's monitor beside them. Raises what ended the run early."""

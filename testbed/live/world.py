@@ -5,7 +5,6 @@ takes its job up again with ``--resume``. What ends by itself with an error is n
 """
 
 import asyncio
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -13,19 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from testbed.churn.timeline import Action, Verb
-from testbed.live import commands
 from testbed.live.folder import RunFolder
 from testbed.live.injector import Injector
+from testbed.live.parts import Part, Parts
 from testbed.live.prepare import DeviceHost, Prepared
-from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
-from testbed.shape.throttles import Throttles
 from venn.wire.errors import ExitCode, VennError
 from venn.wire.notation import Whom
 
 READY_WITHIN_S = 60.0
 MOST_RESUMES = 3  # of one driver
-START_COST_S = 0.8  # of a core, for one of our programs to be warm
 FIRST_START_S = 2.0
 DRAIN_GRACE_S = 15.0
 
@@ -48,23 +44,16 @@ class World:
         folder: RunFolder,
         prepared: Prepared,
         *,
-        throttles: Throttles,
-        validate: bool,
+        parts: Parts,
         say: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
         self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
-        self._throttles = throttles
-        self._relay: Program | None = None
-        self._coordinator = Program(
-            "coordinator",
-            commands.coordinator(scenario, folder, validate=validate),
-            log=folder.root / "coordinator.log",
-            announces=True,
-        )
-        self._drivers: dict[str, Program] = {}
-        self._hosts: dict[str, Program] = {}
+        self._parts = parts
+        self._coordinator = parts.coordinator()
+        self._drivers: dict[str, Part] = {}
+        self._hosts: dict[str, Part] = {}
         self._resumed: dict[str, int] = {}
         self._injector = Injector(prepared.timeline, folder.churn, self._signalled)
         self.address = ""
@@ -89,39 +78,15 @@ class World:
 
     async def start(self) -> None:
         """All programs. Raises the error of the first that cannot start."""
-        await self._throttle()
+        await self._parts.make()
         await self._coordinator.start()
-        said = await self._coordinator.announced(READY_WITHIN_S)
-        self.address = str(said["listening"])
+        self.address = self._parts.reached(await self._coordinator.announced(READY_WITHIN_S))
         others = len(self._scenario.jobs) + len(self._prepared.hosts)
-        self.epoch = time.time() + FIRST_START_S + START_COST_S * others / (os.cpu_count() or 1)
-        for name, job in self._scenario.jobs.items():
-            held_out = self._prepared.held_out.get(job.data or "")
-            arguments = commands.job(
-                name,
-                self._scenario,
-                self._folder,
-                to=self.address,
-                run=self._folder.root.name,
-                held_out=held_out,
-                epoch=self.epoch,
-            )
-            self._drivers[name] = Program(f"job {name}", arguments, log=self._folder.job(name) / "driver.log")
-        for host in self._prepared.hosts:
-            self._hosts[host.name] = self._device_program(host)
+        self.epoch = time.time() + FIRST_START_S + self._parts.start_cost_s(others)
+        self._drivers |= {name: self._parts.driver(name, self.epoch) for name in self._scenario.jobs}
+        self._hosts |= {host.name: self._parts.device_host(host, self.epoch) for host in self._prepared.hosts}
         for program in (*self._drivers.values(), *self._hosts.values()):
             await program.start()
-
-    async def _throttle(self) -> None:
-        """What slows the devices down is there before they are."""
-        self._throttles.make()
-        proxies: object = {}
-        if (links := self._throttles.links) is not None:
-            arguments = ["relay", str(links), "--counts", str(self._throttles.counts)]
-            self._relay = Program("relay", arguments, log=self._folder.root / "relay.log", announces=True, listens=True)
-            await self._relay.start()
-            proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")
-        self._throttles.write(proxies if isinstance(proxies, dict) else {})
 
     async def until_done(self) -> None:
         """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
@@ -129,7 +94,7 @@ class World:
         vital = [asyncio.create_task(_follow(self._coordinator))]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
         vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
-        vital += [asyncio.create_task(_follow(self._relay))] if self._relay else []
+        vital += [asyncio.create_task(_follow(other)) for other in self._parts.others]
         budget = max(0.0, self.epoch + self._scenario.duration - time.time())
         try:
             done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
@@ -156,21 +121,20 @@ class World:
         ended: list[object] = []
         for programs in (self._drivers, self._hosts):
             ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
-        others = [self._relay.stop()] if self._relay else []
+        others = [other.stop() for other in self._parts.others]
         ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), *others, return_exceptions=True)
         self._folder.forget_tokens()
-        if errors := [each for each in ended if isinstance(each, BaseException)]:
-            kill_all()
-            self._throttles.remove()
+        errors = [each for each in ended if isinstance(each, BaseException)]
+        await self._parts.remove(at_once=bool(errors))
+        if errors:
             raise errors[0]
-        self._throttles.remove()
 
     async def _inject(self) -> None:
         """The timeline; when it is over the run goes on."""
         await self._injector.run(self.epoch)
         await asyncio.Event().wait()
 
-    def _signalled(self, action: Action) -> Program | None:
+    def _signalled(self, action: Action) -> Part | None:
         """What an action sends its signal to. A device in a swarm has nothing, and one that crashes kills itself."""
         word, _, job = action.target.partition(" ")
         match word:
@@ -180,19 +144,6 @@ class World:
                 return self._drivers[job]
         alone = any(host.single and host.name == word for host in self._prepared.hosts)
         return self._hosts[word] if alone and action.verb is Verb.SUSPEND else None
-
-    def _device_program(self, host: DeviceHost) -> Program:
-        arguments = commands.devices(
-            host,
-            self._scenario,
-            self._folder,
-            to=self.address,
-            epoch=self.epoch,
-            throttle=self._throttles.flags(host),
-            measured=self._throttles.measured(host),
-        )
-        log = self._folder.device_host(host.name) / "agent.log"
-        return Program(host.name, arguments, log=log, within=self._throttles.within(host))
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
@@ -216,7 +167,7 @@ class World:
             killed = signal.Signals(-code).name
             self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
             await driver.stop()
-            driver.arguments = commands.resumed(driver.arguments)
+            driver.resume()
             await driver.start()
         if code not in (ExitCode.OK, ExitCode.FAILED):
             failure = driver.failure()
@@ -230,7 +181,7 @@ class World:
         return MOST_RESUMES + self._injector.killed.count(f"{Whom.DRIVER} {name}")
 
 
-async def _follow(program: Program) -> None:
+async def _follow(program: Part) -> None:
     """One without which nothing goes on."""
     await program.wait()
     raise program.failure()

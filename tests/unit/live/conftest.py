@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from testbed.live import programs, world
+from testbed.live import processes, programs, world
 from testbed.live.folder import RunFolder
 from testbed.scenario import Scenario
 
@@ -120,7 +120,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     (place / "pretender.py").write_text(PRETENDER)
     monkeypatch.setattr(programs, "VENN", (sys.executable, "-S", str(place / "pretender.py")))
     monkeypatch.setattr(world, "FIRST_START_S", 0.0)
-    monkeypatch.setattr(world, "START_COST_S", 0.0)
+    monkeypatch.setattr(processes, "START_COST_S", 0.0)
     made = Stage(place)
     made.plan(coordinator=["announce", "wait"])
     return made

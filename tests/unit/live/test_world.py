@@ -8,7 +8,9 @@ import pytest
 from testbed.churn.timeline import Action, Verb
 from testbed.live import world as worlds
 from testbed.live.folder import RunFolder
+from testbed.live.parts import Part
 from testbed.live.prepare import prepare
+from testbed.live.processes import Processes
 from testbed.live.programs import Program
 from testbed.live.world import World
 from testbed.scenario import Scenario
@@ -34,8 +36,7 @@ class Played:
             scenario,
             folder,
             prepared,
-            throttles=throttles,
-            validate=False,
+            parts=Processes(scenario, folder, prepared, throttles, validate=False),
             say=self.said.append,
             warn=self.warned.append,
         )
@@ -49,7 +50,7 @@ class Played:
             return error
         finally:
             programs = [self.world._coordinator, *self.world._drivers.values(), *self.world._hosts.values()]
-            groups = [program.pid for program in programs if program._process is not None]
+            groups = [one.pid for one in programs if isinstance(one, Program) and one._process is not None]
             await self.world.stop()
             assert not [group for group in groups if lives(group)]
         return None
@@ -146,7 +147,7 @@ async def test_signals_go_to_processes_and_not_to_those_who_see_to_themselves(
     agent, driver = Program("bench-01", [], log=folder.root), Program("job wide", [], log=folder.root)
     world._hosts["bench-01"], world._drivers["wide"] = agent, driver
 
-    def signalled(verb: Verb, target: str) -> Program | None:
+    def signalled(verb: Verb, target: str) -> Part | None:
         return world._signalled(Action(1.0, verb, target, 0))
 
     assert signalled(Verb.SUSPEND, "bench-01") is agent

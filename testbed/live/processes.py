@@ -1,0 +1,94 @@
+"""The parts of a run as processes of this machine."""
+
+from collections.abc import Mapping, Sequence
+
+from testbed.live import commands
+from testbed.live.capacity import START_COST_S, capacity
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import DeviceHost, Prepared
+from testbed.live.programs import Program, kill_all
+from testbed.scenario.model import Scenario
+from testbed.shape.throttles import Throttles, moved_by_device, used_by_device
+
+READY_WITHIN_S = 60.0
+
+
+class Processes:
+    """See ``Parts``."""
+
+    def __init__(
+        self, scenario: Scenario, folder: RunFolder, prepared: Prepared, throttles: Throttles, *, validate: bool
+    ) -> None:
+        self._scenario, self._folder, self._prepared, self._validate = scenario, folder, prepared, validate
+        self._throttles = throttles
+        self._relay: Program | None = None
+        self._address = ""
+
+    async def make(self) -> None:
+        """What slows the devices down is there before they are."""
+        self._throttles.make()
+        proxies: object = {}
+        if (links := self._throttles.links) is not None:
+            arguments = ["relay", str(links), "--counts", str(self._throttles.counts)]
+            self._relay = Program("relay", arguments, log=self._folder.root / "relay.log", announces=True, listens=True)
+            await self._relay.start()
+            proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")
+        self._throttles.write(proxies if isinstance(proxies, dict) else {})
+
+    def coordinator(self) -> Program:
+        arguments = commands.coordinator(self._scenario, self._folder, validate=self._validate)
+        return Program("coordinator", arguments, log=self._folder.root / "coordinator.log", announces=True)
+
+    def reached(self, said: Mapping[str, object]) -> str:
+        self._address = str(said["listening"])
+        return self._address
+
+    def driver(self, job: str, epoch: float) -> Program:
+        arguments = commands.job(
+            job,
+            self._scenario,
+            self._folder,
+            to=self._address,
+            run=self._folder.root.name,
+            held_out=self._prepared.held_out.get(self._scenario.jobs[job].data or ""),
+            epoch=epoch,
+        )
+        return Program(f"job {job}", arguments, log=self._folder.job(job) / "driver.log")
+
+    def device_host(self, host: DeviceHost, epoch: float) -> Program:
+        arguments = commands.devices(
+            host,
+            self._scenario,
+            self._folder,
+            to=self._address,
+            epoch=epoch,
+            throttle=self._throttles.flags(host),
+            measured=self._throttles.measured(host),
+        )
+        log = self._folder.device_host(host.name) / "agent.log"
+        return Program(host.name, arguments, log=log, within=self._throttles.within(host))
+
+    @property
+    def others(self) -> Sequence[Program]:
+        return [self._relay] if self._relay else []
+
+    def start_cost_s(self, others: int) -> float:
+        return START_COST_S * others / capacity().cores
+
+    async def remove(self, *, at_once: bool = False) -> None:
+        if at_once:
+            kill_all()
+        self._throttles.remove()
+
+    @property
+    def limited(self) -> bool:
+        return self._throttles.any
+
+    def not_in_force(self) -> list[str]:
+        problems = self._throttles.too_fast(used_by_device(self._folder.root))
+        if past := self._throttles.bypassed(moved_by_device(self._folder.root)):
+            problems.append(f"{len(past)} devices moved bytes past their links, {past[0]} among them")
+        return problems
+
+    def describe(self, degraded: Sequence[str]) -> None:
+        self._throttles.describe(degraded)
