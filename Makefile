@@ -4,10 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml
 
-.PHONY: help demo test lint e2e oldest lean protos docs clean
+.PHONY: help demo test lint e2e image image-offline oldest lean protos docs clean
 
 help: ## this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 20
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 $(VENV)/.user: $(SOURCES)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12"; exit 2; }
@@ -33,6 +33,12 @@ lint: $(VENV)/.contributor ## style, types, import contracts
 
 e2e: $(VENV)/.contributor ## the tests that start the real programs
 	$(BIN)/pytest -q -m e2e tests/e2e
+
+image: ## the container image venn-testbed
+	$(PYTHON) containers/image.py
+
+image-offline: ## the same, its base made from Debian's mirrors (needs root)
+	$(PYTHON) containers/image.py --offline
 
 oldest: ## the tests on the oldest libraries that we support
 	$(PYTHON) -m venv .venv-oldest
