@@ -117,7 +117,7 @@ class Course:
         if now is None or now.attempt.no != no or now.ended.done():
             return
         try:
-            self._parts.spool.end(no, status, now.attempt.counted, self._parts.link.incarnation, round(time.time(), 6))
+            self._parts.spool.end(no, status, now.attempt.counted, now.attempt.incarnation, round(time.time(), 6))
         except PeerError as error:
             now.ended.set_exception(error)
         else:
@@ -186,7 +186,7 @@ class Course:
         form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
         rounds = parts.intake.rounds
         rounds.oldest = min([*self._versions.models, no.round])
-        attempt = rounds.open(no, parts.settings.responses_needed, anew=self._anew)
+        attempt = rounds.open(no, parts.settings.responses_needed, incarnation=parts.link.incarnation, anew=self._anew)
         self._anew = False
         self._open = _Open(attempt, aggregation, time.time(), asyncio.get_running_loop().create_future())
         parts.intake.collect(form, aggregation)
@@ -207,8 +207,8 @@ class Course:
         if status is Status.OPEN:  # killed before the line of its end
             status = Status.CLOSED if no.round <= done else Status.ABORTED
             counted = [r.decision.lease for r in story.responses if r.decision.outcome is Outcome.COUNTED]
-            self._parts.spool.end(no, status, counted, self._parts.link.incarnation, round(time.time(), 6))
-        rounds.open(no, self._parts.settings.responses_needed)
+            self._parts.spool.end(no, status, counted, story.incarnation, round(time.time(), 6))
+        rounds.open(no, self._parts.settings.responses_needed, incarnation=story.incarnation)
         rounds.restore(no, [(response.given, response.decision) for response in story.responses])
         rounds.end(no, status, time.monotonic())
         self._parts.spool.discard(no)
@@ -218,6 +218,7 @@ class Course:
         assert self._open is not None
         parts, no, now = self._parts, story.no, self._open
         now.opened_at = min(response.at for response in story.responses)
+        now.attempt.incarnation = story.incarnation or parts.link.incarnation
         parts.intake.rounds.restore(no, [(response.given, response.decision) for response in story.responses])
         for response in story.responses:
             lease = response.decision.lease

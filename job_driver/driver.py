@@ -94,7 +94,6 @@ class Driver:
             ),
             self._spool,
             self._inspection,
-            incarnation=lambda: self._link.incarnation,
             decided=self._decided,
             failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
         )

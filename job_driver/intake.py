@@ -129,15 +129,12 @@ class Intake:
         spool: Spool,
         thread: ThreadPoolExecutor,
         *,
-        incarnation: Callable[[], int],
         decided: Callable[[Response], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """``incarnation``: of the coordinator now. ``decided`` is told each decision once, after it is on disk;
-        ``failed`` what ends the job (a full disk).
-        """
+        """``decided`` is told each decision once, after it is on disk; ``failed`` what ends the job (a full disk)."""
         self.rounds, self._spool, self._thread = rounds, spool, thread
-        self._incarnation, self._decided, self._failed = incarnation, decided, failed
+        self._decided, self._failed = decided, failed
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
         self._turn = asyncio.Event()  # what waits for the next round is to look again
@@ -277,7 +274,7 @@ class Intake:
         response = Response(
             into.no,
             decision,
-            self._incarnation(),
+            attempt.incarnation,
             announcement.device,
             announcement.weight,
             announcement.size,

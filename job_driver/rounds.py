@@ -58,6 +58,7 @@ class Attempt:
 
     no: AttemptNo
     needed: int  # K, fixed
+    incarnation: int = 0  # of the coordinator that grants its leases
     status: Status = Status.OPEN  # CLOSED and ABORTED are final, and are the coordinator's word
     ended_at: float | None = None  # None exactly while OPEN
     decisions: dict[int, Decision] = field(default_factory=dict)  # by lease, in the order they were made
@@ -85,7 +86,7 @@ class Rounds:
         self._over = False
         self.oldest = 1  # asynchronous: responses to the models of earlier rounds cannot count any more
 
-    def open(self, no: AttemptNo, needed: int, *, anew: bool = False) -> Attempt:
+    def open(self, no: AttemptNo, needed: int, *, incarnation: int = 0, anew: bool = False) -> Attempt:
         """An attempt opens; those before it have ended. Raises ValueError where that does not hold.
 
         ``anew``: with a new request, as after an abort, so that no lease of an earlier attempt counts in it.
@@ -99,7 +100,7 @@ class Rounds:
             anew = anew or latest.status is Status.ABORTED
         if anew or not self._attempts:
             self._since = no
-        self._attempts[no] = Attempt(no, needed)
+        self._attempts[no] = Attempt(no, needed, incarnation)
         return self._attempts[no]
 
     def restore(self, no: AttemptNo, decisions: Iterable[tuple[AttemptNo, Decision]]) -> None:

@@ -18,6 +18,8 @@ ParamValue = bool | int | float | str
 
 STRAGGLERS = {"finish": pb.STRAGGLER_RULE_FINISH, "revoke": pb.STRAGGLER_RULE_REVOKE}
 
+PATIENCE_S = 120.0  # with a coordinator that is away
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -53,7 +55,7 @@ class Settings:
     fsync: bool = False  # on: what was acknowledged survives a power cut; off: a SIGKILL
     deterministic: bool = False  # responses are summed in the order of their leases
     start_at: float | None = None  # Unix seconds: ready before, submitted then
-    patience_s: float = 120.0  # the coordinator may be away so long
+    patience_s: float = PATIENCE_S
     most_response_bytes: int = 2**30  # where the aggregator takes any arrays
 
     def __post_init__(self) -> None:

@@ -84,6 +84,11 @@ class Story:
     status: Status = Status.OPEN
     responses: list[Response] = field(default_factory=list)  # in the order they were decided
 
+    @property
+    def incarnation(self) -> int:
+        """Of the coordinator that granted its leases; 0: it was given none that was decided."""
+        return next((response.incarnation for response in self.responses if response.given == self.no), 0)
+
 
 class Spool:
     """The responses of a job's latest attempts, and the manifest of all."""
@@ -135,7 +140,7 @@ class Spool:
         partial.unlink(missing_ok=True)
 
     def end(self, no: AttemptNo, status: Status, counted: list[int], incarnation: int, at: float) -> None:
-        """The attempt's end, as the coordinator said."""
+        """The attempt's end, as the coordinator said; ``incarnation``: of the one that granted its leases."""
         line = {"kind": "attempt", "round": no.round, "attempt": no.attempt, "status": status.value}
         self._manifest.write(line | {"leases": counted, "incarnation": incarnation, "at": at})
 

@@ -61,6 +61,7 @@ class SessionEnd(StrEnum):
     SENT_AWAY = "sent_away"  # after ComeBack
     DRAINED = "drained"
     BAD_FRAME = "bad_frame"  # the device broke the protocol
+    COORDINATOR_RESTARTED = "coordinator_restarted"  # known afterwards only: no coordinator observes its own end
 
 
 class AttemptStatus(StrEnum):
@@ -74,6 +75,7 @@ class AttemptEndReason(StrEnum):
     DEADLINE = "deadline"
     DRIVER_AWAY = "driver_away"
     CANCELLED = "cancelled"
+    UNKNOWN = "unknown"  # its coordinator was restarted, and does not know it
 
 
 class JobEnd(StrEnum):

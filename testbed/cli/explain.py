@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from testbed.report.explain import Explanation, explain
-from testbed.report.journal import read_journal
 from testbed.report.live_explain import ask
+from testbed.report.lives import read_lives
 from testbed.report.story import tell
 from testbed.report.words import clock
 from venn.wire.command import Context, command, execute
@@ -32,7 +32,7 @@ def explain_(
 ) -> int:
     """Why does it wait? For example: venn explain label-count --run runs/2026-05-12-140311-three-jobs-venn"""
     if run is not None:
-        found = explain(tell(read_journal(run / "events.jsonl")), subject)
+        found = explain(tell(read_lives(run)), subject)
     else:
         found = asyncio.run(ask(context.coordinator, load_token("admin", dir=tokens), subject))
     if context.json:

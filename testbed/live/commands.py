@@ -20,6 +20,12 @@ def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool) -> lis
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
 
+def listening(arguments: Sequence[str], address: str) -> list[str]:
+    """The same coordinator, at an address that it had."""
+    place = arguments.index("--listen") + 1
+    return [*arguments[:place], address, *arguments[place + 1 :]]
+
+
 def devices(
     host: DeviceHost,
     scenario: Scenario,

@@ -1,67 +1,70 @@
 """Carries a run's timeline out, and writes down each action at its time.
 
-Devices know their own absences from their population file, so that nothing has to be told to them in time: a process
-that crashes kills itself, a swarm's device cuts its connections. What a process cannot do to itself is done here: it is
-stopped and goes on again (SIGSTOP, SIGCONT, with all that it has started), and drivers are killed.
+Devices know their own absences from their population file, so that nothing has to be told to them in time: they leave,
+crash and fall silent by themselves. What a part cannot do to itself is done by ``Hands``.
 """
 
 import asyncio
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from testbed.churn.timeline import Action, Verb
-from testbed.live.parts import Part
+from testbed.live.hands import Hands
 from venn.wire.files import JsonLines
+
+Deed = Callable[[Action], Awaitable[None]]
 
 
 class Injector:
-    """``run`` once. ``program`` finds what an action sends its signal to: None if its target takes care of itself."""
+    """``run`` once."""
 
-    def __init__(self, actions: Sequence[Action], path: Path, program: Callable[[Action], Part | None]) -> None:
+    def __init__(self, actions: Sequence[Action], path: Path, hands: Hands) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
-        self._path, self._program = path, program
-        self._stopped: dict[str, Part] = {}  # by target
-        self.killed: list[str] = []  # targets, each as often as it was
+        self._path = path
+        self._deeds: Mapping[Verb, tuple[Deed, Deed]] = {  # what is done, and what ends it
+            Verb.CRASH: (hands.crash, hands.restart),
+            Verb.SUSPEND: (hands.suspend, hands.resume),
+        }
+        self._lasting: dict[tuple[str, Verb], Action] = {}  # by target: what was done and not ended yet
 
     async def run(self, epoch: float) -> None:
         """Until the timeline is over, or cancelled: then nothing stands still any more. Raises PeerError if the disk
-        is full. ``epoch`` is the Unix time at which the run's clock starts.
+        is full, and what its hands raise. ``epoch`` is the Unix time at which the run's clock starts.
         """
         with JsonLines(self._path) as lines:
             try:
-                for at_s, action in self._steps:
+                for at_s, begins, action in self._steps:
                     await asyncio.sleep(epoch + at_s - time.time())
-                    if at_s == action.at_s:
-                        self._begin(action)
+                    if begins:
                         lines.write({**action.to_json(), "at": round(time.time(), 6)})
+                        await self._begin(action)
                     else:
-                        self._go_on(action.target)
+                        await self._end(action)
             finally:
-                for target in list(self._stopped):
-                    self._go_on(target)
+                for action in list(self._lasting.values()):
+                    await self._end(action)
 
-    def _begin(self, action: Action) -> None:
-        program = self._program(action)
-        if program is None or not program.running:
+    async def _begin(self, action: Action) -> None:
+        if action.verb not in self._deeds:
             return
-        if action.verb is Verb.SUSPEND:
-            program.signal_all(signal.SIGSTOP)
-            self._stopped[action.target] = program
-        elif action.verb is Verb.CRASH:
-            self._go_on(action.target)
-            self.killed.append(action.target)
-            program.signal_all(signal.SIGKILL)
+        if action.verb is Verb.CRASH:
+            await self._end(self._lasting.get((action.target, Verb.SUSPEND)))
+        self._lasting[action.target, action.verb] = action
+        await self._deeds[action.verb][0](action)
+        if action.verb is Verb.CRASH and action.until_s is None:
+            await self._end(action)
 
-    def _go_on(self, target: str) -> None:
-        if program := self._stopped.pop(target, None):
-            program.signal_all(signal.SIGCONT)
+    async def _end(self, action: Action | None) -> None:
+        """Nothing, if something else has ended it."""
+        if action is not None and self._lasting.get((action.target, action.verb)) is action:
+            del self._lasting[action.target, action.verb]
+            await self._deeds[action.verb][1](action)
 
 
-def _steps(actions: Sequence[Action]) -> Iterator[tuple[float, Action]]:
-    """Each action at its time, and once more when it is over if something must be done then."""
+def _steps(actions: Sequence[Action]) -> Iterator[tuple[float, bool, Action]]:
+    """Each action at its time, and once more when it is over."""
     for action in actions:
-        yield action.at_s, action
-        if action.verb is Verb.SUSPEND and action.until_s is not None:
-            yield action.until_s, action
+        yield action.at_s, True, action
+        if action.until_s is not None:
+            yield action.until_s, False, action

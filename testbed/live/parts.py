@@ -33,8 +33,13 @@ class Part(Protocol):
     def failure(self, what: str = "") -> VennError:
         """What to tell the user when it failed."""
 
-    def signal_all(self, number: int) -> None:
-        """A signal to it and to all that it has started."""
+    async def kill(self) -> None:
+        """At once, with all that it has started."""
+
+    async def stand_still(self) -> None:
+        """With all that it has started, until ``go_on``; its connections stay open."""
+
+    async def go_on(self) -> None: ...
 
 
 class Parts(Protocol):

@@ -21,6 +21,7 @@ class Processes:
     ) -> None:
         self._scenario, self._folder, self._prepared, self._validate = scenario, folder, prepared, validate
         self._throttles = throttles
+        self._coordinator: Program
         self._relay: Program | None = None
         self._address = ""
 
@@ -37,10 +38,14 @@ class Processes:
 
     def coordinator(self) -> Program:
         arguments = commands.coordinator(self._scenario, self._folder, validate=self._validate)
-        return Program("coordinator", arguments, log=self._folder.root / "coordinator.log", announces=True)
+        log = self._folder.root / "coordinator.log"
+        self._coordinator = Program("coordinator", arguments, log=log, announces=True)
+        return self._coordinator
 
     def reached(self, said: Mapping[str, object]) -> str:
+        """It will be there again if it is started again."""
         self._address = str(said["listening"])
+        self._coordinator.arguments = commands.listening(self._coordinator.arguments, self._address)
         return self._address
 
     def driver(self, job: str, epoch: float) -> Program:

@@ -161,8 +161,17 @@ class Program:
             if self.running:  # not by asyncio's send_signal(), which may take the exit code from its own watcher (3.11)
                 os.kill(self.pid, number)
 
-    def signal_all(self, number: int) -> None:
-        """A signal to it and to all that it has started."""
+    async def kill(self) -> None:
+        self._signal_all(signal.SIGKILL)
+
+    async def stand_still(self) -> None:
+        self._signal_all(signal.SIGSTOP)
+
+    async def go_on(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: int) -> None:
+        """To it and to all that it has started."""
         with suppress(ProcessLookupError):
             if self.running:
                 os.killpg(self.pid, number)

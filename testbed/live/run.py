@@ -28,7 +28,7 @@ from testbed.shape.limits import Limits, limits_of
 from testbed.shape.plan import make_plan
 from testbed.shape.probe import NOTHING, probe
 from testbed.shape.throttles import Throttles
-from venn.wire.errors import CannotEnforceError, ExitCode, UsageError, VennError
+from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
@@ -192,15 +192,20 @@ class LiveRun:
         if self.quiet:
             await over.wait()
             return
-        await watch(
-            world.address,
-            load_token("admin", dir=self.folder.tokens),
-            until=over,
-            console=self.console,
-            backend=self.scenario.backend,
-            limit_s=self.scenario.duration,
-            warnings=(lambda: tuple(self._warnings)) if self._on_screen else tuple,
-        )
+        while not over.is_set():
+            try:
+                await watch(
+                    world.address,
+                    load_token("admin", dir=self.folder.tokens),
+                    until=over,
+                    console=self.console,
+                    backend=self.scenario.backend,
+                    limit_s=self.scenario.duration,
+                    warnings=(lambda: tuple(self._warnings)) if self._on_screen else tuple,
+                )
+            except PeerError:
+                if not await world.coordinator_returned():
+                    raise
 
     @property
     def _on_screen(self) -> bool:

@@ -1,18 +1,21 @@
 """The programs of one run: started together, watched over, stopped for certain.
 
 A device's process that a crash has killed is started again for its next session. A driver that a signal has killed
-takes its job up again with ``--resume``. What ends by itself with an error is not started again; its error is told.
+takes its job up again with ``--resume``. A coordinator that the timeline has killed is started again at its address.
+What ends by itself with an error is not started again; its error is told.
 """
 
 import asyncio
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from testbed.churn.timeline import Action, Verb
+from testbed.churn.timeline import Verb
 from testbed.live.folder import RunFolder
+from testbed.live.hands import Hands
 from testbed.live.injector import Injector
 from testbed.live.parts import Part, Parts
 from testbed.live.prepare import DeviceHost, Prepared
@@ -54,8 +57,8 @@ class World:
         self._coordinator = parts.coordinator()
         self._drivers: dict[str, Part] = {}
         self._hosts: dict[str, Part] = {}
-        self._resumed: dict[str, int] = {}
-        self._injector = Injector(prepared.timeline, folder.churn, self._signalled)
+        self._resumed: Counter[str] = Counter()  # by job: drivers that took it up after one that nobody had killed
+        self._hands = Hands(self._part)
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()
@@ -91,7 +94,7 @@ class World:
     async def until_done(self) -> None:
         """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
         jobs = asyncio.create_task(self._follow_drivers())
-        vital = [asyncio.create_task(_follow(self._coordinator))]
+        vital = [asyncio.create_task(self._follow_coordinator())]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
         vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
         vital += [asyncio.create_task(_follow(other)) for other in self._parts.others]
@@ -107,6 +110,10 @@ class World:
             for task in (jobs, *vital):
                 task.cancel()
             await asyncio.gather(jobs, *vital, return_exceptions=True)
+
+    async def coordinator_returned(self) -> bool:
+        """Waits until it is there again, if the timeline has killed it; False: it has not."""
+        return await self._hands.returned(Whom.COORDINATOR)
 
     async def stop(self) -> None:
         """All of them; being cancelled does not keep it from that."""
@@ -131,19 +138,30 @@ class World:
 
     async def _inject(self) -> None:
         """The timeline; when it is over the run goes on."""
-        await self._injector.run(self.epoch)
+        await Injector(self._prepared.timeline, self._folder.churn, self._hands).run(self.epoch)
         await asyncio.Event().wait()
 
-    def _signalled(self, action: Action) -> Part | None:
-        """What an action sends its signal to. A device in a swarm has nothing, and one that crashes kills itself."""
-        word, _, job = action.target.partition(" ")
-        match word:
-            case Whom.COORDINATOR:
-                return self._coordinator
-            case Whom.DRIVER:
-                return self._drivers[job]
-        alone = any(host.single and host.name == word for host in self._prepared.hosts)
-        return self._hosts[word] if alone and action.verb is Verb.SUSPEND else None
+    def _part(self, target: str) -> Part | None:
+        """Of a target of the timeline; None: it has none to itself."""
+        if target == Whom.COORDINATOR:
+            return self._coordinator
+        word, _, job = target.partition(" ")
+        if word == Whom.DRIVER:
+            return self._drivers[job]
+        alone = any(host.single and host.name == target for host in self._prepared.hosts)
+        return self._hosts[target] if alone else None
+
+    async def _follow_coordinator(self) -> None:
+        """Starts it again where it was, if the timeline has killed it; raises when it died of anything else."""
+        program = self._coordinator
+        while True:
+            await program.wait()
+            if not await self._hands.released(Whom.COORDINATOR):
+                raise program.failure()
+            await program.stop()
+            await program.start()
+            await program.announced(READY_WITHIN_S)
+            self._hands.started(Whom.COORDINATOR)
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
@@ -162,13 +180,13 @@ class World:
 
     async def _follow_driver(self, name: str) -> None:
         driver = self._drivers[name]
-        while (code := await driver.wait()) < 0 and self._resumed.get(name, 0) < self._most_resumes(name):
-            self._resumed[name] = self._resumed.get(name, 0) + 1
+        while (code := await driver.wait()) < 0 and await self._may_resume(name):
             killed = signal.Signals(-code).name
             self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
             await driver.stop()
             driver.resume()
             await driver.start()
+            self._hands.started(f"{Whom.DRIVER} {name}")
         if code not in (ExitCode.OK, ExitCode.FAILED):
             failure = driver.failure()
             if not self.running:
@@ -176,9 +194,11 @@ class World:
             self.ending.failures.append(failure)
             self._warn(str(failure))
 
-    def _most_resumes(self, name: str) -> int:
-        """Of the driver of a job: those that the timeline killed come on top."""
-        return MOST_RESUMES + self._injector.killed.count(f"{Whom.DRIVER} {name}")
+    async def _may_resume(self, name: str) -> bool:
+        """A job's driver was killed: by the timeline as often as it likes, else a few times."""
+        if not await self._hands.released(f"{Whom.DRIVER} {name}"):
+            self._resumed[name] += 1
+        return self._resumed[name] <= MOST_RESUMES
 
 
 async def _follow(program: Part) -> None:

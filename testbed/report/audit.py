@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from coordinator.engine import effects as done
 from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import LeaseSeq
-from coordinator.engine.model import AttemptStatus, JobEnd, LeaseEnd, Outcome
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
 from testbed.report.audit_simulated import simulated_logs
-from testbed.report.journal import Journal
+from testbed.report.journal import Entry, Journal
 from testbed.report.record import RunRecord
 from testbed.report.story import job_name
 
@@ -44,6 +44,7 @@ class Audit:
 @dataclass(frozen=True, slots=True)
 class _Ended:
     status: AttemptStatus
+    reason: AttemptEndReason
     responses: int
     needed: int
 
@@ -62,11 +63,12 @@ class _Coordinator:
         self.crowded: list[Finding] = []
         self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
         self._asynchronous: set[int] = set()  # requests whose counted responses take no place
+        self._early: dict[AttemptKey, done.EndAttempt] = {}  # ends of rounds that their driver has not begun yet
         self._live: set[LeaseSeq] = set()  # leases that hold a place
         self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
         for entry in journal.entries:
             match entry.event:
-                case ResponsesRecorded(responses=responses):
+                case ResponsesRecorded(responses=responses) if not _refused(entry):  # else they are of a former life
                     for lease, outcome in responses:
                         self.recorded.setdefault(lease, set()).add(outcome)
                 case TaskFinished(lease=lease) if lease in self.granted:
@@ -102,16 +104,22 @@ class _Coordinator:
                 self.places[effect.request] = effect.places
                 if effect.deadline_at is None:
                     self._asynchronous.add(effect.request)
+                if (early := self._early.pop(key, None)) is not None:
+                    self._end_attempt(key, early)
             case done.EndAttempt(request=request):
                 key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
                 if request in self._asynchronous and key not in self.needed:
-                    return  # the job ended before its driver had begun this round
-                ended = _Ended(effect.status, effect.responses, self.needed.get(key, 0))
-                self.attempts.setdefault(key, []).append(ended)
+                    self._early[key] = effect
+                else:
+                    self._end_attempt(key, effect)
             case done.EndJob(job=job, end=JobEnd.FINISHED):
                 self.finished.add(job_name(job))
             case _:
                 pass
+
+    def _end_attempt(self, key: AttemptKey, effect: done.EndAttempt) -> None:
+        ended = _Ended(effect.status, effect.reason, effect.responses, self.needed.get(key, 0))
+        self.attempts.setdefault(key, []).append(ended)
 
     def _grant(self, offer: done.OfferLease) -> None:
         if offer.lease in self.granted:
@@ -152,8 +160,8 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
     if simulated:
         manifests, receipts = simulated_logs(record.journal)
     else:
-        manifests = read_manifests(record.drivers, record.journal.incarnation)
-        receipts = read_receipts(record.hosts, record.journal.incarnation)
+        manifests = read_manifests(record.drivers, record.journal)
+        receipts = read_receipts(record.hosts, record.journal)
     places = Counter(_places(coordinator, manifests, receipts))
     findings = [
         *coordinator.crowded,
@@ -177,6 +185,10 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
         counted_twice=len(twice),
         findings=tuple(findings),
     )
+
+
+def _refused(entry: Entry) -> bool:
+    return any(isinstance(effect, done.RefuseJob) for effect in entry.effects)
 
 
 def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dict[LeaseSeq, AttemptKey]:
@@ -284,7 +296,7 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
 def _attempt_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
     for key, ends in sorted(coordinator.attempts.items()):
         ended = ends[-1]
-        if len(ends) > 1:
+        if len([each for each in ends if each.reason is not AttemptEndReason.UNKNOWN]) > 1:
             yield Finding("ENDED_TWICE", str(key), f"the coordinator ended it {len(ends)} times")
         if ended.status is AttemptStatus.CLOSED and ended.responses < ended.needed:
             yield Finding("CLOSED_EARLY", str(key), f"closed with {ended.responses} responses of {ended.needed}")

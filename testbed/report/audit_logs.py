@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import AttemptStatus, Outcome
+from testbed.report.journal import Journal
 from testbed.report.jsonlines import Row, integer, text
 from testbed.report.record import DriverLog, HostLog
 from testbed.report.story import job_name
@@ -65,8 +66,8 @@ class Manifest:
         return (key.round, key.attempt) >= self.last.get(key.job, (0, 0))
 
 
-def read_manifests(drivers: Mapping[str, DriverLog], incarnation: int) -> Manifest:
-    """Decisions on leases of this coordinator's incarnation, and all sums."""
+def read_manifests(drivers: Mapping[str, DriverLog], journal: Journal) -> Manifest:
+    """Decisions on leases of this coordinator, and all sums."""
     decisions: list[Decision] = []
     sums: dict[AttemptKey, Sum] = {}
     last: dict[str, tuple[int, int]] = {}
@@ -74,8 +75,8 @@ def read_manifests(drivers: Mapping[str, DriverLog], incarnation: int) -> Manife
         for row in log.manifest:
             key = AttemptKey(job, integer(row, "round"), integer(row, "attempt"))
             last[job] = max(last.get(job, (0, 0)), (key.round, key.attempt))
-            if row.get("kind") == "response" and integer(row, "incarnation") >= incarnation:
-                lease = LeaseSeq(integer(row, "lease"))
+            lease = journal.lease(integer(row, "incarnation"), integer(row, "lease"))
+            if row.get("kind") == "response" and lease is not None:
                 given = (
                     AttemptKey(job, integer(row, "of_round"), integer(row, "of_attempt")) if "of_round" in row else key
                 )
@@ -83,21 +84,21 @@ def read_manifests(drivers: Mapping[str, DriverLog], incarnation: int) -> Manife
                 decisions.append(Decision(lease, text(row, "device"), key, given, outcome, text(row, "sha256")))
             elif row.get("kind") == "attempt":
                 closed = text(row, "status") == AttemptStatus.CLOSED
-                sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row))
+                sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row, journal))
     counted = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
     return Manifest(tuple(decisions), counted, sums, last)
 
 
-def read_receipts(hosts: Mapping[str, HostLog], incarnation: int) -> dict[LeaseSeq, Receipt]:
+def read_receipts(hosts: Mapping[str, HostLog], journal: Journal) -> dict[LeaseSeq, Receipt]:
     """Lease -> its first receipt; of a repeated one, what the first said. Of this coordinator's incarnation."""
     found: dict[LeaseSeq, Receipt] = {}
     for log in hosts.values():
         for row in log.receipts:
-            if integer(row, "incarnation") < incarnation:
-                continue  # of an earlier coordinator; one that goes on only ever raises its own
+            lease = journal.lease(integer(row, "incarnation"), integer(row, "lease"))
+            if lease is None:
+                continue
             said = _outcome(row, "first_outcome" if text(row, "outcome") == "duplicate" else "outcome")
             key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
-            lease = LeaseSeq(integer(row, "lease"))
             found.setdefault(lease, Receipt(text(row, "device"), key, said, text(row, "sha256")))
     return found
 
@@ -110,6 +111,7 @@ def _outcome(row: Row, key: str) -> Outcome:
         raise UsageError("RUN_DAMAGED", message, fix="restore the log, or run again") from None
 
 
-def _leases(row: Row) -> tuple[LeaseSeq, ...]:
-    value = row.get("leases")
-    return tuple(LeaseSeq(int(lease)) for lease in value) if isinstance(value, list) else ()
+def _leases(row: Row, journal: Journal) -> tuple[LeaseSeq, ...]:
+    value, incarnation = row.get("leases"), integer(row, "incarnation")
+    leases = (journal.lease(incarnation, int(lease)) for lease in (value if isinstance(value, list) else ()))
+    return tuple(lease for lease in leases if lease is not None)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from testbed.churn.timeline import Verb
 from testbed.report.jsonlines import Row, maybe, number, text
 from testbed.report.story import SessionStory, Story, job_name
 from testbed.report.words import seconds
@@ -68,10 +69,12 @@ class _Observer:
     def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
         word, _, job = target.partition(" ")
         if word == Whom.COORDINATOR:
-            return UNSEEN, None
+            again = [when for when in self.story.restarts if verb == Verb.CRASH and when >= at]
+            return ("restarted", again[0] - at) if again else (UNSEEN, None)
         noticed_s = 2 * self.liveness_s  # at the latest: silence ends nothing while a coordinator is young
         limit = at + min(noticed_s, noticed_s if lasts is None else lasts) + _LATE_S
         if word == Whom.DRIVER:
+            limit = at + _LATE_S if verb == Verb.CRASH else limit  # its connection ends at once
             lost = [when for when, whose in self.story.drivers_lost if job_name(whose) == job and at <= when <= limit]
             return ("driver_lost", lost[0] - at) if lost else (UNSEEN, None)
         return self._begun(target, at) if verb in BEGIN else self._ended(target, at, limit)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
+from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import RecordError, effect_from_json, event_from_json, settings_from_json
 from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
@@ -24,19 +25,42 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Journal:
-    name: str
+class Life:
+    """One incarnation of the coordinator."""
+
     incarnation: int
+    started_s: float  # engine time
+    leases: int  # that were granted before: its first is the one after
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """Of one coordinator; or of all lives of one (``testbed.report.lives``)."""
+
+    name: str
+    incarnation: int  # of the first life
     wall_ms: int  # Unix milliseconds at engine time 0
     settings: EngineSettings
     software: str
     entries: tuple[Entry, ...]
     digest: str  # as the coordinator wrote it; empty: it did not stop cleanly
+    lives: tuple[Life, ...] = ()  # empty: one
 
     @property
     def last_s(self) -> float:
         """Engine time of the last entry."""
         return self.entries[-1].t if self.entries else 0.0
+
+    @property
+    def restarts(self) -> tuple[float, ...]:
+        """Engine times at which a coordinator was started again."""
+        return tuple(life.started_s for life in self.lives[1:])
+
+    def lease(self, incarnation: int, number: int) -> LeaseSeq | None:
+        """A lease as it is numbered here; None: it is of a coordinator before all of this."""
+        lives = self.lives or (Life(self.incarnation, 0.0, 0),)
+        granted = [life for life in lives if life.incarnation <= incarnation]  # a life only ever raises its own
+        return LeaseSeq(granted[-1].leases + number) if granted else None
 
     def engine_time(self, unix_s: float) -> float:
         """Engine seconds of a wall time."""

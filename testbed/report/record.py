@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.live.folder import RunFolder
-from testbed.report.journal import Journal, read_journal
+from testbed.report.journal import Journal
 from testbed.report.jsonlines import Row, read_rows
+from testbed.report.lives import read_lives
 from venn.wire.errors import UsageError
 
 
@@ -62,7 +63,7 @@ def load_run(folder: Path) -> RunRecord:
         folder=folder,
         about=_about(place.manifest),
         scenario=place.scenario.read_text(errors="replace") if place.scenario.is_file() else "",
-        journal=read_journal(folder / "events.jsonl"),
+        journal=read_lives(folder),
         drivers={path.name: _driver(path) for path in jobs},
         hosts={path.name: _host(path) for path in hosts},
         population=read_rows(place.population),

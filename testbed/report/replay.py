@@ -21,6 +21,7 @@ from coordinator.engine.record import Digest, RecordError, effect_to_json, event
 from coordinator.policies.registry import PolicyError, load_policy
 from testbed.report.journal import check_start, settings_of, why_not
 from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
+from testbed.report.lives import journal_files
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
 
@@ -29,7 +30,8 @@ from venn.wire.exits import write_line
 class Difference:
     """The first event whose effects were not the same again."""
 
-    line: int  # of the journal
+    file: str  # of the journal
+    line: int
     n: int  # of the event
     t: float  # engine seconds
     event: str
@@ -52,8 +54,24 @@ class Replayed:
 
 
 def replay(folder: Path) -> Replayed:
-    """Replay a run folder in a fresh process. Raises UsageError if it holds no journal that can be replayed."""
-    path = folder / "events.jsonl" if folder.is_dir() else folder
+    """Replay a run folder, each life of its coordinator in a fresh process; the digest has a part for each.
+
+    Raises UsageError if it holds no journal that can be replayed.
+    """
+    lives = [_replayed(path) for path in (journal_files(folder) if folder.is_dir() else [folder])]
+    recorded = [life.recorded_digest for life in lives]
+    return Replayed(
+        events=sum(life.events for life in lives),
+        effects=sum(life.effects for life in lives),
+        digest="-".join(life.digest for life in lives),
+        recorded_digest="-".join(life.recorded_digest or life.digest for life in lives) if any(recorded) else "",
+        hash_seed=lives[-1].hash_seed,
+        difference=next((life.difference for life in lives if life.difference), None),
+    )
+
+
+def _replayed(path: Path) -> Replayed:
+    """Of one journal, in a fresh process."""
     seed = str(1 + secrets.randbelow(2**32 - 1))
     command = [sys.executable, "-m", "testbed.report.replay", str(path)]
     done = subprocess.run(
@@ -88,14 +106,15 @@ def replay_here(path: Path) -> Replayed:
         recorded, again = _lines(row.get("effects")), _lines([effect_to_json(effect) for effect in made])
         if recorded != again:
             event = json.dumps(row["event"])
-            difference = Difference(line, integer(row, "n"), number(row, "t"), event, recorded, again)
+            difference = Difference(path.name, line, integer(row, "n"), number(row, "t"), event, recorded, again)
             return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), difference)
     return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), None)
 
 
 def describe(difference: Difference) -> Iterator[str]:
     """The difference, for people: only the lines that are not the same."""
-    yield f"first difference at event {difference.n} (line {difference.line}, {difference.t:.3f} s): {difference.event}"
+    place = f"{difference.file}:{difference.line}, {difference.t:.3f} s"
+    yield f"first difference at event {difference.n} ({place}): {difference.event}"
     common = 0
     for one, other in zip(difference.recorded, difference.again, strict=False):
         if one != other:

@@ -72,6 +72,10 @@ class AttemptStory:
     def asynchronous(self) -> bool:
         return self.deadline_at is None
 
+    def finish(self, at: float, end: done.EndAttempt) -> None:
+        """It is over."""
+        self.ended_at, self.status, self.reason, self.responses = at, end.status, end.reason, end.responses
+
     def split(self, until: float) -> tuple[float, float]:
         """Scheduling delay and response collection time, seconds; of an open attempt, up to ``until``.
 
@@ -136,6 +140,7 @@ class Story:
     reasons: list[tuple[float, dict[JobId, str]]] = field(default_factory=list)  # of each plan: why requests wait
     policies: list[tuple[float, str]] = field(default_factory=list)  # changes while it ran
     drivers_lost: list[tuple[float, JobId]] = field(default_factory=list)
+    restarts: tuple[float, ...] = ()  # of the coordinator
     ended_s: float = 0.0  # engine time of the last entry
 
     def attempts(self) -> Iterator[AttemptStory]:
@@ -162,7 +167,7 @@ def tell(journal: Journal) -> Story:
     teller = _Teller()
     for entry in journal.entries:
         teller.hear(entry)
-    teller.story.ended_s = journal.last_s
+    teller.story.ended_s, teller.story.restarts = journal.last_s, journal.restarts
     return teller.story
 
 
@@ -171,12 +176,15 @@ class _Teller:
         self.story = Story()
         self._attempts: dict[tuple[JobId, int, int], AttemptStory] = {}  # by job, round, attempt
         self._flushed: dict[RequestId, float] = {}  # when a round of a request ended last
+        self._early: dict[tuple[JobId, int, int], tuple[float | None, float, done.EndAttempt]] = {}
+        # rounds that ended before their driver had begun them: when the one before ended, and when they did
 
     def hear(self, entry: Entry) -> None:
         self._event(entry)
         for effect in entry.effects:
             self._device_effect(entry.t, effect)
             self._lease_effect(entry.t, effect)
+            self._attempt_effect(entry.t, effect)
             self._job_effect(entry, effect)
 
     def _event(self, entry: Entry) -> None:
@@ -241,31 +249,42 @@ class _Teller:
             case _:
                 pass
 
+    def _attempt_effect(self, t: float, effect: done.Effect) -> None:
+        match effect:
+            case done.AcceptAttempt() if self._is_new(effect):
+                self._open(t, effect)
+            case done.FillAttempt():
+                self._attempts[effect.job, effect.round, effect.attempt].filled_at = t
+            case done.EndAttempt():
+                key = (effect.job, effect.round, effect.attempt)
+                if (ended := self._attempts.get(key)) is not None:
+                    ended.finish(t, effect)
+                else:
+                    self._early[key] = (self._flushed.get(effect.request), t, effect)
+                self._flushed[effect.request] = t
+            case _:
+                pass
+
+    def _is_new(self, effect: done.AcceptAttempt) -> bool:
+        known = self._attempts.get((effect.job, effect.round, effect.attempt))
+        return known is None or known.reason is AttemptEndReason.UNKNOWN
+
+    def _open(self, t: float, effect: done.AcceptAttempt) -> None:
+        key = (effect.job, effect.round, effect.attempt)
+        began = self._flushed.get(effect.request, t)
+        attempt = AttemptStory(effect.request, *key, began, effect.deadline_at, effect.responses_needed, effect.places)
+        self._attempts[key] = attempt
+        self.story.jobs[effect.job].attempts.append(attempt)
+        if (early := self._early.pop(key, None)) is not None:
+            before, ended_at, end = early
+            attempt.opened_at = ended_at if before is None else before
+            attempt.finish(ended_at, end)
+
     def _job_effect(self, entry: Entry, effect: done.Effect) -> None:
         t, jobs = entry.t, self.story.jobs
         match effect:
             case done.AcceptJob(job=key) if key not in jobs and isinstance(entry.event, past.JobSubmitted):
                 jobs[key] = JobStory(entry.event.spec, t)
-            case done.AcceptAttempt() if (effect.job, effect.round, effect.attempt) not in self._attempts:
-                attempt = AttemptStory(
-                    effect.request,
-                    effect.job,
-                    effect.round,
-                    effect.attempt,
-                    self._flushed.get(effect.request, t),
-                    effect.deadline_at,
-                    effect.responses_needed,
-                    effect.places,
-                )
-                self._attempts[effect.job, effect.round, effect.attempt] = attempt
-                jobs[effect.job].attempts.append(attempt)
-            case done.FillAttempt(job=key, round=round_, attempt=number):
-                self._attempts[key, round_, number].filled_at = t
-            case done.EndAttempt(status=status, reason=reason, responses=responses):
-                self._flushed[effect.request] = t
-                ended = self._attempts.get((effect.job, effect.round, effect.attempt))
-                if ended is not None:  # else the job ended before its driver had begun this round
-                    ended.ended_at, ended.status, ended.reason, ended.responses = t, status, reason, responses
             case done.PauseJob(job=key, reason=why):
                 jobs[key].pauses.append((t, None, why))
             case done.ResumeJob(job=key):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationInfo
 
+from job_driver.settings import PATIENCE_S
 from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
 from testbed.scenario.errors import Finding
 from testbed.scenario.places import KeyPath
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
 _ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
+BROKERED = ("compose",)  # backends that have one
 _LATER = {"link": "a change of links comes with a later version"}
 
 
@@ -61,14 +63,8 @@ def _selector(verb: Verb, text: object) -> Selector | Rate:
 
 def _check_program(verb: Verb, of: Selector) -> None:
     """What a verb does to a program that is no device."""
-    if of.whom is Whom.BROKER:
-        raise wrong(f"{verb}: there is no broker in a run", "select devices, or driver JOB")
     if verb not in (Verb.CRASH, Verb.SUSPEND):
         raise wrong(f"{verb}: has no meaning for {of}", "a program can crash or be suspended")
-    if of.whom is Whom.COORDINATOR and verb is Verb.CRASH:
-        raise wrong(
-            "crash: a coordinator does not keep its jobs through its own restart yet", "write suspend: coordinator"
-        )
 
 
 def _seconds(key: str, value: object, info: ValidationInfo) -> float:
@@ -125,10 +121,13 @@ def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) ->
     elif scenario.backend == "sim":
         fix = "write backend: process, or select devices"
         yield Finding(here, f"{of} is no program in a simulation, and cannot {entry.verb}", fix)
+    elif of.whom is Whom.BROKER and scenario.backend not in BROKERED:
+        yield Finding(here, f"there is no broker with backend: {scenario.backend}", "write backend: compose")
+    if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
+        most = format_duration(PATIENCE_S)
+        yield Finding(here, f"for: drivers give a coordinator up that is away for {most}", "let it be shorter")
     if entry.to_s is not None:
         yield Finding(here, f"{of} is one, and from and to spread over many", "write at in place of from and to")
-    if entry.verb is Verb.CRASH and entry.for_s is not None:
-        yield Finding(here, "for: a driver that was killed is taken up again at once", "take for out")
 
 
 def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import left, lines, started
+from tests.e2e.programs import left, lines, run, started
 
 pytestmark = pytest.mark.e2e
 
@@ -58,3 +58,42 @@ def test_each_way_to_go_has_its_own_reason(tmp_path: Path) -> None:
     killed = next(row["target"] for row in rows if row["verb"] == "crash")
     begun = [row for row in lines(out / "devices" / str(killed) / "sessions.jsonl") if row["event"] == "start"]
     assert len(begun) == 2  # it was started again
+
+
+RESTARTED = """
+version: 1
+name: restarted
+seed: 3
+duration: 60s
+every_job: {file: job.py, deadline: 20s}
+jobs:
+  whole: {demand: 4, rounds: 8, min_response: 100%, workload: {compute: 700ms}}
+  buffered: {demand: 4, rounds: 8, buffer: 2, workload: {compute: 500ms}}
+fleets:
+  swarm: {count: 10}
+churn:
+  - {at: 2s, crash: coordinator, for: 1s}      # tasks are done meanwhile, and answered
+  - {at: 2500ms, crash: driver whole}
+  - {at: 7s, crash: coordinator}
+expect:
+  - responses_lost == 0
+  - responses_counted_twice == 0
+  - injected.crash.observed.restarted == 2
+"""
+
+
+def test_a_coordinator_that_is_killed_in_mid_round_loses_no_job_and_no_response(tmp_path: Path) -> None:
+    (tmp_path / "restarted.yaml").write_text(RESTARTED)
+    (tmp_path / "job.py").write_text(JOB)
+    out = tmp_path / "run"
+    program = run(tmp_path, "run", "restarted.yaml", "--out", str(out), "--json", "--validate")
+    said = program.said()
+    assert program.process.returncode == 0, program.err
+    assert said["audit"]["findings"] == []
+    assert said["responses_in_aborted"] > 0  # acknowledged while nobody knew of the attempt any more
+    assert said["sessions_by_end"]["coordinator_restarted"] == 20
+    assert sorted(path.name for path in out.glob("events*")) == ["events-1.jsonl", "events-2.jsonl", "events.jsonl"]
+    replayed = run(tmp_path, "replay", str(out), "--json")
+    assert replayed.said()["same"]
+    assert replayed.said()["digest"] == said["digest"]
+    assert left([], place=out) == []

@@ -1,4 +1,4 @@
-"""What a timeline does to processes: which signals, in which order, and what is written down."""
+"""What a timeline asks of the hands of its world: which deeds, in which order, and what is written down."""
 
 import asyncio
 import json
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from testbed.churn.timeline import Action, Verb
+from testbed.live.hands import Hands
 from testbed.live.injector import Injector
 from testbed.live.programs import Program
 from tests.unit.live.conftest import until
@@ -25,7 +26,7 @@ class Recorded(Program):
     def running(self) -> bool:
         return True
 
-    def signal_all(self, number: int) -> None:
+    def _signal_all(self, number: int) -> None:
         self._log.append((self.name, signal.Signals(number).name))
 
 
@@ -34,37 +35,58 @@ def signals() -> list[tuple[str, str]]:
     return []
 
 
-def injector(actions: list[Action], path: Path, signals: list[tuple[str, str]]) -> Injector:
-    programs = {name: Recorded(name, signals) for name in ("bench-01", "driver wide")}
-    return Injector(actions, path, lambda action: programs.get(action.target))
+@pytest.fixture
+def hands(signals: list[tuple[str, str]]) -> Hands:
+    programs = {name: Recorded(name, signals) for name in ("bench-01", "driver wide", "coordinator")}
+    return Hands(programs.get)
 
 
-async def test_in_order_and_written_down(tmp_path: Path, signals: list[tuple[str, str]]) -> None:
+async def test_in_order_and_written_down(tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]) -> None:
     actions = [
         Action(1.0, Verb.SUSPEND, "bench-01", 0, 4.0),
-        Action(2.0, Verb.CRASH, "phone-1", 1, 9.0),
+        Action(2.0, Verb.CRASH, "bench-01", 1, 9.0),  # it kills itself
+        Action(2.0, Verb.LEAVE, "phone-1", 1, 9.0),
         Action(3.0, Verb.CRASH, "driver wide", 2),
     ]
-    made = injector(actions, tmp_path / "churn.jsonl", signals)
-    await made.run(time.time() - 100)
-    assert signals == [("bench-01", "SIGSTOP"), ("driver wide", "SIGKILL"), ("bench-01", "SIGCONT")]
-    assert made.killed == ["driver wide"]
+    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
+    assert signals == [("bench-01", "SIGSTOP"), ("bench-01", "SIGCONT"), ("driver wide", "SIGKILL")]
+    assert await hands.released("driver wide")
+    assert not await hands.released("bench-01")
     rows = [json.loads(line) for line in (tmp_path / "churn.jsonl").read_text().splitlines()]
     assert [(row["verb"], row["target"], row["until_s"], row["entry"]) for row in rows] == [
         ("suspend", "bench-01", 4.0, 0),
-        ("crash", "phone-1", 9.0, 1),
+        ("crash", "bench-01", 9.0, 1),
+        ("leave", "phone-1", 9.0, 1),
         ("crash", "driver wide", None, 2),
     ]
 
 
-async def test_what_stands_still_goes_on_before_it_is_killed(tmp_path: Path, signals: list[tuple[str, str]]) -> None:
+async def test_what_stands_still_goes_on_before_it_is_killed(
+    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+) -> None:
     actions = [Action(1.0, Verb.SUSPEND, "driver wide", 0, 9.0), Action(2.0, Verb.CRASH, "driver wide", 1)]
-    await injector(actions, tmp_path / "churn.jsonl", signals).run(time.time() - 100)
+    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
     assert [name for _, name in signals] == ["SIGSTOP", "SIGCONT", "SIGKILL"]
 
 
-async def test_nothing_stands_still_when_it_is_over(tmp_path: Path, signals: list[tuple[str, str]]) -> None:
-    made = injector([Action(0.0, Verb.SUSPEND, "bench-01", 0, 600.0)], tmp_path / "churn.jsonl", signals)
+async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, hands: Hands) -> None:
+    now = time.time()
+    actions = [Action(0.0, Verb.CRASH, "coordinator", 0, 600.0)]
+    running = asyncio.create_task(Injector(actions, tmp_path / "churn.jsonl", hands).run(now))
+    await until(lambda: "coordinator" in hands._down)
+    waiting = asyncio.create_task(hands.released("coordinator"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await waiting
+
+
+async def test_nothing_stands_still_when_it_is_over(
+    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+) -> None:
+    made = Injector([Action(0.0, Verb.SUSPEND, "bench-01", 0, 600.0)], tmp_path / "churn.jsonl", hands)
     running = asyncio.create_task(made.run(time.time()))
     await until(lambda: signals)
     running.cancel()

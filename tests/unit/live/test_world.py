@@ -8,7 +8,7 @@ import pytest
 from testbed.churn.timeline import Action, Verb
 from testbed.live import world as worlds
 from testbed.live.folder import RunFolder
-from testbed.live.parts import Part
+from testbed.live.hands import Hands
 from testbed.live.prepare import prepare
 from testbed.live.processes import Processes
 from testbed.live.programs import Program
@@ -133,28 +133,51 @@ async def test_a_driver_that_was_killed_takes_its_job_up_again(stage: Stage, pla
     assert played.said == ["the driver of wide was killed by SIGKILL: another takes up its job"]
 
 
-async def test_kills_by_the_timeline_do_not_count_against_a_driver(stage: Stage, played: Played) -> None:
-    stage.plan(coordinator=READY, wide=[["die", signal.SIGKILL]], narrow=[["exit", 0]])
-    played.world._injector.killed += ["driver wide", "driver narrow", "driver wide"]
-    assert await played.play() is None
-    assert names(stage, "job").count("wide") == 1 + worlds.MOST_RESUMES + 2
+async def killed(hands: Hands, target: str) -> None:
+    """By the timeline, which lets it come back at once."""
+    action = Action(1.0, Verb.CRASH, target, 0)
+    await hands.crash(action)
+    await hands.restart(action)
 
 
-async def test_signals_go_to_processes_and_not_to_those_who_see_to_themselves(
-    scenario: Scenario, folder: RunFolder
+async def test_kills_by_the_timeline_do_not_count_against_a_driver(
+    stage: Stage, played: Played, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(worlds, "MOST_RESUMES", 0)
+    stage.plan(coordinator=READY, wide=[["until", "enough"], ["exit", 0]], narrow=[["exit", 0]])
+    playing = asyncio.create_task(played.play())
+    for times in (1, 2):
+        await until(lambda times=times: names(stage, "job").count("wide") == times)  # type: ignore[misc]
+        await killed(played.world._hands, "driver wide")
+    await until(lambda: names(stage, "job").count("wide") == 3)
+    stage.signal("enough")
+    assert await playing is None
+    assert played.world.ending.failures == []
+
+
+async def test_a_coordinator_that_the_timeline_has_killed_is_started_again_where_it_was(
+    stage: Stage, played: Played
+) -> None:
+    stage.plan(coordinator=READY, wide=[["until", "enough"], ["exit", 0]], narrow=[["exit", 0]])
+    playing = asyncio.create_task(played.play())
+    await until(lambda: names(stage, "job") and played.world.running)
+    assert not await played.world.coordinator_returned()  # it never left
+    await killed(played.world._hands, "coordinator")
+    assert await played.world.coordinator_returned()
+    stage.signal("enough")
+    assert await playing is None
+    first, again = [words for words in stage.started() if words[0] == "coordinator"]
+    assert again == ["127.0.0.1:1" if word == "127.0.0.1:0" else word for word in first]
+
+
+async def test_a_process_is_stopped_and_killed_where_a_target_has_one(scenario: Scenario, folder: RunFolder) -> None:
     world = Played(scenario, folder).world
     agent, driver = Program("bench-01", [], log=folder.root), Program("job wide", [], log=folder.root)
     world._hosts["bench-01"], world._drivers["wide"] = agent, driver
-
-    def signalled(verb: Verb, target: str) -> Part | None:
-        return world._signalled(Action(1.0, verb, target, 0))
-
-    assert signalled(Verb.SUSPEND, "bench-01") is agent
-    assert signalled(Verb.CRASH, "bench-01") is None  # it kills itself
-    assert signalled(Verb.SUSPEND, "phones-01") is None  # it shares its process
-    assert signalled(Verb.CRASH, "driver wide") is driver
-    assert signalled(Verb.SUSPEND, "coordinator") is world._coordinator
+    assert world._part("bench-01") is agent
+    assert world._part("phones-01") is None  # it shares its process
+    assert world._part("driver wide") is driver
+    assert world._part("coordinator") is world._coordinator
 
 
 async def test_a_driver_that_dies_again_and_again_is_given_up(stage: Stage, played: Played) -> None:

@@ -48,6 +48,19 @@ def test_a_round_lasts_from_flush_to_flush(world: World, tmp_path: Path) -> None
     assert (job.delay_s, job.collect_s, job.jct_s, job.aborts) == (0.0, 4.0, 4.0, 0)
 
 
+def test_a_round_may_end_before_the_coordinator_hears_that_it_began(world: World, tmp_path: Path) -> None:
+    """Its driver records responses and opens the round in calls of their own, and either may come first."""
+    lines = [(line["event"], line) for line in world.lines]
+    opened = next(line for event, line in lines if isinstance(event, list) and event[:5:3] == ["AttemptOpened", 2])
+    world.lines.remove(opened)
+    closed = max(place for place, line in enumerate(world.lines) if "EndAttempt" in str(line))
+    world.lines.insert(closed + 1, {**opened, "t": 5.0})
+    record = load_run(world.write(tmp_path))
+    assert audit(record).findings == ()
+    attempts = [*tell(record.journal).attempts()]
+    assert [(one.round, one.opened_at, one.ended_at) for one in attempts] == [(1, 1.0, 3.0), (2, 3.0, 5.0)]
+
+
 def test_staleness_is_told(world: World, tmp_path: Path) -> None:
     summary = summarise(load_run(world.write(tmp_path)))
     assert summary.jobs[0].staleness == Staleness(0.5, 1)

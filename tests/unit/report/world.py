@@ -287,7 +287,8 @@ class World:
             f"jobs/{attempt.job}",
             {"round": attempt.round, "attempt": attempt.attempt, "status": status.value},
         )
-        self.log(place, "manifest", kind="attempt", leases=list(attempt.counted), **about)
+        leases = list(attempt.counted)
+        self.log(place, "manifest", kind="attempt", leases=leases, incarnation=INCARNATION, **about)
         self.log(
             place,
             "rounds",
