@@ -90,7 +90,7 @@ async def run_devices(run: Run) -> int:
         journal=journal,
         first_contact=FirstContact(run.patience_s),
         crash_kills=run.crash_kills,
-        proxies=run.throttle.proxies,
+        proxies={spec.device: proxy for spec in run.specs if (proxy := run.throttle.proxy(spec.device))},
     )
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]

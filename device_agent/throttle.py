@@ -13,6 +13,8 @@ from pathlib import Path
 
 from venn.wire.errors import UsageError
 
+ANY = "*"  # every device of the process
+
 # Enters each cgroup named before --, then becomes what stands after it.
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"/cgroup.procs || exit 96; shift; done; shift; exec "$@"'
 
@@ -23,7 +25,7 @@ class Throttle:
     work_in: tuple[Path, ...] = ()  # cgroups that it enters when it is warm
     duty_cores: float | None = None  # in place of a cgroup: it is stopped and continued to so many cores
     memory_bytes: int | None = None  # in place of a cgroup: the limit of its data (RLIMIT_DATA)
-    proxies: Mapping[str, str] = field(default_factory=dict)  # device -> host:port
+    proxies: Mapping[str, str] = field(default_factory=dict)  # device, or ANY, -> host:port
 
     def launch(self, command: Sequence[str]) -> list[str]:
         """The command line that starts a worker where it belongs."""
@@ -38,6 +40,10 @@ class Throttle:
             (cgroup / "cgroup.procs").write_text(f"{pid}\n")
         if self.memory_bytes is not None:
             resource.prlimit(pid, resource.RLIMIT_DATA, (self.memory_bytes, self.memory_bytes))
+
+    def proxy(self, device: str) -> str | None:
+        """What all of its channels go through."""
+        return self.proxies.get(device, self.proxies.get(ANY))
 
 
 NOTHING = Throttle()

@@ -1,8 +1,10 @@
 """How slow one device shall be, in absolute units; None is no limit."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from testbed.scenario.model import Fleet
+if TYPE_CHECKING:  # a container that starts slowly enough has no need of it
+    from testbed.scenario.model import Fleet
 
 LINK = ("up", "down", "delay", "jitter", "loss")
 
@@ -23,7 +25,7 @@ class Limits:
         return bool(self.up_bits or self.down_bits or self.delay_s or self.jitter_s or self.loss)
 
 
-def limits_of(fleet: Fleet) -> Limits:
+def limits_of(fleet: "Fleet") -> Limits:
     """What a fleet asks of each of its devices."""
     return Limits(
         cores=fleet.cores,

@@ -78,6 +78,7 @@ class Link:
     down: Way
     host: str = "127.0.0.1"
     interface: str = ""  # the only one that it may be reached through
+    anywhere: bool = False  # it leads beyond this machine: only where nobody else can reach it, as in a container
     connections: int = 0  # that went through
     _flows: dict[asyncio.Task[None], _Flow] = field(default_factory=dict)
     _whole: asyncio.Event = field(default_factory=asyncio.Event)
@@ -154,7 +155,7 @@ class Link:
             flow.close()
 
     async def _connect(self, device: socket.socket) -> socket.socket | None:
-        """What the device asks for: a connection to an address of this machine."""
+        """What the device asks for: a connection to an address of this machine, or to any, by its name too."""
         loop = asyncio.get_running_loop()
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -163,7 +164,7 @@ class Link:
                 return None
             head += data
         words = head.split(b" ", 2)
-        target = target_of(words[1]) if len(words) == 3 and words[0] == b"CONNECT" else None
+        target = target_of(words[1], anywhere=self.anywhere) if len(words) == 3 and words[0] == b"CONNECT" else None
         if target is None:
             await loop.sock_sendall(device, b"HTTP/1.1 403 Forbidden\r\n\r\n")
             return None
@@ -225,11 +226,13 @@ MOST_RATE_BITS = 1e9  # as a link without a limit is counted, for what may be un
 MOST_IN_FLIGHT = 256  # chunks
 
 
-def target_of(word: bytes) -> tuple[str, int] | None:
-    """``127.0.0.1:9700`` if it is on this machine, else None: a proxy for others would be an open door."""
+def target_of(word: bytes, *, anywhere: bool = False) -> tuple[str, int] | None:
+    """``127.0.0.1:9700`` if it is on this machine, else None: a proxy for others would be an open door. With
+    ``anywhere``, any address.
+    """
     try:
         text = word.decode("ascii")
-        return parse_address(text) if is_loopback(text) else None
+        return parse_address(text) if anywhere or is_loopback(text) else None
     except (UnicodeDecodeError, UsageError):
         return None
 
@@ -243,10 +246,11 @@ def make_link(
     seed: str = "",
     host: str = "127.0.0.1",
     interface: str = "",
+    anywhere: bool = False,
 ) -> Link:
     """A link whose jitter is drawn from the seed."""
 
     def way(name: str, rate: float | None) -> Way:
         return Way(Pacer(rate), Delay(delay_s, jitter_s, random.Random(f"{seed}/{name}")))
 
-    return Link(way("up", up_bits), way("down", down_bits), host, interface)
+    return Link(way("up", up_bits), way("down", down_bits), host, interface, anywhere)

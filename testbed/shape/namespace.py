@@ -9,6 +9,7 @@ The addresses are of 198.18.0.0/15, which RFC 2544 keeps for such tests.
 
 import ipaddress
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -107,13 +108,17 @@ def shape(namespace: Namespace, limits: Limits, *, netem: bool) -> None:
         (inside, DEVICE_END, limits.up_bits),
         (outside, namespace.interface, limits.down_bits),
     ):
-        begin = ["tc", *where, "qdisc", "add", "dev", end]
-        parent = ["root", "handle", "1:"]
-        if netem and (limits.delay_s or limits.jitter_s or limits.loss):
-            run(*begin, *parent, *netem_arguments(limits))
-            parent = ["parent", "1:1", "handle", "2:"]
-        if rate_bits is not None:
-            run(*begin, *parent, *rate_arguments(rate_bits))
+        shape_end(["tc", *where, "qdisc", "add", "dev", end], limits, rate_bits, netem=netem)
+
+
+def shape_end(add: Sequence[str], limits: Limits, rate_bits: float | None, *, netem: bool) -> None:
+    """What one interface sends; ``add`` is the command that adds a qdisc to it. Raises RefusedError."""
+    parent = ["root", "handle", "1:"]
+    if netem and (limits.delay_s or limits.jitter_s or limits.loss):
+        run(*add, *parent, *netem_arguments(limits))
+        parent = ["parent", "1:1", "handle", "2:"]
+    if rate_bits is not None:
+        run(*add, *parent, *rate_arguments(rate_bits))
 
 
 def rates_in_force(namespace: Namespace) -> tuple[float | None, float | None]:

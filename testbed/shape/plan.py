@@ -3,12 +3,15 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from testbed.scenario.model import Scenario
 from testbed.shape.limits import Limits, limits_of
 from testbed.shape.probe import CGROUP, NETEM, RELAY, TC, Machine
 from venn.wire.errors import CannotEnforceError
 from venn.wire.notation import format_bytes, format_duration, format_fraction, format_number, format_rate
+
+if TYPE_CHECKING:
+    from testbed.scenario.model import Scenario
 
 SPARE_CORES = 0.5  # for the coordinator, the drivers and the sessions
 NOT_IN_FORCE = "not in force"
@@ -59,7 +62,7 @@ class Plan:
         return any(each.limits.link for each in self.fleets.values())
 
 
-def make_plan(scenario: Scenario, machine: Machine) -> Plan:
+def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
     """The strongest means for each limit of each fleet."""
     fleets: dict[str, FleetPlan] = {}
     problems: list[CannotEnforceError] = []
@@ -109,7 +112,7 @@ def _beyond(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
 
 
 def _too_many_cores(
-    scenario: Scenario, fleets: Mapping[str, FleetPlan], machine: Machine
+    scenario: "Scenario", fleets: Mapping[str, FleetPlan], machine: Machine
 ) -> Iterator[CannotEnforceError]:
     """Of the devices that may work at once: quotas that are never reached slow nothing down."""
     at_once = sum(math.ceil(job.demand * (1 + job.over_commit)) for job in scenario.jobs.values())

@@ -32,6 +32,7 @@ class LinkSpec:
     seed: str = ""
     host: str = "127.0.0.1"
     interface: str = ""
+    anywhere: bool = False
 
 
 def write_specs(path: Path, specs: Mapping[str, LinkSpec]) -> None:

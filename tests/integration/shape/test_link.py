@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from testbed.shape.link import Link, make_link
+from testbed.shape.link import Link, make_link, target_of
 from venn.wire.channel import ignore_no_proxy, make_server, open_channel
 
 PATIENCE_S = 20.0
@@ -150,3 +150,9 @@ async def test_grpc_goes_through_it_whatever_the_environment_exempts(
         assert link.up.passed > 0
     await link.stop()
     await server.stop(None)
+
+
+def test_a_link_leads_beyond_this_machine_only_where_that_was_said() -> None:
+    assert target_of(b"coordinator:9700") is None
+    assert target_of(b"coordinator:9700", anywhere=True) == ("coordinator", 9700)
+    assert target_of(b"127.0.0.1:9700") == ("127.0.0.1", 9700)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.throttle import NOTHING, Throttle, read_throttle, write_throttle
+from device_agent.throttle import ANY, NOTHING, Throttle, read_throttle, write_throttle
 from venn.wire.errors import UsageError
 
 
@@ -36,3 +36,10 @@ def test_a_worker_enters_its_groups_and_becomes_the_command(tmp_path: Path) -> N
 
 def test_nothing_changes_where_nothing_is_limited() -> None:
     assert NOTHING.launch(["worker"]) == ["worker"]
+
+
+def test_one_proxy_may_stand_for_every_device_of_the_process() -> None:
+    throttle = Throttle(proxies={"phone-1": "127.0.0.1:1", ANY: "127.0.0.1:2"})
+    assert throttle.proxy("phone-1") == "127.0.0.1:1"
+    assert throttle.proxy("phone-2") == "127.0.0.1:2"
+    assert Throttle().proxy("phone-1") is None
