@@ -128,6 +128,7 @@ class Assignment:
         """Where time is modelled the result waits until it has passed; a task that took longer is late."""
         self._measure.compute.CopyFrom(_duration(output.compute_s))
         self._measure.compute_cpu.CopyFrom(_duration(output.compute_cpu_s))
+        self._measure.held_back = max(0, output.held_back)
         modelled_s = self._modelled_s()
         if modelled_s <= 0:
             return

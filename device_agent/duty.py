@@ -52,6 +52,7 @@ class DutyCycle:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._running = True
+        self.stops = 0  # so far
         self._thread = threading.Thread(target=self._turn, name="duty-cycle", daemon=True)
         self._thread.start()
 
@@ -87,6 +88,7 @@ class DutyCycle:
         self._account.book(time.monotonic(), used_s)
         if self._running and self._account.empty:
             self._running = False
+            self.stops += 1
             self._signal(signal.SIGSTOP)
         elif not self._running and self._account.full:
             self._running = True

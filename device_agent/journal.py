@@ -52,6 +52,7 @@ class Journal:
                     "sha256": receipt.sha256.hex(),
                     "compute_s": measure.compute.ToNanoseconds() / 1e9,
                     "compute_cpu_s": measure.compute_cpu.ToNanoseconds() / 1e9,
+                    "held_back": measure.held_back,
                     "downloaded": measure.download_bytes,
                     "uploaded": measure.upload_bytes,
                     "at": round(time.time(), 6),

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,6 +34,15 @@ class Throttle:
         if not self.start_in:
             return command
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.start_in), "--", *command]
+
+    def held_back(self) -> int:
+        """In how many periods the workers used up their processor time, as the kernel counts; 0 without a cgroup."""
+        for cgroup in self.work_in:
+            with suppress(OSError):  # it is gone, or has another controller
+                for line in (cgroup / "cpu.stat").read_text().splitlines():
+                    if line.startswith("nr_throttled "):
+                        return int(line.split()[1])
+        return 0
 
     def slow_down(self, pid: int) -> None:
         """A worker that is warm. Raises OSError: it is not slowed down."""

@@ -74,6 +74,8 @@ class TaskFinished:
     outcome: Outcome
     compute_s: float = 0.0  # as measured on the device
     late_s: float = 0.0  # beyond the modelled time
+    compute_cpu_s: float = 0.0  # of it, processor time
+    held_back: int = 0  # times that the device's processor limit was used up meanwhile
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class WorkerPool:
         async with self._slots:
             worker = await self._take(work.code_sha256)
             with self._returned(worker):
-                return await worker.run(work)
+                return await worker.run(work, self._held_back)
 
     async def close(self) -> None:
         """All workers are gone when this returns."""
@@ -44,6 +44,10 @@ class WorkerPool:
             await worker.close()
         if self._duty is not None:
             self._duty.close()
+
+    def _held_back(self) -> int:
+        """How often the processor limit was used up so far."""
+        return self._throttle.held_back() if self._duty is None else self._duty.stops
 
     async def _start(self) -> WorkerProcess:
         """Warm first, slowed down from then on: its start is no part of any task. Raises OSError."""

@@ -54,6 +54,7 @@ class Output:
     metrics: dict[str, float]
     compute_s: float  # wall time of the job's function
     compute_cpu_s: float  # processor time
+    held_back: int  # times that the processor limit was used up meanwhile
 
 
 class NotStarted(OSError):
@@ -116,8 +117,10 @@ class WorkerProcess:
         """Whether it holds this code, or none yet: one job's code never runs where another's has been."""
         return self._code is None or self._code == code_sha256
 
-    async def run(self, work: Work) -> Output:
-        """Raises TaskFailed, or LeaseOver when the lease ends first. If cancelled, the task has stopped, or its process
+    async def run(self, work: Work, held_back: Callable[[], int] = lambda: 0) -> Output:
+        """``held_back`` counts how often the processor limit was used up so far.
+
+        Raises TaskFailed, or LeaseOver when the lease ends first. If cancelled, the task has stopped, or its process
         was killed, when this returns.
         """
         self._drain()
@@ -126,7 +129,7 @@ class WorkerProcess:
         try:
             async with asyncio.timeout_at(work.ends_at):
                 await self._hand_over(work)
-                return await self._outcome(work.progress)
+                return await self._outcome(work.progress, held_back)
         except TimeoutError:
             await self._stop()
             raise LeaseOver(common_pb2.PHASE_ON_DEVICE) from None
@@ -174,10 +177,13 @@ class WorkerProcess:
         said = {name: getattr(work, name) for name in ("params", "data", "device", "round", "attempt", "seed")}
         await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, **said})
 
-    async def _outcome(self, progress: Callable[[float], None]) -> Output:
+    async def _outcome(self, progress: Callable[[float], None], held_back: Callable[[], int]) -> Output:
+        before = held_back()
         while True:
             said, body = await self._receive()
             match said:
+                case {"say": "began"}:
+                    before = held_back()
                 case {"say": "progress", "fraction": float(fraction)}:
                     progress(fraction)
                 case {"say": "done"}:
@@ -188,6 +194,7 @@ class WorkerProcess:
                         said["metrics"],
                         said["compute_s"],
                         said["compute_cpu_s"],
+                        held_back() - before,
                     )
                 case {"say": "failed", "phase": str(phase), "message": str(message)}:
                     reason = common_pb2.FAILURE_REASON_TASK_CRASHED
@@ -202,7 +209,7 @@ class WorkerProcess:
                 await self._send({"do": "cancel", "id": self._task})
                 while True:
                     said, _ = await self._receive()
-                    if said.get("say") != "progress":
+                    if said.get("say") not in ("began", "progress"):
                         return
         except (TimeoutError, *GONE):
             await self.close()

@@ -6,7 +6,8 @@ keeps imported modules and the model's bytes, but nothing that the job's own cod
 task.
 
     down  load {sha256} + bundle    model {sha256} + bytes    run {id, ...}    cancel {id}
-    up    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}    revoked {id}
+    up    began {id}    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}
+          revoked {id}
 """
 
 import hashlib
@@ -65,6 +66,7 @@ class Worker:
         try:
             on_device, like_model = self._function()
             phase = "on_device"
+            frames.write(self._up, {"say": "began", "id": header["id"]})
             result, took = self._work(on_device, like_model, header)
             body = tensors.encode(result.arrays)
             answer |= {"say": "done", "weight": float(result.weight), "sha256": hashlib.sha256(body).hexdigest()}

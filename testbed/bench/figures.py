@@ -14,6 +14,8 @@ class Measured:
     figures: Mapping[str, float]  # the unit is in each key
     baseline: Mapping[str, float]
     ratio: float
+    skipped: tuple[str, ...] = ()  # what could not be measured here, and why
+    saturated: tuple[str, ...] = ()  # why the host was too busy for these figures; empty: it was not
     machine: Mapping[str, str | int | float] = field(default_factory=lambda: machine() | versions())
 
     def to_json(self) -> dict[str, object]:

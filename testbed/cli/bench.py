@@ -9,7 +9,7 @@ import typer
 
 from testbed.bench.figures import Benchmark, Measured
 from venn.wire.command import execute
-from venn.wire.errors import UsageError
+from venn.wire.errors import ExitCode, UsageError
 from venn.wire.text import did_you_mean
 
 BENCHMARKS = {
@@ -18,6 +18,7 @@ BENCHMARKS = {
     "optimality": "how far policies are from the best: from the optimum of small instances, from a bound on JCT",
     "simulator": "check-ins per second of the simulator in bulk on the even workload, against event by event",
     "emulation": "limits of devices: what was got against what was asked, by every means of this machine",
+    "fidelity": "a scenario of three jobs, run for real, against the same in simulation",
     "round": "one empty round, from start to close",
     "transfer": "models down and updates up, against a bare byte stream",
 }
@@ -40,7 +41,7 @@ def bench(
     benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
     measured = benchmark.run(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress is for people
     print(json.dumps(measured.to_json()) if as_json else _table(measured))  # noqa: T201 - the result is the output
-    return 0
+    return ExitCode.FAILED if measured.saturated else ExitCode.OK
 
 
 def _print_list(as_json: bool) -> None:
@@ -50,12 +51,15 @@ def _print_list(as_json: bool) -> None:
 
 def _table(measured: Measured) -> str:
     keys = dict.fromkeys([*measured.figures, *measured.baseline])
-    lines = [f"{'FIGURE':34}{'OURS':>14}{'BASELINE':>14}"]
+    width = max(34, *(len(key) + 2 for key in keys))
+    lines = [f"{'FIGURE':{width}}{'OURS':>14}{'BASELINE':>14}"]
     for key in keys:
         cells = (
             f"{side[key]:>14,.2f}" if key in side else f"{'-':>14}" for side in (measured.figures, measured.baseline)
         )
-        lines.append(f"{key:34}{''.join(cells)}")
+        lines.append(f"{key:{width}}{''.join(cells)}")
+    lines += [f"skipped: {each}" for each in measured.skipped]
+    lines += [f"TOO BUSY, do not trust these figures: {each}" for each in measured.saturated]
     return "\n".join([*lines, f"ratio {measured.ratio:.2f} (higher is better)"])
 
 

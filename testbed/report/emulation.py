@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from testbed.report.task_times import TaskTimes
 from venn.wire.errors import UsageError
 
 FILE = "emulation.json"
@@ -30,6 +31,12 @@ class Emulation:
     processes: int  # devices that had a process of their own
     limits: tuple[Limit, ...] = ()
     degraded: tuple[str, ...] = ()  # what was asked and was not in force
+    tasks: tuple[TaskTimes, ...] = ()  # measured beside modelled, where the processor was limited
+
+    @property
+    def limited(self) -> frozenset[str]:
+        """The fleets whose tasks took the time that they really took."""
+        return frozenset(limit.fleet for limit in self.limits if limit.key == "cores" and limit.means)
 
 
 SIMULATED = Emulation(cpu="modelled", memory="not limited", link="not modelled", processes=0)

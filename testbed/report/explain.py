@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import AttemptStatus, SessionEnd
 from testbed.report.regions import eligible
-from testbed.report.story import JobStory, Story
+from testbed.report.story import JobStory, LeaseStory, Story
+from testbed.report.task_times import modelled_s
 from testbed.report.waits import waits
 from testbed.report.words import counted
 from venn.wire.errors import UsageError
@@ -88,10 +89,22 @@ def _device(story: Story, device: DeviceId) -> Explanation:
         lines.append(Line(lease.offered_at, "LEASE", what))
         if lease.ended_at is not None:
             why = f": {printable(lease.message)}" if lease.message else ""
-            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}"))
+            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_took(story, lease)}"))
     lines += [Line(t, "REFUSED", str(reason)) for t, refused, reason in story.refused if refused == device]
     open_now = any(session.end is None for session in sessions)
     return Explanation(device, "in session" if open_now else "gone", tuple(reasons), _ordered(lines))
+
+
+def _took(story: Story, lease: LeaseStory) -> str:
+    """``, task 2.31 s of 2.40 s modelled, 0.58 s of the processor, held back 41 times``"""
+    if lease.compute_s is None:
+        return ""
+    modelled = modelled_s(story, lease)
+    parts = [f"task {lease.compute_s:.2f} s" + (f" of {modelled:.2f} s modelled" if modelled is not None else "")]
+    parts += [f"late by {lease.late_s:.2f} s"] if lease.late_s > 0 else []
+    parts += [f"{lease.compute_cpu_s:.2f} s of the processor"]
+    parts += [f"held back {counted(lease.held_back, 'time')}"] if lease.held_back else []
+    return f", {', '.join(parts)}"
 
 
 def _ordered(lines: list[Line]) -> tuple[Line, ...]:

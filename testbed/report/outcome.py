@@ -80,6 +80,8 @@ def _job(facts: SimulatedJobFacts, attempts: list[EndedAttempt]) -> JobSummary:
         delay_s=delay,
         collect_s=collect,
         gaps_s=None if jct is None else jct - delay - collect,
+        overhead_s=None,
+        leases=None,
         stragglers=None,
         staleness=None,
         wasted_device_s=facts.wasted_device_s,

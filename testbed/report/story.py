@@ -40,6 +40,8 @@ class LeaseStory:
     counts_in: tuple[int, int] | None = None  # the round and attempt that its response is recorded to count in
     compute_s: float | None = None  # as its device measured
     late_s: float = 0.0  # beyond its modelled time
+    compute_cpu_s: float = 0.0  # of it, processor time
+    held_back: int = 0  # times that its device's processor limit was used up meanwhile
 
     def device_seconds(self, until: float) -> float:
         """How long a device worked for it, up to ``until``."""
@@ -191,9 +193,10 @@ class _Teller:
         match entry.event:
             case past.DeviceCheckedIn(device=device, capabilities=capabilities):
                 self.story.capabilities[device] = capabilities
-            case past.TaskFinished(lease=number, compute_s=compute_s, late_s=late_s):
+            case past.TaskFinished(lease=number) as task:
                 if (lease := self.story.leases.get(number)) is not None:
-                    lease.compute_s, lease.late_s = compute_s, late_s
+                    lease.compute_s, lease.late_s = task.compute_s, task.late_s
+                    lease.compute_cpu_s, lease.held_back = task.compute_cpu_s, task.held_back
             case past.ResponsesRecorded(round=round_, attempt=attempt, responses=responses):
                 for number, outcome in responses:
                     lease = self.story.leases.get(number)

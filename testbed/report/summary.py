@@ -17,6 +17,7 @@ from testbed.report.leases import LeaseSum, count_leases
 from testbed.report.record import RunRecord
 from testbed.report.simulated import Simulated, simulated_of
 from testbed.report.story import JobStory, Story, tell
+from testbed.report.task_times import overhead_s, task_times
 from testbed.report.waits import waits
 from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
 from venn.wire.errors import UsageError
@@ -51,6 +52,8 @@ class JobSummary:
     delay_s: float
     collect_s: float
     gaps_s: float | None
+    overhead_s: float | None  # of the JCT: neither modelled nor measured on a device; None: unfinished, or simulated
+    leases: int | None  # granted; None: nobody counted
     stragglers: int | None  # None: nobody counted
     staleness: Staleness | None  # None: not asynchronous, or nobody counted
     wasted_device_s: float  # worked on leases that are in no closed round
@@ -113,7 +116,8 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
     checked = audit(record, simulated=simulated is not None)
     waited = waits(story)
     arrivals = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
-    jobs = tuple(_job(record, story, job, waited[job.name]) for job in arrivals)
+    emulation = SIMULATED if simulated else _emulation(record, story)
+    jobs = tuple(_job(record, story, job, waited[job.name], emulation) for job in arrivals)
     jcts = [job.jct_s for job in jobs if job.jct_s is not None]
     ended = [session for session in story.sessions.values() if session.end is not None]
     lost = [session.end.value for session in ended if session.end and session.in_task]
@@ -148,7 +152,7 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
         responses_pending=checked.pending,
         responses_lost=checked.lost,
         responses_counted_twice=checked.counted_twice,
-        emulation=SIMULATED if simulated else _emulation(record),
+        emulation=emulation,
         host=judge_host(record, window),
         expectations=(),
         digest=record.journal.digest or _digest(record),
@@ -192,7 +196,7 @@ def _plain(value: object) -> object:
     return value
 
 
-def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float]) -> JobSummary:
+def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float], emulation: Emulation) -> JobSummary:
     splits = [attempt.split(story.ended_s) for attempt in job.attempts]
     delay, collect = sum(one[0] for one in splits), sum(one[1] for one in splits)
     completed = job.completed_at()
@@ -212,6 +216,8 @@ def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float
         delay_s=delay,
         collect_s=collect,
         gaps_s=None if jct is None else jct - delay - collect,
+        overhead_s=None if jct is None or emulation is SIMULATED else overhead_s(story, job, emulation.limited),
+        leases=len(leases),
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
         staleness=_staleness(job) if job.spec.asynchronous is not None else None,
         wasted_device_s=_wasted(job, story.ended_s),
@@ -268,8 +274,9 @@ def _processes_killed(record: RunRecord) -> int:
     return sum(row.get("event") == "end" and row.get("how") == "crash" and text(row, "device") in alone for row in rows)
 
 
-def _emulation(record: RunRecord) -> Emulation:
-    return read_emulation(record.folder, devices=len(record.population), processes=len(record.alone()))
+def _emulation(record: RunRecord, story: Story) -> Emulation:
+    found = read_emulation(record.folder, devices=len(record.population), processes=len(record.alone()))
+    return replace(found, tasks=task_times(story, found.limited))
 
 
 def _digest(record: RunRecord) -> str:

@@ -172,6 +172,8 @@ def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
         outcome,
         seconds(said.measure.compute, "measure.compute"),
         seconds(said.measure.late, "measure.late"),
+        seconds(said.measure.compute_cpu, "measure.compute_cpu"),
+        limits.at_most(said.measure.held_back, limits.MOST_COUNT, "measure.held_back"),
     )
 
 

@@ -471,8 +471,11 @@ class TaskMeasure(google.protobuf.message.Message):
     SUBMIT_FIELD_NUMBER: builtins.int
     DOWNLOAD_BYTES_FIELD_NUMBER: builtins.int
     UPLOAD_BYTES_FIELD_NUMBER: builtins.int
+    HELD_BACK_FIELD_NUMBER: builtins.int
     download_bytes: builtins.int
     upload_bytes: builtins.int
+    held_back: builtins.int
+    """how often the worker used up its processor limit meanwhile, and stood still"""
     @property
     def fetch(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
@@ -504,9 +507,10 @@ class TaskMeasure(google.protobuf.message.Message):
         submit: google.protobuf.duration_pb2.Duration | None = ...,
         download_bytes: builtins.int = ...,
         upload_bytes: builtins.int = ...,
+        held_back: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["compute", b"compute", "compute_cpu", b"compute_cpu", "fetch", b"fetch", "held", b"held", "late", b"late", "submit", b"submit"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["compute", b"compute", "compute_cpu", b"compute_cpu", "download_bytes", b"download_bytes", "fetch", b"fetch", "held", b"held", "late", b"late", "submit", b"submit", "upload_bytes", b"upload_bytes"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["compute", b"compute", "compute_cpu", b"compute_cpu", "download_bytes", b"download_bytes", "fetch", b"fetch", "held", b"held", "held_back", b"held_back", "late", b"late", "submit", b"submit", "upload_bytes", b"upload_bytes"]) -> None: ...
 
 global___TaskMeasure = TaskMeasure
 
