@@ -84,7 +84,8 @@ class Device:
         async with asyncio.TaskGroup() as self._group:
             try:
                 for interval in self._intervals:
-                    await asyncio.sleep(self._setting.epoch + interval.start_s - time.time())
+                    if interval.start_s > 0:  # else it has begun before the epoch
+                        await asyncio.sleep(self._setting.epoch + interval.start_s - time.time())
                     await self._attend(interval)
                 if not self._reach.is_set():
                     await self._loop.create_future()  # silent for good: its connection stays open

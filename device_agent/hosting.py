@@ -30,6 +30,7 @@ from venn.wire.memory import reuse_freed_memory
 from venn.wire.tokens import load_token
 
 DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
+SETTLED_S = 1.0  # before the epoch: by then all are there whose availability does not begin later
 
 logger = logging.getLogger(__name__)
 
@@ -95,21 +96,21 @@ async def run_devices(run: Run) -> int:
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]
     try:
-        await _play_all(devices, pool, journal)
+        await _play_all(devices, pool, journal, run.epoch)
     finally:
         run.done.update(journal.counts())
         journal.close()
     return 0
 
 
-async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journal) -> None:
+async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journal, epoch: float) -> None:
     refusals: list[Refused] = []
     watching = asyncio.create_task(journal.watch_load())
     try:
         await pool.warm()
         async with asyncio.TaskGroup() as group:
-            for number, device in enumerate(devices):
-                group.create_task(_play(device, refusals, number * DIAL_SPREAD_S))
+            for device, after_s in zip(devices, turns(len(devices), epoch - time.time()), strict=True):
+                group.create_task(_play(device, refusals, after_s))
     finally:
         await pool.close()
         watching.cancel()
@@ -118,6 +119,14 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journa
         raise refusals[-1]
     if refusals:
         log(logger, logging.ERROR, f"{len(refusals)} of {len(devices)} devices were refused, the last: {refusals[-1]}")
+
+
+def turns(count: int, epoch_in_s: float) -> list[float]:
+    """After how many seconds each device may begin: one after the other, in their order, and where time allows so late
+    that the last begins just before the epoch. Who is there at the epoch is then there as if it always had been.
+    """
+    first_s = max(0.0, epoch_in_s - SETTLED_S - count * DIAL_SPREAD_S)
+    return [first_s + number * DIAL_SPREAD_S for number in range(count)]
 
 
 async def _play(device: Device, refusals: list[Refused], after_s: float) -> None:

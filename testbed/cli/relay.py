@@ -19,10 +19,11 @@ def relay(
     *,
     links: Annotated[Path, typer.Argument(metavar="FILE", help="The links, as `venn run` writes them.")],
     counts: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here what has passed.")] = None,
+    load: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here how late its event loop runs.")] = None,
 ) -> int:
     """Shape the links of devices: rate, delay, jitter. `venn run` starts it where a scenario asks for it."""
     logs.configure(component="relay", verbose=context.verbose, quiet=context.quiet)
-    return run_async(serve(read_specs(links), counts))
+    return run_async(serve(read_specs(links), counts, load))
 
 
 def main(argv: list[str]) -> int:

@@ -69,6 +69,10 @@ class RunFolder:
     def attempts(self) -> Path:
         return self.root / "rounds.csv"
 
+    @property
+    def relay_load(self) -> Path:
+        return self.root / "relay" / "load.jsonl"
+
     def job(self, name: str) -> Path:
         return self.root / "jobs" / name
 

@@ -11,12 +11,14 @@ from pathlib import Path
 import psutil
 
 from venn.wire.files import JsonLines
+from venn.wire.lag import LagMonitor
 
 SAMPLE_S = 1.0
 BUSY_FRACTION = 0.85  # of all cores ...
 BUSY_FOR_S = 5  # ... for so long
 LAG_LIMIT_S = 0.050  # p99 of an event loop of ours
 LATE_LIMIT = 0.02  # of leases whose modelled time was over before their work was
+OURSELVES = "venn run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Sample:
     at: float  # Unix seconds
     cpu_fraction: float  # 0 to 1, all cores
     memory_used_bytes: int
+    lag_p99_s: float = 0.0  # of the event loop of this process
 
 
 class HostMonitor:
@@ -40,25 +43,32 @@ class HostMonitor:
     async def run(self) -> None:
         """Until cancelled. Raises PeerError when the disk is full."""
         psutil.cpu_percent()
-        with JsonLines(self._path) as lines:
-            while True:
-                await asyncio.sleep(SAMPLE_S)
-                sample = Sample(time.time(), psutil.cpu_percent() / 100, psutil.virtual_memory().used)
-                lines.write(
-                    {
-                        "at": sample.at,
-                        "cpu_fraction": round(sample.cpu_fraction, 3),
-                        "memory_used_bytes": sample.memory_used_bytes,
-                    }
-                )
-                self.judge(sample)
+        lag = LagMonitor()
+        own = asyncio.create_task(lag.run())
+        try:
+            with JsonLines(self._path) as lines:
+                while True:
+                    await asyncio.sleep(SAMPLE_S)
+                    used = psutil.virtual_memory().used
+                    sample = Sample(time.time(), psutil.cpu_percent() / 100, used, lag.p99_s)
+                    lines.write(
+                        {
+                            "at": sample.at,
+                            "cpu_fraction": round(sample.cpu_fraction, 3),
+                            "memory_used_bytes": sample.memory_used_bytes,
+                            "lag_p99_s": round(sample.lag_p99_s, 6),
+                        }
+                    )
+                    self.judge(sample)
+        finally:
+            own.cancel()
 
     def judge(self, sample: Sample) -> None:
         """The next sample, a second after the one before."""
         self._recent.append(sample.cpu_fraction)
         if len(self._recent) == BUSY_FOR_S and min(self._recent) > BUSY_FRACTION:
             self._say("cpu", f"the processor is over {BUSY_FRACTION:.0%} busy: do not trust this run's times")
-        for name, load in self._loads():
+        for name, load in (OURSELVES, {"lag_p99_s": sample.lag_p99_s}), *self._loads():
             lag = load.get("lag_p99_s", 0.0)
             if lag > LAG_LIMIT_S:
                 self._say(f"lag {name}", f"the event loop of {name} is late by {lag * 1000:.0f} ms (p99)")

@@ -31,6 +31,8 @@ class Processes:
         proxies: object = {}
         if (links := self._throttles.links) is not None:
             arguments = ["relay", str(links), "--counts", str(self._throttles.counts)]
+            self._folder.relay_load.parent.mkdir(exist_ok=True)
+            arguments += ["--load", str(self._folder.relay_load)]
             self._relay = Program("relay", arguments, log=self._folder.root / "relay.log", announces=True, listens=True)
             await self._relay.start()
             proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
 from testbed.churn.timeline import Verb
-from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT
+from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT, OURSELVES
 from testbed.report.jsonlines import Row, number, text, texts
 from testbed.report.record import RunRecord
 
@@ -38,6 +38,8 @@ def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
         for name, rows in sorted(record.loads.items())
         if _target(name) not in still
     }
+    if any("lag_p99_s" in row for row in samples):
+        lags[OURSELVES] = _worst_lag(samples)
     late = _late_fraction(record, still)
     reasons = (*_busy(cpu), *_lagging(lags), *_late(late))
     return HostSummary(

@@ -95,5 +95,6 @@ def _loads(folder: Path, jobs: list[Path], hosts: list[Path]) -> dict[str, tuple
     places = {"coordinator": folder}
     places |= {f"job {path.name}": path for path in jobs}
     places |= {f"devices {path.name}": path for path in hosts}
+    places["relay"] = RunFolder(folder).relay_load.parent
     found = {name: read_rows(path / "load.jsonl") for name, path in places.items()}
     return {name: rows for name, rows in found.items() if rows}

@@ -17,6 +17,7 @@ from testbed.shape.link import Link, make_link
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.files import write_atomic
+from venn.wire.lag import LagMonitor
 
 COUNT_S = 1.0
 
@@ -51,7 +52,7 @@ def read_specs(path: Path) -> dict[str, LinkSpec]:
         raise UsageError("RELAY", message, where=str(path), fix="take the file as `venn run` wrote it") from error
 
 
-async def serve(specs: Mapping[str, LinkSpec], counts: Path | None) -> int:
+async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path | None = None) -> int:
     """Until cancelled. Raises UsageError: an address is not of this machine."""
     links: dict[str, Link] = {}
     try:
@@ -65,15 +66,14 @@ async def serve(specs: Mapping[str, LinkSpec], counts: Path | None) -> int:
                     "RELAY", f"cannot listen: {error.strerror}", where=f"{device} at {spec.host}"
                 ) from None
         write_line(sys.stdout, json.dumps({"listening": listening}))
-        counting = asyncio.create_task(_count(links, counts))
-        obeying = asyncio.create_task(_obey(links))
+        tasks = [asyncio.create_task(each) for each in (_count(links, counts), _obey(links), LagMonitor(load).run())]
         try:
-            done, _ = await asyncio.wait({counting, obeying}, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             done.pop().result()
         finally:
-            counting.cancel()
-            obeying.cancel()
-            await asyncio.wait({counting, obeying})
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
     finally:
         write_counts(counts, links)
         for link in links.values():

@@ -82,6 +82,11 @@ def test_a_run_is_slowed_down_and_leaves_nothing(tmp_path: Path) -> None:
     rows = [row for path in out.glob("devices/slow-*/receipts.jsonl") for row in lines(path)]
     assert rows
     assert all(row["compute_cpu_s"] / row["compute_s"] < 0.35 for row in rows)
+    assert all(row["held_back"] > 0 for row in rows)
+    [times] = [each for each in summary["emulation"]["tasks"] if each["fleet"] == "slow"]
+    assert times["tasks"] == len(rows)
+    assert times["compute_cpu_s"] < 0.35 * times["measured_s"]
+    assert {"relay", "venn run", "coordinator"} <= summary["host"]["lag_p99_max_s"].keys()
     counts = json.loads((out / "links-counts.json").read_text())
     assert all(each["connections"] >= 2 for each in counts.values())
     assert mark is not None

@@ -271,6 +271,7 @@ async def test_the_synthetic_task_spends_what_it_is_told(pool: WorkerPool) -> No
     params: dict[str, bool | int | float | str] = {"kind": "synthetic", "compute_s": 0.2, "upload_bytes": 1000}
     output = await pool.run(work(None, params=params))
     assert output.compute_cpu_s >= 0.2
+    assert output.held_back == 0
     assert tensors.decode(output.body)["payload"].nbytes == 1000
     echoed = await pool.run(work(None, params={"kind": "synthetic"}))
     assert tensors.decode(echoed.body)["w"].tolist() == [0, 1, 2, 3]
@@ -298,6 +299,7 @@ async def test_a_worker_that_is_slowed_down_was_warm_before_and_gets_its_share(
     finally:
         await pool.close()
     assert output.compute_cpu_s / output.compute_s < 0.3
+    assert output.held_back >= 10  # 0.3 s of the processor, some 4 ms at a time
     pid = str(tensors.decode(output.body)["pid"])
     assert [(group / "cgroup.procs").read_text().strip() for group in (born, works)] == [pid, pid]
 

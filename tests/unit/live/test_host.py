@@ -22,6 +22,9 @@ class Watched:
         for fraction in fractions:
             self.monitor.judge(Sample(0.0, fraction, 10**9))
 
+    def own_loop(self, lag_s: float) -> None:
+        self.monitor.judge(Sample(0.0, 0.1, 10**9, lag_s))
+
     def load(self, place: str, *lines: dict[str, float], torn: str = "") -> None:
         path = self.folder / place / "load.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -48,6 +51,12 @@ def test_a_late_event_loop_is_named_by_its_process_and_once(watched: Watched) ->
     watched.load(".", {"lag_p99_s": 0.2})
     watched.seconds(0.1)
     assert watched.warnings[1:] == ["the event loop of coordinator is late by 200 ms (p99)"]
+
+
+def test_our_own_event_loop_is_watched_as_well(watched: Watched) -> None:
+    watched.own_loop(0.05)
+    watched.own_loop(0.06)
+    assert watched.warnings == ["the event loop of venn run is late by 60 ms (p99)"]
 
 
 @pytest.mark.parametrize(("done", "late", "told"), [(49, 40, 0), (100, 2, 0), (100, 3, 1)])

@@ -20,6 +20,7 @@ from coordinator.engine.model import (
     Outcome,
     Phase,
     SessionEnd,
+    Workload,
 )
 from coordinator.engine.record import effect_to_json, event_to_json
 from coordinator.engine.requirements import Capabilities, Requirement
@@ -70,7 +71,7 @@ class World:
     # -- who takes part
 
     def device(self, name: str, *, fleet: str = "phones", process: str | None = None, **numbers: float) -> str:
-        self.devices[name] = Capabilities(numbers=numbers)
+        self.devices[name] = Capabilities(numbers=numbers, labels={"fleet": frozenset({fleet})})
         self.population.append({"device": name, "fleet": fleet, "process": process})
         return name
 
@@ -84,6 +85,7 @@ class World:
         demand: int,
         rounds: int,
         asynchronous: Asynchronous | None = None,
+        compute_s: float = 0.0,
     ) -> str:
         spec = JobSpec(
             job=JobId(f"me/{name}/r1"),
@@ -95,6 +97,7 @@ class World:
             over_commit=Fraction(0),
             deadline_s=15.0,
             lease_s=15.0,
+            workload=Workload(compute_s=compute_s),
             asynchronous=asynchronous,
         )
         self.specs[name] = spec
@@ -182,7 +185,7 @@ class World:
         if closes:
             effects.append(self._ended(attempt, AttemptStatus.CLOSED, AttemptEndReason.ENOUGH))
         self.hear(t, recorded, *effects)
-        self.hear(t, past.TaskFinished(lease.session, lease.lease, outcome, 1.0, 0.0))
+        self.hear(t, past.TaskFinished(lease.session, lease.lease, outcome, 1.0, 0.0, 0.4, 9))
         if closes:
             self._sum(t, attempt, AttemptStatus.CLOSED)
 

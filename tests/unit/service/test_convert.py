@@ -117,6 +117,8 @@ def test_frames_become_events() -> None:
     receipt = common_pb2.Receipt(lease=9, outcome=common_pb2.OUTCOME_COUNTED)
     measure = device_pb2.TaskMeasure()
     measure.compute.FromMilliseconds(1500)
+    measure.compute_cpu.FromMilliseconds(300)
+    measure.held_back = 30
     failed = device_pb2.Failed(
         lease=9,
         phase=common_pb2.PHASE_ON_DEVICE,
@@ -131,7 +133,7 @@ def test_frames_become_events() -> None:
         ),
         frame(
             finished=device_pb2.Finished(lease=9, receipt=receipt, measure=measure)
-        ).SerializeToString(): events.TaskFinished(SESSION, lease, Outcome.COUNTED, 1.5, 0.0),
+        ).SerializeToString(): events.TaskFinished(SESSION, lease, Outcome.COUNTED, 1.5, 0.0, 0.3, 30),
         frame(failed=failed).SerializeToString(): events.TaskFailed(
             SESSION, lease, Phase.ON_DEVICE, FailureReason.TASK_CRASHED, "ValueError:[31m no  rows"
         ),

@@ -1,0 +1,74 @@
+"""What tasks took beside what is modelled, and what of a JCT is neither."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coordinator.engine.requirements import AllDevices
+from testbed.report.build import PAGE, build_report
+from testbed.report.emulation import FILE
+from testbed.report.explain import explain
+from testbed.report.record import load_run
+from testbed.report.story import Story, tell
+from testbed.report.table import task_lines
+from testbed.report.task_times import TaskTimes, overhead_s, task_times
+from tests.unit.report.world import World
+
+LIMIT = {"fleet": "pis", "key": "cores", "asked": "0.4", "read_back": 0.4, "means": "cgroup v1"}
+TIMES = TaskTimes("pis", "count", tasks=4, measured_s=1.0, modelled_s=1.5, compute_cpu_s=0.4, held_back=9.0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A job of two rounds on two devices: 1.5 s each by the model, and 1 s as they measured."""
+    world = World()
+    for name in ("a", "b"):
+        world.device(name, fleet="pis", process=name, cpu=2.0)
+        world.check_in(0.0, name)
+    world.job(0.0, "count", AllDevices(), label="all", demand=2, rounds=2, compute_s=3.0)
+    for number, start in ((1, 0.0), (2, 4.0)):
+        attempt = world.open(start + 0.25, "count", number)
+        leases = [world.lease(start + 0.5, name, attempt) for name in ("a", "b")]
+        world.respond(start + 2.25, leases[0])
+        world.respond(start + 2.5, leases[1])
+    world.finish(7.0, "count")
+    return world.write(tmp_path)
+
+
+@pytest.fixture
+def story(folder: Path) -> Story:
+    return tell(load_run(folder).journal)
+
+
+def test_measured_stands_beside_modelled_where_the_processor_is_limited(story: Story) -> None:
+    assert task_times(story, {"pis"}) == (TIMES,)
+    assert task_times(story, {"others"}) == ()
+
+
+def test_overhead_is_what_is_left_of_a_jct_without_tasks_and_waiting(story: Story) -> None:
+    """The last response of a round is there 2 s after its lease; and there are gaps of 0.25 s and 1.75 s."""
+    [job] = story.jobs.values()
+    assert overhead_s(story, job, ()) == pytest.approx(2.0 + 2 * 0.5)
+    assert overhead_s(story, job, {"pis"}) == pytest.approx(2.0 + 2 * 1.0)
+
+
+def test_a_report_has_both(folder: Path) -> None:
+    told = {"fleets": [{"fleet": "pis", "count": 2}], "limits": [LIMIT], "degraded": []}
+    (folder / FILE).write_text(json.dumps(told))
+    summary = build_report(folder)
+    assert summary.emulation.tasks == (TIMES,)
+    assert summary.jobs[0].overhead_s == pytest.approx(4.0)
+    [line] = task_lines(summary)
+    assert line == (
+        "count on pis: 1.00 s measured, 1.50 s modelled, 0.40 s of the processor, held back 9 times (4 tasks)"
+    )
+    page = (folder / PAGE).read_text()
+    assert "<td>1.00</td><td>1.50</td><td>0.40</td><td>9</td>" in page
+
+
+def test_a_lease_tells_what_its_task_took(story: Story) -> None:
+    [first, _] = [line.text for line in explain(story, "a").story if line.kind == "END"]
+    assert first == (
+        "lease 1 of count round 1: counted, task 1.00 s of 1.50 s modelled, 0.40 s of the processor, held back 9 times"
+    )
