@@ -38,9 +38,10 @@ def run(say: Say) -> Measured:
         simulated = _simulated(Path(folder) / "sim")
         say(f"simulated: {_line(simulated)}")
         for backend in BACKENDS:
-            runs = [_live(backend, Path(folder) / f"{backend}-{turn}") for turn in range(RUNS)]
-            for turn, summary in enumerate(runs, start=1):
-                say(f"{backend} {turn} of {RUNS}: {_line(summary)}")
+            runs: list[Summary] = []
+            for turn in range(1, RUNS + 1):
+                runs.append(_live(backend, Path(folder) / f"{backend}-{turn}"))
+                say(f"{backend} {turn} of {RUNS}: {_line(runs[-1])}")
             own, against = compare(backend, runs, simulated)
             figures |= own
             baseline |= against
