@@ -14,6 +14,7 @@ from pathlib import Path
 
 from venn.wire.errors import UsageError
 
+CONTAINER = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # its own group as it sees it, version 2 or 1
 ANY = "*"  # every device of the process
 
 # Enters each cgroup named before --, then becomes what stands after it.
@@ -36,8 +37,11 @@ class Throttle:
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.start_in), "--", *command]
 
     def held_back(self) -> int:
-        """In how many periods the workers used up their processor time, as the kernel counts; 0 without a cgroup."""
-        for cgroup in self.work_in:
+        """In how many periods the workers used up their processor time, as the kernel counts.
+
+        Where they have no group of their own it is that of the container; 0 where there is none.
+        """
+        for cgroup in self.work_in or CONTAINER:
             with suppress(OSError):  # it is gone, or has another controller
                 for line in (cgroup / "cpu.stat").read_text().splitlines():
                     if line.startswith("nr_throttled "):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
 from device_agent.duty import DutyCycle, processor_time
-from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.figures import Benchmark, Measured, folded
 from testbed.bench.traffic import answer
 from testbed.live.run import run_scenario
 from testbed.scenario.loader import parse
@@ -102,13 +102,6 @@ class Figures:
     def worst(self) -> float:
         """Got over asked, or asked over got where that is less; 0 where something was got and nothing asked."""
         return min((folded(got, self.asked[key]) for key, got in self.got.items()), default=0.0)
-
-
-def folded(got: float, asked: float) -> float:
-    """At most 1, and 1 where they are the same."""
-    if got == asked:
-        return 1.0
-    return min(got / asked, asked / got) if got > 0 and asked > 0 else 0.0
 
 
 def run(say: Say) -> Measured:

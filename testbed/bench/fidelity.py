@@ -11,20 +11,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.figures import Benchmark, Measured, folded
 from testbed.live.run import run_scenario
 from testbed.report.summary import JobSummary, Summary
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import packaged
 from testbed.virtual.run import run_simulated
 from venn.wire.command import run_async
-from venn.wire.errors import PeerError
+from venn.wire.errors import CannotEnforceError, PeerError
 
 NAME = "fidelity"
 RUNS = 3
 BACKENDS = ("process",)
 COMPARED = ("jct_s", "delay_s", "collect_s", "leases")  # of a job
 SPREAD = "jct_s"
+OVER_SIMULATED = "_mean_jct_over_simulated"
 
 Say = Callable[[str], None]
 
@@ -34,20 +35,27 @@ def run(say: Say) -> Measured:
     figures: dict[str, float] = {}
     baseline: dict[str, float] = {}
     busy: list[str] = []
+    skipped: list[str] = []
     with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
         simulated = _simulated(Path(folder) / "sim")
         say(f"simulated: {_line(simulated)}")
         for backend in BACKENDS:
             runs: list[Summary] = []
-            for turn in range(1, RUNS + 1):
-                runs.append(_live(backend, Path(folder) / f"{backend}-{turn}"))
-                say(f"{backend} {turn} of {RUNS}: {_line(runs[-1])}")
+            try:
+                for turn in range(1, RUNS + 1):
+                    runs.append(_live(backend, Path(folder) / f"{backend}-{turn}"))
+                    say(f"{backend} {turn} of {RUNS}: {_line(runs[-1])}")
+            except CannotEnforceError as error:
+                skipped.append(f"{backend}: {error}")
+                say(f"skipped: {skipped[-1]}")
+                continue
             own, against = compare(backend, runs, simulated)
             figures |= own
             baseline |= against
             busy += [f"{backend} {turn}: {why}" for turn, each in enumerate(runs, start=1) for why in each.host.reasons]
-    ratios = [figures[f"{backend}_mean_jct_over_simulated"] for backend in BACKENDS]
-    return Measured(NAME, figures, baseline, min(min(each, 1 / each) for each in ratios), saturated=tuple(busy))
+    ratios = [ratio for backend in BACKENDS if (ratio := figures.get(f"{backend}{OVER_SIMULATED}"))]
+    worst = min((folded(each, 1.0) for each in ratios), default=0.0)
+    return Measured(NAME, figures, baseline, worst, skipped=tuple(skipped), saturated=tuple(busy))
 
 
 def compare(backend: str, runs: Sequence[Summary], simulated: Summary) -> tuple[dict[str, float], dict[str, float]]:
@@ -69,7 +77,7 @@ def compare(backend: str, runs: Sequence[Summary], simulated: Summary) -> tuple[
     jct_s, overhead_s = figures[f"{backend}_mean_jct_s"], fmean(_mean(each, "overhead_s") for each in runs)
     figures[f"{backend}_mean_overhead_s"] = overhead_s
     figures[f"{backend}_modelled_fraction"] = 1 - overhead_s / jct_s
-    figures[f"{backend}_mean_jct_over_simulated"] = jct_s / baseline[f"{backend}_mean_jct_s"]
+    figures[f"{backend}{OVER_SIMULATED}"] = jct_s / baseline[f"{backend}_mean_jct_s"]
     return figures, baseline
 
 

@@ -29,3 +29,10 @@ class Benchmark:
     name: str
     summary: str
     run: Callable[[Callable[[str], None]], Measured]  # takes where to say how far it is
+
+
+def folded(got: float, asked: float) -> float:
+    """At most 1, and 1 where they are the same."""
+    if got == asked:
+        return 1.0
+    return min(got / asked, asked / got) if got > 0 and asked > 0 else 0.0

@@ -271,7 +271,6 @@ async def test_the_synthetic_task_spends_what_it_is_told(pool: WorkerPool) -> No
     params: dict[str, bool | int | float | str] = {"kind": "synthetic", "compute_s": 0.2, "upload_bytes": 1000}
     output = await pool.run(work(None, params=params))
     assert output.compute_cpu_s >= 0.2
-    assert output.held_back == 0
     assert tensors.decode(output.body)["payload"].nbytes == 1000
     echoed = await pool.run(work(None, params={"kind": "synthetic"}))
     assert tensors.decode(echoed.body)["w"].tolist() == [0, 1, 2, 3]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from testbed.bench.emulation import Figures, folded
+from testbed.bench.emulation import Figures
+from testbed.bench.figures import folded
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,15 @@ def test_a_worker_enters_its_groups_and_becomes_the_command(tmp_path: Path) -> N
     assert {(group / "cgroup.procs").read_text() for group in groups} == {done.stdout}
 
 
-def test_the_kernel_counts_how_often_a_worker_was_held_back(tmp_path: Path) -> None:
+def test_the_kernel_counts_how_often_a_worker_was_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     throttle = Throttle(work_in=(tmp_path,))
+    monkeypatch.setattr("device_agent.throttle.CONTAINER", ())
     assert throttle.held_back() == 0  # no such file: another controller, or the group is gone
     (tmp_path / "cpu.stat").write_text("nr_periods 40\nnr_throttled 17\nthrottled_time 12345\n")
     assert throttle.held_back() == 17
     assert NOTHING.held_back() == 0
+    monkeypatch.setattr("device_agent.throttle.CONTAINER", (tmp_path,))
+    assert NOTHING.held_back() == 17
 
 
 def test_nothing_changes_where_nothing_is_limited() -> None:
