@@ -29,6 +29,6 @@ RUN cd /handed && touch README.md LICENSE && \
     export PIP_FIND_LINKS="/handed $PIP_FIND_LINKS" && \
     pip install --quiet --no-cache-dir hatchling '.[testbed,data,fast]' && pip uninstall --quiet --yes venn-testbed
 
-COPY . /source
-RUN pip install --quiet --no-index --no-deps --no-build-isolation /source
+COPY . /usr/share/venn
+RUN pip install --quiet --no-index --no-deps --no-build-isolation /usr/share/venn
 USER venn

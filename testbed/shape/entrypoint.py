@@ -5,7 +5,7 @@ It is told by the environment, in the notation of scenarios; what is absent or e
     VENN_UP, VENN_DOWN, VENN_DELAY, VENN_JITTER, VENN_LOSS   the link of the container
     VENN_CORES, VENN_MEMORY_LIMIT   only read back: the engine sets them (cpus, mem_limit)
     VENN_PROFILE=phone-low          a packaged profile, for those of the above that are absent
-    VENN_LIMITS=DIR                 where it writes what follows; /home/venn/limits
+    VENN_LIMITS=DIR                 where it writes what follows; $HOSTNAME may be in it; /home/venn/limits
     VENN_ALLOW_DEGRADED=true        run on where a limit cannot be held
 
 Rates are set by ``tc`` on the container's own interface (tbf; down through ifb), delay, jitter and loss by netem; both
@@ -52,7 +52,7 @@ DROP = (
 GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/memory"))  # of either version
 SAME = 0.05  # what is read back may differ by so much from what was asked
 CPUS, MEM_LIMIT = "cpus", "mem_limit"  # keys of a Compose file, and means
-LIMITS = "limits.json"
+LIMITS, COUNTS = "limits.json", "links-counts.json"  # files
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _run(argv: list[str], environment: Mapping[str, str]) -> int:
         raise held.problems[0]
     if argv == ["--again"]:
         return 0
-    folder = Path(environment.get("VENN_LIMITS") or HOME / "limits")
+    folder = Path(os.path.expandvars(environment.get("VENN_LIMITS") or str(HOME / "limits")))
     with _as_user():
         folder.mkdir(parents=True, exist_ok=True)
         told = {"limits": held.rows(), "degraded": degraded}
@@ -210,7 +210,7 @@ def _relay(plan: FleetPlan, folder: Path) -> dict[str, str]:
         seed=os.uname().nodename,
         anywhere=True,
     )
-    links, counts = folder / "links.json", folder / "links-counts.json"
+    links, counts = folder / "links.json", folder / COUNTS
     with _as_user():
         write_specs(links, {ANY: spec})
     command = [sys.executable, "-m", "testbed.cli.main", "relay", str(links), "--counts", str(counts)]

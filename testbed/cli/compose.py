@@ -1,0 +1,90 @@
+"""``venn compose attend | device``: what the services of compose.yaml run beside coordinator, jobs and broker."""
+
+import socket
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from venn.wire import logs
+from venn.wire.command import Context, command, execute, run_async
+from venn.wire.exits import write_line
+from venn.wire.notation import parse_duration, parse_fraction
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.command(epilog="compose.yaml shows it at work.")
+@command
+def attend(
+    context: Context,
+    *,
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Where run folders lie.")],
+    job: Annotated[list[str], typer.Option(metavar="NAME", help="To be waited for; repeatable.")],
+    project: Annotated[Path, typer.Option(metavar="DIR", help="The folder of compose.yaml.")] = Path("/project"),
+    shown: Annotated[str, typer.Option(metavar="DIR", help="What the caller calls RUNS.")] = "runs",
+    name: Annotated[str, typer.Option(help="Of the run.")] = "compose",
+    policy: Annotated[str, typer.Option(help="Of the coordinator.")] = "venn",
+    seed: Annotated[int, typer.Option(min=0, help="Of what is held out.")] = 0,
+    data: Annotated[
+        str, typer.Option(metavar="NAME=SOURCE", help="For devices to draw from.")
+    ] = "digits=sklearn-digits",
+    held_out: Annotated[str, typer.Option(metavar="FRACTION", help="That no device gets.")] = "20%",
+    expect: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="As in a scenario; repeatable.")] = None,
+    duration: Annotated[str, typer.Option(metavar="T", help="Give up after this.")] = "15m",
+) -> int:
+    """Make room for the other services, wait for their jobs, report."""
+    from testbed.live.attend import Attendance
+
+    logs.configure(component="testbed", verbose=context.verbose, quiet=context.quiet)
+    known_as, _, source = data.partition("=")
+    attendance = Attendance(
+        runs=runs,
+        project=project,
+        shown=shown,
+        name=name,
+        policy=policy,
+        seed=seed,
+        jobs=tuple(job),
+        expect=tuple(expect or ()),
+        data=known_as,
+        source=source,
+        held_out=Fraction(parse_fraction(held_out)),
+        coordinator=context.coordinator,
+        duration_s=parse_duration(duration),
+        say=lambda text: write_line(sys.stdout, text),
+    )
+    return run_async(attendance.attend())
+
+
+@app.command(epilog="compose.yaml shows it at work.")
+@command
+def device(
+    context: Context,
+    *,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder that all services share.")],
+    profile: Annotated[str, typer.Option(metavar="NAME", help="What it is: see `venn profile list`.")],
+    allow_code: Annotated[list[str] | None, typer.Option(metavar="SHA256|FILE|any", help="As of `venn agent`.")] = None,
+    data: Annotated[str, typer.Option(metavar="NAME", help="What it draws its share from.")] = "digits",
+    samples: Annotated[int, typer.Option(min=1, help="In its share.")] = 300,
+    evenness: Annotated[float, typer.Option(min=0.001, help="Alpha of the Dirichlet draw of its classes.")] = 3.0,
+) -> int:
+    """One device of many: takes a name and a share of the data, and is an agent from then on."""
+    from device_agent import cli
+    from testbed.live.folder import RunFolder
+    from testbed.live.replica import make_replica
+
+    place = RunFolder(folder)
+    name = make_replica(
+        place, profile=profile, host=socket.gethostname(), data=data, samples=samples, evenness=evenness
+    )
+    own = place.device_host(name)
+    flags = ["--coordinator", context.coordinator, "--tokens", str(place.tokens), "--dir", str(own)]
+    flags += ["--from", f"{own / 'population.jsonl'}:{name}", "--crash-kills"]
+    return cli.main([*flags, *(word for code in allow_code or () for word in ("--allow-code", code))])
+
+
+def main(argv: list[str]) -> int:
+    return execute(app, argv, "venn compose")

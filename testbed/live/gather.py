@@ -1,0 +1,97 @@
+"""From what containers wrote to what a report reads: the devices that there were, and the limits that they had.
+
+Each device wrote into its folder what it is (``population.jsonl``) and what its entrypoint held it to (``limits.json``;
+testbed/shape/entrypoint.py).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.live.folder import RunFolder
+from testbed.population.device import DeviceSpec, read_population, write_population
+from testbed.profiles.model import FIELDS
+from testbed.report.emulation import FILE as EMULATION
+from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
+from testbed.shape.entrypoint import COUNTS, LIMITS
+from testbed.shape.plan import SPARE_CORES
+from testbed.shape.throttles import SAME, moved_by_device
+from venn.wire.files import write_atomic
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    name: str
+    fleet: str
+    limits: tuple[Row, ...]
+    degraded: tuple[str, ...]
+    passed: Mapping[str, object] | None  # what its relay has passed; None: it has none
+
+
+def gather(folder: RunFolder, *, cores: int) -> None:
+    """Writes devices/population.jsonl and emulation.json. ``cores`` are those of this machine."""
+    found = sorted((folder.root / "devices").glob("*/population.jsonl"))
+    specs = [device for path in found for device in read_population(path)]
+    write_population(folder.population, specs)
+    devices = [_device(folder, spec) for spec in specs]
+    fleets: dict[str, list[_Device]] = {}
+    for device in devices:
+        if device.limits:
+            fleets.setdefault(device.fleet, []).append(device)
+    told = {
+        "fleets": [{"fleet": fleet, "count": len(members)} for fleet, members in fleets.items()],
+        "limits": [row for fleet, members in fleets.items() for row in _limits(fleet, members)],
+        "degraded": [*_degraded(devices), *_too_many(devices, cores), *_bypassed(folder, devices)],
+    }
+    write_atomic(folder.root / EMULATION, json.dumps(told, indent=2) + "\n")
+
+
+def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:
+    own = folder.device_host(spec.device)
+    held, passed = _object(own / LIMITS) or {}, _object(own / COUNTS)
+    counts = None if passed is None else next((each for each in passed.values() if isinstance(each, dict)), {})
+    return _Device(spec.device, spec.fleet, tuple(rows_in(held.get("limits"))), tuple(texts(held, "degraded")), counts)
+
+
+def _limits(fleet: str, members: list[_Device]) -> Iterator[dict[str, object]]:
+    """A row for each limit: all means that its devices have, and the value read back that is furthest from what was
+    asked."""
+    for key in dict.fromkeys(text(row, "key") for device in members for row in device.limits):
+        rows = [row for device in members for row in device.limits if text(row, "key") == key]
+        asked = text(rows[0], "asked")
+        read = [value for row in rows if (value := maybe(row.get("read_back"))) is not None]
+        furthest = max(read, key=lambda value: abs(value - FIELDS[key](asked)), default=None)
+        means = " and ".join(dict.fromkeys(text(row, "means") for row in rows if text(row, "means")))
+        yield {"fleet": fleet, "key": key, "asked": asked, "read_back": furthest, "means": means}
+
+
+def _degraded(devices: list[_Device]) -> Iterator[str]:
+    for device in devices:
+        yield from (f"{device.name}: {line}" for line in device.degraded)
+
+
+def _too_many(devices: list[_Device], cores: int) -> Iterator[str]:
+    """Quotas that are never reached slow nothing down."""
+    asked = sum(number(row, "read_back") for device in devices for row in device.limits if text(row, "key") == "cores")
+    have = cores - SPARE_CORES
+    if asked > have:
+        yield f"all devices together have {asked:.2f} cores and this machine {have:g} for them: not all are reached"
+
+
+def _bypassed(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
+    """Devices that say that they moved more bytes than their relay has passed."""
+    moved = moved_by_device(folder.root)
+    for device in devices:
+        if device.passed is not None:
+            seen = (number(dict(device.passed), "up"), number(dict(device.passed), "down"))
+            if any(have < (1 - SAME) * said for have, said in zip(seen, moved.get(device.name, (0, 0)), strict=True)):
+                yield f"{device.name}: moved bytes past its link"
+
+
+def _object(path: Path) -> Row | None:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
