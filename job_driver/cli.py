@@ -76,7 +76,9 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --dir.")] = False,
     bind: Annotated[str, typer.Option(metavar="ADDR", help="Where devices are served; port 0: any.")] = "127.0.0.1:0",
-    advertise: Annotated[str, typer.Option(metavar="ADDR", help="What devices dial, if it is another.")] = "",
+    advertise: Annotated[
+        str, typer.Option(metavar="ADDR", help="What devices dial, if it is another; a name is looked up once.")
+    ] = "",
     fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts, at some cost.")] = False,
     start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Be ready, and submit then.")] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum in lease order.")] = False,

@@ -31,7 +31,7 @@ from job_driver.settings import Settings
 from job_driver.spool import Response, Spool
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
-from venn.wire.channel import bind, is_literal, make_server, open_channel
+from venn.wire.channel import bind, make_server, open_channel, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
@@ -162,8 +162,8 @@ class Driver:
         """Take a port, and say what devices dial."""
         settings = self._settings
         bound = bind(server, settings.bind, insecure=settings.insecure)
-        address = settings.advertise or bound
-        if not is_literal(address) or address.startswith(("0.0.0.0:", "[::]:")):
+        address = resolved(settings.advertise or bound)
+        if address.startswith(("0.0.0.0:", "[::]:")):
             raise UsageError(
                 "ADDRESS",
                 "devices cannot dial this address",

@@ -139,6 +139,19 @@ def is_literal(address: str) -> bool:
         return False
 
 
+def resolved(address: str) -> str:
+    """The same address with an IP address for its host. Raises UsageError ADDRESS: its name has none."""
+    host, port = parse_address(address)
+    if is_literal(address):
+        return address
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        problem = f"this name has no address: {error}"
+        raise UsageError("ADDRESS", problem, where=address, fix="name an IP address") from error
+    return join_address(str(found[0][4][0]), port)
+
+
 def _try_port(address: str, host: str, port: int) -> None:
     """gRPC says only that it failed; ask the system why. One of a name's addresses is enough."""
     try:

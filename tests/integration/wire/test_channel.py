@@ -19,6 +19,7 @@ from venn.wire.channel import (
     make_server,
     open_channel,
     parse_address,
+    resolved,
     server_options,
 )
 from venn.wire.errors import UsageError
@@ -276,6 +277,13 @@ def test_literals_and_loopback() -> None:
     assert not is_literal("localhost:1")
     assert not is_loopback("10.0.0.1:1")
     assert not is_loopback("example.org:1")
+
+
+def test_a_name_is_looked_up_once() -> None:
+    assert resolved("10.0.0.1:1") == "10.0.0.1:1"
+    assert is_literal(resolved("localhost:1"))
+    with pytest.raises(UsageError, match="this name has no address"):
+        resolved(f"{64 * 'x'}:1")  # longer than a name may be
 
 
 def test_keepalive_is_never_under_20_s_and_no_client_pings_faster_than_a_server_bears() -> None:
