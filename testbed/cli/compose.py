@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from venn.wire import logs
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.exits import write_line
 from venn.wire.notation import parse_duration, parse_fraction
@@ -38,7 +37,6 @@ def attend(
     """Make room for the other services, wait for their jobs, report."""
     from testbed.live.attend import Attendance
 
-    logs.configure(component="testbed", verbose=context.verbose, quiet=context.quiet)
     known_as, _, source = data.partition("=")
     attendance = Attendance(
         runs=runs,

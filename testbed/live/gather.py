@@ -13,8 +13,9 @@ from testbed.live.folder import RunFolder
 from testbed.population.device import DeviceSpec, read_population, write_population
 from testbed.profiles.model import FIELDS
 from testbed.report.emulation import FILE as EMULATION
+from testbed.report.emulation import OF_A_CONTAINER
 from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
-from testbed.shape.entrypoint import COUNTS, LIMITS
+from testbed.shape.entrypoint import COUNTS
 from testbed.shape.plan import SPARE_CORES
 from testbed.shape.throttles import SAME, moved_by_device
 from venn.wire.files import write_atomic
@@ -49,7 +50,7 @@ def gather(folder: RunFolder, *, cores: int) -> None:
 
 def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:
     own = folder.device_host(spec.device)
-    held, passed = _object(own / LIMITS) or {}, _object(own / COUNTS)
+    held, passed = _object(own / OF_A_CONTAINER) or {}, _object(own / COUNTS)
     counts = None if passed is None else next((each for each in passed.values() if isinstance(each, dict)), {})
     return _Device(spec.device, spec.fleet, tuple(rows_in(held.get("limits"))), tuple(texts(held, "degraded")), counts)
 

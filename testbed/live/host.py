@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from testbed.report.emulation import is_slow_as_a_whole
 from venn.wire.files import JsonLines
 from venn.wire.lag import LagMonitor
 
@@ -87,6 +88,8 @@ class HostMonitor:
         """The latest line of each process's load.jsonl, named by its folder."""
         loads = []
         for path in sorted(self._folder.glob("**/load.jsonl")):
+            if is_slow_as_a_whole(path.parent):
+                continue
             last = _last_line(path)
             name = "coordinator" if path.parent == self._folder else path.parent.name
             if last is not None and name not in self._still:

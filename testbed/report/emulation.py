@@ -9,6 +9,7 @@ from testbed.report.task_times import TaskTimes
 from venn.wire.errors import UsageError
 
 FILE = "emulation.json"
+OF_A_CONTAINER = "limits.json"  # what its entrypoint held it to, in its folder
 NOT_IN_FORCE = "not in force"
 
 
@@ -62,6 +63,15 @@ def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
         limits=limits,
         degraded=degraded,
     )
+
+
+def is_slow_as_a_whole(host_folder: Path) -> bool:
+    """Whether a host of devices is a container with few cores: its session is as slow as its task, and says nothing of
+    the machine."""
+    try:
+        return '"cores"' in (host_folder / OF_A_CONTAINER).read_text(encoding="utf-8")
+    except OSError:
+        return False
 
 
 def _told(limits: tuple[Limit, ...], keys: set[str], counts: dict[str, int], devices: int, else_: str) -> str:

@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from testbed.report.emulation import OF_A_CONTAINER
 from testbed.shape import cgroup, interface
 from testbed.shape.commands import RefusedError
 from testbed.shape.limits import LINK, Limits
@@ -52,7 +53,7 @@ DROP = (
 GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/memory"))  # of either version
 SAME = 0.05  # what is read back may differ by so much from what was asked
 CPUS, MEM_LIMIT = "cpus", "mem_limit"  # keys of a Compose file, and means
-LIMITS, COUNTS = "limits.json", "links-counts.json"  # files
+COUNTS = "links-counts.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +171,7 @@ def _run(argv: list[str], environment: Mapping[str, str]) -> int:
     with _as_user():
         folder.mkdir(parents=True, exist_ok=True)
         told = {"limits": held.rows(), "degraded": degraded}
-        write_atomic(folder / LIMITS, json.dumps(told, indent=2) + "\n")
+        write_atomic(folder / OF_A_CONTAINER, json.dumps(told, indent=2) + "\n")
     throttle = _relay(held.plan, folder) if RELAY in (held.plan.rate, held.plan.delay) else {}
     said = ", ".join(f"{row['key']} {row['asked']} by {row['means'] or 'nothing'}" for row in held.rows())
     sys.stderr.write(f"limits: {said}\n")
