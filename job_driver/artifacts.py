@@ -16,15 +16,12 @@ class Artifact:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
         self._descriptor = descriptor
         self._latest: tuple[tuple[int, int], bytes] = ((0, 0), b"")  # from, to; the message
+        self._crc32: dict[int, int] = {}  # of the chunks that are whole, by their number
 
     @staticmethod
     def of_file(path: Path, sha256: bytes) -> "Artifact":
         descriptor = os.open(path, os.O_RDONLY)
         return Artifact(descriptor, sha256, os.fstat(descriptor).st_size)
-
-    def boundary(self, offset: int, end: int) -> int:
-        """Where the chunk that begins at ``offset`` ends: the next multiple of the chunk size, or ``end``."""
-        return min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
 
     def read(self, offset: int, stop: int) -> bytes:
         """The bytes in between."""
@@ -34,8 +31,16 @@ class Artifact:
         """The same as a serialised FetchResponse. Devices that fetch together share it: the latest is kept."""
         if (offset, stop) != self._latest[0]:
             data = self.read(offset, stop)
-            self._latest = (offset, stop), frames.fetch_response(self.size, offset, data, zlib.crc32(data))
+            self._latest = (offset, stop), frames.fetch_response(self.size, offset, data, self._checksum(offset, data))
         return self._latest[1]
+
+    def _checksum(self, offset: int, data: bytes) -> int:
+        number, into = divmod(offset, CHUNK_BYTES)
+        if into or len(data) < CHUNK_BYTES:
+            return zlib.crc32(data)
+        if number not in self._crc32:
+            self._crc32[number] = zlib.crc32(data)
+        return self._crc32[number]
 
     def __del__(self) -> None:
         os.close(self._descriptor)

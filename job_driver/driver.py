@@ -42,6 +42,7 @@ from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
+READ_AHEAD = 2**18  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
@@ -105,7 +106,7 @@ class Driver:
     async def run(self) -> JobResult:
         resumes = self._settings.resume and self._checkpoints.exists()
         checkpoint, model = await self._in_thread(self._load if resumes else self._start)
-        server = make_server()
+        server = make_server(read_ahead=READ_AHEAD)
         address = self._bind(server)
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())

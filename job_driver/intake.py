@@ -5,7 +5,6 @@ writer of an upload wins, and what an older one wrote is kept: it goes on where 
 """
 
 import asyncio
-import hashlib
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,13 +15,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.inspection import Inspection
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
 from job_driver.spool import Response, Spool
+from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import file_error, write_all
 
-CREDIT_BUDGET = 6 * 2**20  # bytes that all devices together may have under way
-LEAST_CREDIT, MOST_CREDIT = 2**18, 2**22  # bytes, of one device
+CREDIT_BUDGET = 64 * 2**20  # bytes that all devices together may have under way
+LEAST_CREDIT, MOST_CREDIT = 2**20, 2**22  # bytes, of one device
 
 Message = TypeVar("Message")
 
@@ -75,13 +76,13 @@ class Upload:
     """One response on its way."""
 
     def __init__(self, announcement: Announcement, path: Path, thread: ThreadPoolExecutor) -> None:
-        """``thread`` hashes what the loop writes, one piece behind at most: each has a core of its own to use."""
+        """``thread`` inspects what lies in the file, while the loop writes on: each has a core of its own to use."""
         self.announcement, self.path = announcement, path
         self.offset = 0  # everything before it is in the file
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
-        self._thread, self._hash = thread, hashlib.sha256()
-        self._hashed: Future[None] | None = None  # of the latest piece; those before it are hashed
+        self._thread, self._inspection = thread, Inspection(path, announcement.size)
+        self._looking: Future[None] | None = None
         self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, min(os.fstat(self._descriptor).st_size, announcement.size))
 
@@ -90,25 +91,21 @@ class Upload:
         return self.offset == self.announcement.size
 
     def append(self, offset: int, data: memoryview) -> None:
-        """The next piece, after the one before it was ``hashed``. Raises Refused where it does not follow, OSError."""
+        """The next piece, which may be let go of afterwards. Raises Refused where it does not follow, OSError."""
         if self._descriptor is None or offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
         if offset + len(data) > self.announcement.size:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
         descriptor = self._descriptor
         write_all(lambda piece: os.write(descriptor, piece), data)
-        self._hashed = self._thread.submit(self._hash.update, data)
         self.offset += len(data)
+        if self._looking is None or self._looking.done():
+            self._looking = self._thread.submit(self._inspection.look, self.offset)
 
-    async def problem(self) -> str:
-        """Why the bytes are not what was announced; "" if they are."""
-        await self.hashed()
-        return "" if self._hash.digest() == self.announcement.sha256 else "DIGEST: the bytes have another SHA-256"
-
-    async def hashed(self) -> None:
-        """Until all bytes so far are hashed: so no more than one piece of each response waits in memory."""
-        if self._hashed is not None and not self._hashed.done():
-            await asyncio.wait([asyncio.wrap_future(self._hashed)])  # a caller that is cancelled does not cancel it
+    def problem(self, form: ResponseForm) -> str:
+        """Why the bytes, which are all here, are refused; "" if they are not. On the thread. Raises OSError."""
+        self._inspection.look(self.offset)
+        return self._inspection.problem(self.announcement.sha256) or form.problem(self.path)
 
     def close(self) -> None:
         if self._descriptor is not None:
@@ -176,9 +173,14 @@ class Intake:
         self.active.add(upload.announcement.lease)
 
     def credit(self, upload: Upload) -> int:
-        """Bytes beyond its offset that a device may send now: a share of what all may, within bounds."""
+        """Bytes beyond its offset that a device may send now: a share of what all may, within bounds; up to the
+        end of a chunk if it is as much as one.
+        """
         share = max(LEAST_CREDIT, min(MOST_CREDIT, CREDIT_BUDGET // max(1, len(self._uploads))))
-        return min(share, upload.announcement.size - upload.offset)
+        end = upload.offset + share
+        if share >= CHUNK_BYTES:
+            end -= end % CHUNK_BYTES
+        return min(end, upload.announcement.size) - upload.offset
 
     def foreseen(self, announcement: Announcement) -> bool:
         """Whether a receipt is due without the bytes: the lease is decided, or cannot count, or the size is wrong."""
@@ -246,7 +248,8 @@ class Intake:
         if upload is not None:
             upload.close()
             if upload.complete and not problem:
-                problem = await upload.problem() or await self._content(upload)
+                with self._disk(upload.path):
+                    problem = await self._inspect(upload)
         try:
             async with self._deciding:
                 while self.rounds.waits(announcement.no, announcement.lease):
@@ -257,9 +260,9 @@ class Intake:
             if upload is not None:
                 self._forget(upload)
 
-    async def _content(self, upload: Upload) -> str:
+    async def _inspect(self, upload: Upload) -> str:
         assert self._form is not None, "an attempt is open before a response can be complete"
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._form.problem, upload.path)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, upload.problem, self._form)
 
     async def _decide(self, announcement: Announcement, problem: str) -> tuple[Decision, bool]:
         no, lease = announcement.no, announcement.lease

@@ -15,7 +15,7 @@ from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames
-from venn.wire.chunks import check
+from venn.wire.chunks import boundary, check
 from venn.wire.errors import VennError
 from venn.wire.status import abort
 from venn.wire.text import printable
@@ -74,7 +74,7 @@ class TaskService:
         if offset == end:
             await context.write(task.FetchResponse(total_bytes=artifact.size).SerializeToString())
         while offset < end:
-            stop = artifact.boundary(offset, end)
+            stop = boundary(offset, end)
             await context.write(artifact.message(offset, stop))
             self._intake.active.add(lease)
             offset = stop
@@ -132,21 +132,24 @@ class TaskService:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
-            await upload.hashed()
             credit = self._intake.credit(upload)
             if granted < announcement.size and granted - upload.offset <= credit // 2:
                 granted = upload.offset + credit
                 await context.write(_proceed(upload.offset, granted))
-            message = await writer.wait(_next(context))
-            _still_writes(upload, writer)
-            if message is None:
-                raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {announcement.size}")
-            piece = _piece(message)
-            if granted < piece.offset + len(piece.data) <= announcement.size:
-                raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-            self._intake.append(upload, piece.offset, piece.data)
+            self._keep(upload, await writer.wait(_next(context)), writer, granted)
             if self._intake.foreseen(announcement):
                 return
+
+    def _keep(self, upload: Upload, message: bytes | None, writer: Writer, granted: int) -> None:
+        """Put a message's bytes where they belong. Nothing refers to it afterwards, while the next one is awaited."""
+        size = upload.announcement.size
+        _still_writes(upload, writer)
+        if message is None:
+            raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {size}")
+        piece = _piece(message)
+        if granted < piece.offset + len(piece.data) <= size:
+            raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
+        self._intake.append(upload, piece.offset, piece.data)
 
 
 def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:

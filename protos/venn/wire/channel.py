@@ -79,8 +79,16 @@ def ignore_no_proxy() -> None:
         os.environ.pop(name, None)
 
 
-def make_server(*, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
-    return grpc.aio.server(options=server_options(), interceptors=tuple(interceptors))
+def make_server(
+    *, interceptors: Sequence[grpc.aio.ServerInterceptor] = (), read_ahead: int | None = None
+) -> grpc.aio.Server:
+    """``read_ahead``: bytes that a peer may send on a stream beyond the message that is being read. By default gRPC
+    widens that as far as it finds the connection fast, and holds as much in memory for each of them.
+    """
+    options = server_options()
+    if read_ahead is not None:
+        options += [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", read_ahead)]
+    return grpc.aio.server(options=options, interceptors=tuple(interceptors))
 
 
 def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:

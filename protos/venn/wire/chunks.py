@@ -18,8 +18,15 @@ def pieces(data: bytes | bytearray | memoryview, start: int = 0, stop: int | Non
     """``data[start:stop]`` in pieces that fit a chunk, in place."""
     view = memoryview(data).cast("B")
     end = len(view) if stop is None else min(stop, len(view))
-    for offset in range(start, end, CHUNK_BYTES):
-        yield view[offset : min(offset + CHUNK_BYTES, end)]
+    while start < end:
+        until = boundary(start, end)
+        yield view[start:until]
+        start = until
+
+
+def boundary(offset: int, end: int) -> int:
+    """Where the chunk that begins at ``offset`` ends: at the next multiple of the chunk size, or at ``end``."""
+    return min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
 
 
 def split(data: bytes | bytearray | memoryview, start: int = 0, stop: int | None = None) -> Iterator[Chunk]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,19 @@ NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
 
 class TensorError(PeerError):
     """TENSOR_MALFORMED, TENSOR_DTYPE, TENSOR_NOT_FINITE or TENSOR_MISMATCH."""
+
+
+class Place(NamedTuple):
+    """Where an array lies in an encoding."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int  # bytes from the beginning
+
+    @property
+    def end(self) -> int:
+        return self.start + math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +100,37 @@ def decode(buffer: bytes | bytearray | memoryview, *, refuse_nan: bool = False) 
     return _views(memoryview(buffer).cast("B").toreadonly(), refuse_nan)
 
 
+def header_end(head: bytes | bytearray) -> int:
+    """How many of its first bytes an encoding must show until its ``places`` can be told, or that it has none."""
+    if len(head) < PREFIX:
+        return PREFIX
+    return PREFIX + min(MAX_HEADER_BYTES, int.from_bytes(head[len(MAGIC) : PREFIX], "little"))
+
+
+def places(head: memoryview, size: int) -> list[Place]:
+    """Where the arrays lie in an encoding of ``size`` bytes that begins so. Raises TensorError, as decode would; and
+    where not all of the header is in ``head``.
+    """
+    header, at = _read_header(head)
+    found = []
+    for name, dtype, shape in header:
+        found.append(Place(name, dtype, shape, at + -at % ALIGNMENT))
+        at = found[-1].end
+    if at != size:
+        raise _malformed(f"it should have {at} bytes and has {size}")
+    return found
+
+
+def finite(array: Array) -> bool:
+    """Whether it has neither NaN nor infinity. Least and greatest are finite only if all are, for both carry a NaN on;
+    this takes no memory.
+    """
+    if array.dtype.kind != "f" or array.size == 0:
+        return True
+    with np.errstate(invalid="ignore"):
+        return bool(np.isfinite(array.min()) and np.isfinite(array.max()))
+
+
 def open_file(path: Path, *, refuse_nan: bool = False) -> dict[str, Array]:
     """As decode, over a mapped file: its pages are read when they are used. Raises TensorError, OSError."""
     if path.stat().st_size == 0:
@@ -117,19 +161,11 @@ def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
 
 
 def _views(view: memoryview, refuse_nan: bool) -> dict[str, Array]:
-    header, at = _read_header(view)
-    places = []
-    for name, dtype, shape in header:
-        at += -at % ALIGNMENT
-        places.append((name, dtype, shape, at))
-        at += math.prod(shape) * dtype.itemsize
-    if at != len(view):
-        raise _malformed(f"it should have {at} bytes and has {len(view)}")
     arrays = {
         name: np.frombuffer(view, dtype, math.prod(shape), start).reshape(shape)
         if math.prod(shape)
         else np.empty(shape, dtype)
-        for name, dtype, shape, start in places
+        for name, dtype, shape, start in places(view, len(view))
     }
     if refuse_nan:
         for name, array in arrays.items():
@@ -195,16 +231,12 @@ def _checked_name(name: object) -> str:
 
 
 def _check_finite(name: str, array: Array) -> None:
-    """Least and greatest are finite only if all are, for both carry a NaN on; this takes no memory."""
-    if array.dtype.kind != "f" or array.size == 0:
-        return
-    with np.errstate(invalid="ignore"):
-        if not (np.isfinite(array.min()) and np.isfinite(array.max())):
-            raise TensorError(
-                "TENSOR_NOT_FINITE",
-                f"array {printable(name, 80)} holds NaN or infinity",
-                fix="see that training does not diverge",
-            )
+    if not finite(array):
+        raise TensorError(
+            "TENSOR_NOT_FINITE",
+            f"array {printable(name, 80)} holds NaN or infinity",
+            fix="see that training does not diverge",
+        )
 
 
 def _describe(name: str, dtype: str, shape: tuple[int, ...]) -> str:

@@ -1,5 +1,6 @@
 """Channels, tokens, versions and statuses between a real server and a real client on loopback."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -299,3 +300,39 @@ def test_keepalive_is_never_under_20_s_and_no_client_pings_faster_than_a_server_
     assert server["grpc.so_reuseport"] == 0
     assert client["grpc.max_send_message_length"] <= server["grpc.max_receive_message_length"]
     assert server["grpc.max_send_message_length"] <= client["grpc.max_receive_message_length"]
+
+
+async def test_a_reader_that_stops_holds_little_of_what_a_peer_would_send() -> None:
+    stopped, over = asyncio.Event(), asyncio.Event()
+
+    async def stop(requests: object, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        for _ in range(40):
+            await context.read()
+        stopped.set()
+        await over.wait()
+        return b""
+
+    server = make_server(read_ahead=2**18)
+    handlers = {"Up": grpc.stream_unary_rpc_method_handler(stop)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Test", handlers),))
+    address = bind(server, "127.0.0.1:0")
+    await server.start()
+    sent, message = 0, bytes(2**19)
+    async with open_channel(address) as channel:
+        call = channel.stream_unary("/test.Test/Up")()
+
+        async def send() -> None:
+            nonlocal sent
+            while True:
+                await call.write(message)
+                sent += 1
+
+        sending = asyncio.create_task(send())
+        await stopped.wait()
+        await asyncio.wait({sending}, timeout=0.3)
+        assert not sending.done()
+        assert sent <= 44
+        sending.cancel()
+        over.set()
+        call.cancel()
+    await server.stop(0)
