@@ -1,9 +1,38 @@
-"""Models and job code by SHA-256, in memory, one copy for all devices of a process."""
+"""Models and job code by SHA-256, in memory, one copy for all devices of a process.
 
-import asyncio
+Devices that fetch the same artifact from one driver at once put it together once. To each of them travel all of its
+bytes; those that another device has brought before are let go of, neither checked nor kept again.
+"""
+
+import hashlib
 from collections import OrderedDict
+from weakref import WeakValueDictionary
 
 MOST_BYTES = 256 * 2**20
+
+
+class Assembly:
+    """An artifact on its way; it goes with the last device that fetches it."""
+
+    def __init__(self, sha256: bytes, size: int) -> None:
+        self.sha256, self.size = sha256, size  # 32 bytes; bytes
+        self.offset = 0  # everything before it is here
+        self._hash = hashlib.sha256()
+        self._pieces: list[memoryview] = []
+
+    def add(self, data: memoryview) -> None:
+        """What follows at ``offset``."""
+        self._hash.update(data)
+        self._pieces.append(data)
+        self.offset += len(data)
+
+    def close(self) -> bytes | None:
+        """All of it; None, and it begins anew, if it is not what was named."""
+        data = b"".join(self._pieces)
+        good = self._hash.digest() == self.sha256
+        self.offset, self._hash = 0, hashlib.sha256()
+        self._pieces.clear()
+        return data if good else None
 
 
 class ArtifactStore:
@@ -13,13 +42,23 @@ class ArtifactStore:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
-        self.checking = asyncio.Lock()  # held by who hashes what it brought
+        self._assemblies: WeakValueDictionary[tuple[str, bytes, int], Assembly] = WeakValueDictionary()
 
     def get(self, sha256: bytes) -> bytes | None:
         data = self._kept.get(sha256)
         if data is not None:
             self._kept.move_to_end(sha256)
         return data
+
+    def assembly(self, driver: str, sha256: bytes, size: int) -> Assembly:
+        """To which all add who fetch this artifact now from the driver at this address, and nobody else: what another
+        driver calls by the same name may be wrong.
+        """
+        key = driver, sha256, size
+        assembly = self._assemblies.get(key)
+        if assembly is None:
+            assembly = self._assemblies[key] = Assembly(sha256, size)
+        return assembly
 
     def put(self, sha256: bytes, data: bytes) -> bytes:
         """Keep it; returns the one copy that is kept."""

@@ -5,17 +5,16 @@ driver that this lease never reached is given up sooner, so that its place goes 
 """
 
 import asyncio
-import hashlib
 import random
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
 
 from device_agent.artifacts import ArtifactStore
 from device_agent.backoff import Backoff
+from device_agent.download import Damaged, Download
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.session import LEASE_GRACE_S
 from venn.v1 import common_pb2, task_pb2
@@ -42,10 +41,6 @@ DAMAGED = frozenset({"CHUNK_CORRUPT", "CHUNK_ORDER", "SHA256"})
 FETCH, SUBMIT = "/venn.v1.TaskService/Fetch", "/venn.v1.TaskService/Submit"  # called without protobuf's copies
 
 T = TypeVar("T")
-
-
-class Damaged(Exception):
-    """The bytes that came are not those that were named."""
 
 
 class Response(NamedTuple):
@@ -116,7 +111,7 @@ class Transfer:
     async def fetch(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> bytes:
         """An artifact, checked; from the store if another device of this process brought it meanwhile (the bytes
         still travel). Raises TaskFailed or LeaseOver."""
-        download = _Download(artifact, store)
+        download = Download(artifact, store, self.address)
         return await self._persist(lambda: self._fetch(download), common_pb2.PHASE_FETCH)
 
     async def submit(self, response: Response, moved: Callable[[int], None]) -> common_pb2.Receipt:
@@ -175,7 +170,7 @@ class Transfer:
 
     # -- down
 
-    async def _fetch(self, download: "_Download") -> bytes:
+    async def _fetch(self, download: Download) -> bytes:
         channel = await self._drivers.channel(self.address)
         request = task_pb2.FetchRequest(
             ticket=self._ticket, version=this_version(), sha256=download.sha256, offset=download.offset
@@ -191,7 +186,7 @@ class Transfer:
                 self.downloaded += download.take(message)
         finally:
             call.cancel()
-        return await download.close()
+        return download.close()
 
     # -- up
 
@@ -226,58 +221,3 @@ class Transfer:
         finally:
             call.cancel()
         raise Damaged("the driver ended the stream without a receipt")
-
-
-class _Download:
-    """The bytes so far."""
-
-    def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> None:
-        self.sha256, self.offset = artifact.sha256, 0
-        self._size, self._store = artifact.size, store
-        self._pieces: list[memoryview] = []  # none while another device of this process has brought it
-
-    @property
-    def complete(self) -> bool:
-        return self.offset >= self._size
-
-    def take(self, message: bytes) -> int:
-        """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
-        try:
-            piece = frames.read_fetch_response(message) or _parsed(message)
-        except (chunks.ChunkError, DecodeError) as error:
-            raise Damaged(str(error)) from error
-        if piece.total != self._size:
-            raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
-        if piece.offset != self.offset or self.offset + len(piece.data) > self._size:
-            raise Damaged(f"bytes from {piece.offset} came where those from {self.offset} were due")
-        self.offset += len(piece.data)
-        if self._store.get(self.sha256) is None:
-            self._pieces.append(piece.data)
-        else:
-            self._pieces.clear()
-        return len(piece.data)
-
-    async def close(self) -> bytes:
-        """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
-        if not self.complete:
-            raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
-        async with self._store.checking:  # of many devices that are done at once, the first one hashes
-            known = self._store.get(self.sha256)
-            if known is not None:
-                return known
-            data = b"".join(self._pieces)
-            self._pieces.clear()
-            if await asyncio.to_thread(_sha256, data) == self.sha256:
-                return self._store.put(self.sha256, data)
-        self.offset = 0
-        raise Damaged("the bytes are not those that the offer names")
-
-
-def _parsed(message: bytes) -> frames.Piece:
-    answer = task_pb2.FetchResponse.FromString(message)
-    data = chunks.check(answer.chunk)
-    return frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes)
-
-
-def _sha256(data: bytes) -> bytes:
-    return hashlib.sha256(data).digest()

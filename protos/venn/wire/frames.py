@@ -33,12 +33,14 @@ def submit_request(offset: int, data: bytes | memoryview, crc32: int) -> bytes:
     return _message(b"", SUBMIT_CHUNK, offset, data, crc32)
 
 
-def read_fetch_response(message: bytes) -> Piece | None:
-    """The chunk of a FetchResponse; None if it is not laid out as one. Raises ChunkError where it is damaged."""
+def read_fetch_response(message: bytes, *, held: int = 0) -> Piece | None:
+    """The chunk of a FetchResponse; None if it is not laid out as one. Raises ChunkError where it is damaged; a chunk
+    of the first ``held`` bytes is of no use any more, and is not looked at.
+    """
     if not message or message[0] != FETCH_TOTAL:
         return None
     total, at = _read_varint(message, 1)
-    piece = _read_chunk(message, at, FETCH_CHUNK)
+    piece = _read_chunk(message, at, FETCH_CHUNK, held)
     return piece and piece._replace(total=total)
 
 
@@ -54,7 +56,7 @@ def _message(head: bytes, tag: int, offset: int, data: bytes | memoryview, crc32
     return b"".join((head, bytes((tag,)), length, inner, data, tail))
 
 
-def _read_chunk(message: bytes, at: int, tag: int) -> Piece | None:
+def _read_chunk(message: bytes, at: int, tag: int, held: int = 0) -> Piece | None:
     """A chunk that fills the message from ``at`` on, its fields in their order."""
     if len(message) <= at or message[at] != tag:
         return None
@@ -74,7 +76,8 @@ def _read_chunk(message: bytes, at: int, tag: int) -> Piece | None:
         if len(rest) != 5 or rest[0] != CRC32:
             return None
         crc32 = int.from_bytes(rest[1:], "little")
-    verify(offset, data, crc32)
+    if offset + len(data) > held:
+        verify(offset, data, crc32)
     return Piece(offset, data)
 
 

@@ -1,0 +1,63 @@
+"""An artifact on its way to a device, piece by piece."""
+
+from google.protobuf.message import DecodeError
+
+from device_agent.artifacts import ArtifactStore
+from venn.v1 import common_pb2, task_pb2
+from venn.wire import chunks, frames
+
+
+class Damaged(Exception):
+    """The bytes that came are not those that were named."""
+
+
+class Download:
+    """One device's way through an artifact, which it puts together with others of its process."""
+
+    def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore, driver: str) -> None:
+        """``driver``: its address."""
+        self.sha256, self.offset = artifact.sha256, 0
+        self._size, self._store = artifact.size, store
+        self._assembly = store.assembly(driver, artifact.sha256, artifact.size)
+
+    def take(self, message: bytes) -> int:
+        """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
+        whole = self._store.get(self.sha256) is not None
+        held = self._size if whole else self._assembly.offset
+        try:
+            piece = frames.read_fetch_response(message, held=held) or _parsed(message)
+        except (chunks.ChunkError, DecodeError) as error:
+            raise Damaged(str(error)) from error
+        if piece.total != self._size:
+            raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
+        end = piece.offset + len(piece.data)
+        if piece.offset != self.offset or end > self._size:
+            raise Damaged(f"bytes from {piece.offset} came where those from {self.offset} were due")
+        if held < self.offset:  # what was put together so far was wrong, and is given up
+            raise self._wrong()
+        if end > held:
+            self._assembly.add(piece.data[held - piece.offset :])
+        self.offset = end
+        return len(piece.data)
+
+    def close(self) -> bytes:
+        """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
+        if self.offset < self._size:
+            raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
+        known = self._store.get(self.sha256)
+        if known is not None:
+            return known
+        data = self._assembly.close() if self._assembly.offset == self._size else None
+        if data is None:
+            raise self._wrong()
+        return self._store.put(self.sha256, data)
+
+    def _wrong(self) -> Damaged:
+        self.offset = 0
+        return Damaged("the bytes are not those that the offer names")
+
+
+def _parsed(message: bytes) -> frames.Piece:
+    answer = task_pb2.FetchResponse.FromString(message)
+    data = chunks.check(answer.chunk)
+    return frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes)
