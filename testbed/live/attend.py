@@ -63,6 +63,7 @@ class Attendance:
         """Until it is cancelled: then the others have ended. Raises UsageError; what goes wrong later is said."""
         live = RunFolder(self.runs / LIVE)
         with _alone(live.root):
+            self._owner()
             self._make_room(live)
             monitor = asyncio.create_task(HostMonitor(live.host, live.root, self._warn).run())
             reported = False
@@ -152,7 +153,7 @@ class Attendance:
         return self.runs / f"{datetime.now():%Y-%m-%d-%H%M%S}-{self.name}-{self.policy}"
 
     def _owner(self) -> tuple[int, int]:
-        """Of ``runs``; of the project's folder where the engine has made ``runs``, as root."""
+        """Of ``runs``, which is given to whom the project's folder belongs where the engine has made it, as root."""
         for folder in (self.runs, self.project):
             found = folder.stat()
             if found.st_uid != 0:
