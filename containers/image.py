@@ -127,7 +127,8 @@ def build(tag: str, base: str | None) -> None:
     finally:
         shutil.rmtree(HANDED, ignore_errors=True)
     if done.returncode != 0:
-        raise BuildError(f"{tag} does not build: docker says above which step failed and why", FAILED)
+        hint = "" if base else "; where no image registry can be reached: make image-offline"
+        raise BuildError(f"{tag} does not build: docker says above which step failed and why{hint}", FAILED)
 
 
 def pip_settings() -> dict[str, str]:
