@@ -101,6 +101,7 @@ class _World:
     def __init__(self, members: Sequence[Member]) -> None:
         self._members = members
         self.gone: list[list[Absence]] = [[] for _ in members]
+        self._limited = [0.0] * len(members)  # until when the timeline has changed its link
         self._read: list[list[Interval]] = [[] for _ in members]  # of each device's own sessions, so far
 
     def absences(self) -> dict[str, tuple[Absence, ...]]:
@@ -123,7 +124,7 @@ class _World:
         away = self._away(device, wish.at_s)
         if wish.verb in _OVER:
             return away is not None and away.how in _OVER[wish.verb] and away.from_s < wish.at_s
-        if away is not None:
+        if away is not None or (wish.verb is Verb.LIMIT and wish.at_s < self._limited[device]):
             return False
         return wish.verb not in (Verb.CRASH, Verb.SUSPEND) or self._own(device, wish.at_s) is not None
 
@@ -133,8 +134,12 @@ class _World:
             gone[-1] = Absence(gone[-1].from_s, wish.at_s, gone[-1].how)
             return Action(wish.at_s, wish.verb, name, wish.entry)
         until = wish.at_s + wish.for_s if wish.for_s is not None else self._unsaid(wish, device)
-        gone.append(Absence(wish.at_s, until, Going(wish.verb.value)))
-        return Action(wish.at_s, wish.verb, name, wish.entry, until if math.isfinite(until) else None)
+        if wish.verb is Verb.LIMIT:
+            self._limited[device] = until
+        else:
+            gone.append(Absence(wish.at_s, until, Going(wish.verb.value)))
+        ends = until if math.isfinite(until) else None
+        return Action(wish.at_s, wish.verb, name, wish.entry, ends, wish.change)
 
     def _unsaid(self, wish: Wish, device: int) -> float:
         """Until when, if nothing says so: a device that crashed comes back with its next session."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from testbed.churn.link_change import LinkChange
 from venn.wire.notation import Rate, Selector, format_duration
 
 
@@ -16,6 +17,7 @@ class Verb(StrEnum):
     RECONNECT = "reconnect"
     SUSPEND = "suspend"
     PARTITION = "partition"
+    LIMIT = "limit"
     FLAP = "flap"
     ON_OFF = "on-off"
     DIURNAL = "diurnal"
@@ -23,7 +25,7 @@ class Verb(StrEnum):
 
 
 GENERATORS = (Verb.FLAP, Verb.ON_OFF, Verb.DIURNAL, Verb.CHURN)  # each comes to many actions, over a time
-ENDLESS = (Verb.LEAVE, Verb.CRASH, Verb.DISCONNECT, Verb.PARTITION)  # states that need no ``for``
+ENDLESS = (Verb.LEAVE, Verb.CRASH, Verb.DISCONNECT, Verb.PARTITION, Verb.LIMIT)  # states that need no ``for``
 MOMENTS = (Verb.JOIN, Verb.RECONNECT)  # no states: they end one
 
 
@@ -36,6 +38,7 @@ class Entry:
     from_s: float
     to_s: float | None = None
     for_s: float | None = None  # how long what it does lasts
+    change: LinkChange | None = None  # exactly with Verb.LIMIT
 
     @property
     def end_s(self) -> float:
@@ -51,7 +54,8 @@ class Entry:
         else:
             when = {"from": format_duration(self.from_s), "to": format_duration(self.to_s)}
         lasting = {} if self.for_s is None else {"for": format_duration(self.for_s)}
-        return {**when, self.verb.value: str(self.of), **lasting}
+        changed = {} if self.change is None else self.change.to_json()
+        return {**when, self.verb.value: str(self.of), **changed, **lasting}
 
     def __str__(self) -> str:
         return "{" + ", ".join(f"{key}: {value}" for key, value in self.to_json().items()) + "}"
@@ -66,12 +70,15 @@ class Action:
     target: str  # a device; or "coordinator", "driver JOB"
     entry: int  # the number of the entry it comes from, from 0
     until_s: float | None = None  # when it is over by itself; None: it is a moment, or nothing ends it
+    change: LinkChange | None = None  # exactly with Verb.LIMIT
 
     def to_json(self) -> dict[str, object]:
+        changed = {} if self.change is None else {"link": self.change.to_json()}
         return {
             "at_s": round(self.at_s, 6),
             "verb": self.verb.value,
             "target": self.target,
             "until_s": None if self.until_s is None else round(self.until_s, 6),
             "entry": self.entry,
+            **changed,
         }

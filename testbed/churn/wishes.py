@@ -11,6 +11,7 @@ from hashlib import sha256
 
 import numpy as np
 
+from testbed.churn.link_change import LinkChange
 from testbed.churn.timeline import Entry, Verb
 from venn.wire.notation import Rate
 
@@ -27,6 +28,7 @@ class Wish:
     pool: Sequence[int]  # numbers of devices
     count: int
     for_s: float | None = None
+    change: LinkChange | None = None
 
 
 def generator(seed: int, entry: int, purpose: str) -> np.random.Generator:
@@ -42,7 +44,7 @@ def wishes(entry: Entry, number: int, pool: Sequence[int], *, seed: int, scale: 
         return
     count = entry.of.size(len(pool))
     if entry.to_s is None:
-        yield Wish(start, number, entry.verb, pool, count, lasting)
+        yield Wish(start, number, entry.verb, pool, count, lasting, entry.change)
         return
     end = entry.to_s * scale
     match entry.verb:
@@ -55,7 +57,7 @@ def wishes(entry: Entry, number: int, pool: Sequence[int], *, seed: int, scale: 
                     yield Wish(since, number, going, (device,), 1, until - since)
         case _:
             for at in _spread(generator(seed, number, "when"), count, start, end):
-                yield Wish(at, number, entry.verb, pool, 1, lasting)
+                yield Wish(at, number, entry.verb, pool, 1, lasting, entry.change)
 
 
 def _storm(entry: Entry, rate: Rate, number: int, pool: Sequence[int], seed: int, scale: float) -> Iterator[Wish]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coordinator.policies.registry import absolute
-from testbed.cli.run import RoundsScale, Scale
+from testbed.cli.run import AllowDegraded, RoundsScale, Scale
 from testbed.cli.terminal import console
 from testbed.compare.live import run_live
 from testbed.compare.manifest import prepare, write_manifest
@@ -20,6 +20,7 @@ from testbed.compare.simulated import kept_cells, run_cells
 from testbed.compare.written import build_comparison, print_comparison
 from testbed.scenario import load
 from testbed.scenario.packaged import named
+from testbed.virtual.unplayed import unplayed
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
@@ -42,6 +43,7 @@ def compare(
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
     jobs: Annotated[int, typer.Option(help="Simulations at once; 0: a core each.", min=0, max=1024)] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison.")] = False,
+    allow_degraded: AllowDegraded = False,
     csv: Annotated[Path | None, typer.Option("--csv", help="Write every job of every run there.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the runs go.")] = None,
 ) -> int:
@@ -56,11 +58,22 @@ def compare(
     settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
     loaded = _load(list(dict.fromkeys(scenarios)), settings)
     folder = out or Path("runs") / ("compare-" + "-".join(each.name for each in loaded))
-    plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores())
+    plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded)
     again = ["venn", "compare", *(str(each.path) for each in loaded), "--policies", ",".join(names)]
-    again += ["--seeds", str(seeds), *(word for setting in settings for word in ("--set", setting))]
+    again += ["--seeds", str(seeds), *plan.flags]
+    _check_simulated(plan, context)
     prepare(plan, again, resume=resume)
     return run_async(_main(plan, context, again, csv))
+
+
+def _check_simulated(plan: Plan, context: Context) -> None:
+    """Says what has no effect in simulations. Raises UsageError."""
+    if plan.simulated and plan.allow_degraded:
+        fix = "leave it out, or give --backend process"
+        raise UsageError("USAGE", "limits nothing in a simulation", where="--allow-degraded", fix=fix)
+    for each in plan.workloads if plan.simulated and not context.quiet else ():
+        for line in unplayed(each.scenario).values():
+            write_line(sys.stderr, f"warning: {each.name}: {line}")
 
 
 def _load(scenarios: list[str], settings: list[str]) -> tuple[Workload, ...]:

@@ -33,6 +33,10 @@ Scale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth 
 RoundsScale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the rounds.")]
 Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new one below ./runs.")]
 
+AllowDegraded = Annotated[
+    bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced, and say so.")
+]
+
 
 @app.command()
 @command
@@ -47,9 +51,7 @@ def run(
     overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
     out: Out = None,
     validate: Annotated[bool, typer.Option("--validate", help="Check the invariants after every event.")] = False,
-    allow_degraded: Annotated[
-        bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced, and say so.")
-    ] = False,
+    allow_degraded: AllowDegraded = False,
 ) -> int:
     """Run a scenario: all parts start, the jobs are watched, a report is written.
 

@@ -23,7 +23,7 @@ from venn.wire.errors import ExitCode, PeerError, VennError
 
 STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
 
-Runner = Callable[[Asked, Path, Sequence[str]], Awaitable[Row]]  # of what, into which folder, with which overrides
+Runner = Callable[[Asked, Path, Sequence[str]], Awaitable[Row]]  # of what, into which folder, with which flags
 
 
 async def run_live(plan: Plan, progress: Progress, run: Runner | None = None) -> list[Run]:
@@ -37,18 +37,17 @@ async def run_live(plan: Plan, progress: Progress, run: Runner | None = None) ->
     runs: list[Run] = []
     for one, folder, summary in asked:
         started = time.monotonic()
-        found = summary if summary is not None else await run(one, folder, plan.overrides)
+        found = summary if summary is not None else await run(one, folder, plan.flags)
         seconds = None if summary is not None else time.monotonic() - started
         runs.append(Run(one, folder / SUMMARY))
         progress.ended(one, read_run(found, str(folder)), seconds)
     return runs
 
 
-async def run_apart(one: Asked, folder: Path, overrides: Sequence[str]) -> Row:
+async def run_apart(one: Asked, folder: Path, flags: Sequence[str]) -> Row:
     """``venn run``; cancelled, it stops its run and waits until nothing of it is left."""
     command = [sys.executable, "-m", "testbed.cli.main", "run", str(one.workload.path), "--policy", one.policy]
-    command += ["--seed", str(one.seed), "--out", str(folder), "--json"]
-    command += [word for override in overrides for word in ("--set", override)]
+    command += ["--seed", str(one.seed), "--out", str(folder), "--json", *flags]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
     )

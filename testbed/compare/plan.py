@@ -47,10 +47,17 @@ class Plan:
     out: Path
     overrides: tuple[str, ...] = ()  # as PATH=VALUE, made in every workload already
     processes: int = 1  # that simulate at once
+    allow_degraded: bool = False  # live runs go on where a limit cannot be enforced
 
     @property
     def simulated(self) -> bool:
         return self.workloads[0].scenario.backend == SIMULATED
+
+    @property
+    def flags(self) -> list[str]:
+        """Of each live run."""
+        degraded = ["--allow-degraded"] if self.allow_degraded else []
+        return [*(word for override in self.overrides for word in ("--set", override)), *degraded]
 
     def runs(self) -> Iterator[Asked]:
         """In the order in which they are run: policies take turns in going first."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from testbed.churn.timeline import Action
-from testbed.live.parts import Part
+from testbed.live.parts import Part, Parts
 from venn.wire.notation import PROGRAMS
 
 Find = Callable[[str], Part | None]  # a target's part, if it has one to itself
@@ -22,8 +22,8 @@ class _Down:
 class Hands:
     """A device that crashes kills itself, and one that shares its part falls silent by itself: they are passed over."""
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self, find: Find, parts: Parts) -> None:
+        self._find, self._parts = find, parts
         self._down: dict[str, _Down] = {}  # by target
 
     async def crash(self, action: Action) -> None:
@@ -45,6 +45,24 @@ class Hands:
     async def resume(self, action: Action) -> None:
         if part := self._find(action.target):
             await part.go_on()
+
+    async def disconnect(self, action: Action) -> None:
+        """Its connections break, and none comes about until ``reconnect``."""
+        await self._parts.cut(action.target, reset=True)
+
+    async def partition(self, action: Action) -> None:
+        """Nothing comes through until ``reconnect``, and its connections stay open."""
+        await self._parts.cut(action.target, reset=False)
+
+    async def reconnect(self, action: Action) -> None:
+        await self._parts.mend(action.target)
+
+    async def limit(self, action: Action) -> None:
+        """Its link has other limits until ``unlimit``."""
+        await self._parts.limit(action.target, action.change)
+
+    async def unlimit(self, action: Action) -> None:
+        await self._parts.limit(action.target, None)
 
     # -- what becomes of those that were killed
 

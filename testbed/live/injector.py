@@ -7,17 +7,22 @@ crash and fall silent by themselves. What a part cannot do to itself is done by 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from testbed.churn.timeline import Action, Verb
 from testbed.live.hands import Hands
+from venn.wire.errors import VennError
 from venn.wire.files import JsonLines
 
 Deed = Callable[[Action], Awaitable[None]]
 
 
+_ENDS = {Verb.CRASH: (Verb.SUSPEND,), Verb.RECONNECT: (Verb.DISCONNECT, Verb.PARTITION)}
+
+
 class Injector:
-    """``run`` once."""
+    """``run`` once, then ``end`` always."""
 
     def __init__(self, actions: Sequence[Action], path: Path, hands: Hands) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
@@ -25,31 +30,36 @@ class Injector:
         self._deeds: Mapping[Verb, tuple[Deed, Deed]] = {  # what is done, and what ends it
             Verb.CRASH: (hands.crash, hands.restart),
             Verb.SUSPEND: (hands.suspend, hands.resume),
+            Verb.DISCONNECT: (hands.disconnect, hands.reconnect),
+            Verb.PARTITION: (hands.partition, hands.reconnect),
+            Verb.LIMIT: (hands.limit, hands.unlimit),
         }
         self._lasting: dict[tuple[str, Verb], Action] = {}  # by target: what was done and not ended yet
 
     async def run(self, epoch: float) -> None:
-        """Until the timeline is over, or cancelled: then nothing stands still any more. Raises PeerError if the disk
-        is full, and what its hands raise. ``epoch`` is the Unix time at which the run's clock starts.
+        """Until the timeline is over. Raises PeerError if the disk is full, and what its hands raise. ``epoch`` is the
+        Unix time at which the run's clock starts.
         """
         with JsonLines(self._path) as lines:
-            try:
-                for at_s, begins, action in self._steps:
-                    await asyncio.sleep(epoch + at_s - time.time())
-                    if begins:
-                        lines.write({**action.to_json(), "at": round(time.time(), 6)})
-                        await self._begin(action)
-                    else:
-                        await self._end(action)
-            finally:
-                for action in list(self._lasting.values()):
+            for at_s, begins, action in self._steps:
+                await asyncio.sleep(epoch + at_s - time.time())
+                if begins:
+                    lines.write({**action.to_json(), "at": round(time.time(), 6)})
+                    await self._begin(action)
+                else:
                     await self._end(action)
 
+    async def end(self) -> None:
+        """The run is over: nothing stands still or is cut off any more."""
+        for action in list(self._lasting.values()):
+            with suppress(VennError):  # told already, if it is why the run ends
+                await self._end(action)
+
     async def _begin(self, action: Action) -> None:
+        for verb in _ENDS.get(action.verb, ()):
+            await self._end(self._lasting.get((action.target, verb)))
         if action.verb not in self._deeds:
             return
-        if action.verb is Verb.CRASH:
-            await self._end(self._lasting.get((action.target, Verb.SUSPEND)))
         self._lasting[action.target, action.verb] = action
         await self._deeds[action.verb][0](action)
         if action.verb is Verb.CRASH and action.until_s is None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from testbed.churn.link_change import LinkChange
 from testbed.live.prepare import DeviceHost
 from venn.wire.errors import VennError
 
@@ -54,6 +55,15 @@ class Parts(Protocol):
         """``epoch``: the Unix time at which the run's clock starts."""
 
     def device_host(self, host: DeviceHost, epoch: float) -> Part: ...
+
+    async def cut(self, device: str, *, reset: bool) -> None:
+        """Nothing comes through its link until ``mend``; ``reset``: and its connections break. Nothing is done to a
+        device that sees to that itself. Raises VennError."""
+
+    async def mend(self, device: str) -> None: ...
+
+    async def limit(self, device: str, change: LinkChange | None) -> None:
+        """Its link has these limits from now on; None: its own again. Raises VennError."""
 
     @property
     def others(self) -> Sequence[Part]:

@@ -12,6 +12,7 @@ from testbed.population.data import HELD_OUT, split
 from testbed.population.device import DeviceSpec, write_population
 from testbed.population.expand import expand
 from testbed.scenario.model import Scenario
+from testbed.shape.changes import relayed
 from venn.wire.errors import UsageError
 
 SWARM = "swarm"  # the host of the devices that have no process of their own
@@ -56,17 +57,19 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
             held_out[name] = where / HELD_OUT
     made = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares)
     timeline = scenario.timeline(made)
-    devices = tuple(_signalled(device) for device in churned(made, timeline))
+    links = relayed(scenario)
+    devices = tuple(_left_to_itself(device, linked=device.fleet in links) for device in churned(made, timeline))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
     return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions)
 
 
-def _signalled(device: DeviceSpec) -> DeviceSpec:
-    """A device with a process to itself does not play that it is suspended: its process is."""
-    if not device.alone:
-        return device
-    return replace(device, absences=tuple(each for each in device.absences if each.how is not Going.SUSPEND))
+def _left_to_itself(device: DeviceSpec, *, linked: bool) -> DeviceSpec:
+    """A device with a process to itself does not play that it is suspended: its process is. Nor does one with a relay
+    play that it is cut off: its link is."""
+    really = {Going.SUSPEND} if device.alone else set()
+    really |= {Going.DISCONNECT, Going.PARTITION} if linked else set()
+    return replace(device, absences=tuple(each for each in device.absences if each.how not in really))
 
 
 def _hosts(devices: tuple[DeviceSpec, ...], folder: RunFolder) -> tuple[DeviceHost, ...]:

@@ -1,7 +1,9 @@
 """The parts of a run as processes of this machine."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
+from testbed.churn.link_change import LinkChange
 from testbed.live import commands
 from testbed.live.capacity import START_COST_S, capacity
 from testbed.live.folder import RunFolder
@@ -9,6 +11,7 @@ from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
 from testbed.shape.throttles import Throttles, moved_by_device, used_by_device
+from venn.wire.errors import CannotEnforceError
 
 READY_WITHIN_S = 60.0
 
@@ -74,6 +77,26 @@ class Processes:
         )
         log = self._folder.device_host(host.name) / "agent.log"
         return Program(host.name, arguments, log=log, within=self._throttles.within(host))
+
+    async def cut(self, device: str, *, reset: bool) -> None:
+        if self._throttles.linked(device):
+            await self._order(device, "cut")
+            if reset:
+                await self._order(device, "reset")
+
+    async def mend(self, device: str) -> None:
+        if self._throttles.linked(device):
+            await self._order(device, "mend")
+
+    async def limit(self, device: str, change: LinkChange | None) -> None:
+        wanted = await asyncio.to_thread(self._throttles.relink, device, change)
+        said = await self._order(device, "limit", wanted)
+        if {key: said.get(key) for key in wanted} != wanted:
+            raise CannotEnforceError("NOT_IN_FORCE", f"the link was to be {wanted}, and is {said}", where=device)
+
+    async def _order(self, device: str, do: str, to: Mapping[str, float | None] | None = None) -> dict[str, object]:
+        assert self._relay is not None
+        return await self._relay.ask({"device": device, "do": do, "to": to})
 
     @property
     def others(self) -> Sequence[Program]:

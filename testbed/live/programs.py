@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from venn.wire.marks import RUN_MARK, own_mark
 VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 TAIL_LINES = 6
+ANSWER_WITHIN_S = 5.0
 FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
 
 _groups: set[int] = set()  # process groups that may have members
@@ -51,6 +52,7 @@ class Program:
         self._within = tuple(within)
         self._listens = listens
         self._process: asyncio.subprocess.Process | None = None
+        self._asking = asyncio.Lock()
         self._said = b""  # on standard output, after its announcement
 
     async def start(self) -> None:
@@ -105,6 +107,20 @@ class Program:
             await self.wait()
             raise self.failure(said=said)
         return said
+
+    async def ask(self, order: Mapping[str, object]) -> dict[str, object]:
+        """A line to its standard input, and the one that it answers; {} from one that has ended. Raises VennError."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S), self._asking:
+                with suppress(ConnectionError):
+                    self._process.stdin.write(json.dumps(order).encode() + b"\n")
+                    await self._process.stdin.drain()
+                return _object(await self._process.stdout.readline()) or {}
+        except TimeoutError:
+            raise self.failure(f"did not answer within {ANSWER_WITHIN_S:g} s") from None
 
     async def wait(self) -> int:
         """Its exit code; minus the signal's number if a signal ended it. Awaited by one task at a time."""

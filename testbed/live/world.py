@@ -58,7 +58,7 @@ class World:
         self._drivers: dict[str, Part] = {}
         self._hosts: dict[str, Part] = {}
         self._resumed: Counter[str] = Counter()  # by job: drivers that took it up after one that nobody had killed
-        self._hands = Hands(self._part)
+        self._hands = Hands(self._part, parts)
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()
@@ -138,8 +138,12 @@ class World:
 
     async def _inject(self) -> None:
         """The timeline; when it is over the run goes on."""
-        await Injector(self._prepared.timeline, self._folder.churn, self._hands).run(self.epoch)
-        await asyncio.Event().wait()
+        injector = Injector(self._prepared.timeline, self._folder.churn, self._hands)
+        try:
+            await injector.run(self.epoch)
+            await asyncio.Event().wait()
+        finally:
+            await injector.end()
 
     def _part(self, target: str) -> Part | None:
         """Of a target of the timeline; None: it has none to itself."""

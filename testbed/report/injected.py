@@ -12,6 +12,7 @@ from venn.wire.notation import Whom
 
 AWAY = "not_connected"  # in no session with the coordinator at the time
 UNSEEN = "nothing"  # its session went on
+IN_FORCE = "in_force"  # a link that was changed: it was read back, or the run had ended
 CHECKED_IN = "checked_in"
 BEGIN = ("join", "reconnect")  # what begins a session, where the others end one
 
@@ -67,6 +68,8 @@ class _Observer:
     liveness_s: float
 
     def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
+        if verb == Verb.LIMIT:
+            return IN_FORCE, None
         word, _, job = target.partition(" ")
         if word == Whom.COORDINATOR:
             again = [when for when in self.story.restarts if verb == Verb.CRASH and when >= at]

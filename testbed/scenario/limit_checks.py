@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from testbed.churn.link_change import LinkChange
 from testbed.scenario.errors import Finding
 from testbed.scenario.model import Fleet, Scenario
 from testbed.scenario.profiled import LIMITED, OF_A_TASK
-from venn.wire.notation import format_duration
+from testbed.scenario.timeline import meant_fleets
+from venn.wire.notation import Selector, format_duration
 
 LINK = ("up", "down", "delay", "jitter", "loss")
 
@@ -21,6 +23,25 @@ def check_limits(scenario: Scenario) -> Iterator[Finding]:
             yield Finding(("fleets", name, "jitter"), "is more than delay, which cannot go below 0", fix)
         if fleet.link is not None and scenario.backend not in LIMITED:
             yield Finding(("fleets", name, "link"), f"has no effect with backend: {scenario.backend}", "take it out")
+    for number, entry in enumerate(scenario.churn):
+        if entry.change is not None and isinstance(entry.of, Selector):
+            yield from _change(scenario, number, entry.of, entry.change)
+
+
+def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -> Iterator[Finding]:
+    """Of an entry of ``churn`` that changes links."""
+    here = ("churn", number)
+    if scenario.backend in LIMITED and scenario.time_scale != 1:
+        yield Finding(here, "limit is real, and time_scale is not 1", "take time_scale out, or the entry")
+    for name in meant_fleets(scenario, of):
+        fleet = scenario.fleets[name]
+        delay = fleet.delay if change.delay is None else change.delay
+        if (fleet.jitter if change.jitter is None else change.jitter) > delay:
+            message = f"the jitter of {name} is more than its delay, which cannot go below 0"
+            yield Finding(here, message, "add a delay, or a smaller jitter")
+        if change.loss and fleet.processes != fleet.count:
+            message = f"loss needs a process for each device of {name}: a relay loses nothing"
+            yield Finding(here, message, f"add processes: {fleet.count} there")
 
 
 def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Finding]:

@@ -8,6 +8,8 @@ from pydantic import ValidationInfo
 from job_driver.settings import PATIENCE_S
 from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
 from testbed.scenario.errors import Finding
+from testbed.scenario.link_changes import KEYS as LINK_KEYS
+from testbed.scenario.link_changes import as_link_change
 from testbed.scenario.places import KeyPath
 from testbed.scenario.readers import as_duration
 from testbed.scenario.wording import known, shown, wrong
@@ -21,7 +23,6 @@ EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
 _ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
 BROKERED = ("compose",)  # backends that have one
-_LATER = {"link": "a change of links comes with a later version"}
 
 
 def as_entry(value: object, info: ValidationInfo) -> Entry:
@@ -34,20 +35,24 @@ def as_entry(value: object, info: ValidationInfo) -> Entry:
     of = _selector(verb, value[verb.value])
     times = {key: _seconds(key, value[key], info) for key in _TIMES if key in value}
     _check_times(verb, times)
-    return Entry(verb, of, times.get("at", times.get("from", 0.0)), times.get("to"), times.get("for"))
+    change = as_link_change(value, info) if verb is Verb.LIMIT else None
+    return Entry(verb, of, times.get("at", times.get("from", 0.0)), times.get("to"), times.get("for"), change)
 
 
 def _verb(value: Mapping[str, object]) -> Verb:
-    words = [key for key in value if key not in _TIMES]
+    words = [key for key in value if key not in (*_TIMES, *LINK_KEYS)]
     for word in words:
-        if word in _LATER:
-            raise wrong(f"{word}: {_LATER[word]}", "take it out")
         if word not in set(Verb):
             also = _ALSO.get(word)
             raise wrong(f"'{word}' is not a verb", f"did you mean {also}?" if also else known(word, Verb))
     if len(words) != 1:
         told = f"has the verbs {' and '.join(words)}" if words else "has no verb"
         raise wrong(f"{told}, and an entry has exactly one", f"write e.g. {EXAMPLE}")
+    changes = [key for key in value if key in LINK_KEYS]
+    if changes and words[0] != Verb.LIMIT:
+        raise wrong(
+            f"{changes[0]} has no meaning with {words[0]}", f"write limit: {value[words[0]]} in an entry of its own"
+        )
     return Verb(words[0])
 
 
@@ -118,9 +123,6 @@ def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
 def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
     if of.whom is Whom.DRIVER and of.name not in scenario.jobs:
         yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
-    elif scenario.backend == "sim":
-        fix = "write backend: process, or select devices"
-        yield Finding(here, f"{of} is no program in a simulation, and cannot {entry.verb}", fix)
     elif of.whom is Whom.BROKER and scenario.backend not in BROKERED:
         yield Finding(here, f"there is no broker with backend: {scenario.backend}", "write backend: compose")
     if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
@@ -148,11 +150,16 @@ def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Find
             )
             yield Finding(here, f"no device has {of.name}={of.value}", fix)
             return
-    meant = sum(fleet.count for name, fleet in fleets.items() if _meant(of, name, fleet.labels, scenario))
+    meant = sum(fleets[name].count for name in meant_fleets(scenario, of))
     if of.count is not None and of.count > meant:
         yield Finding(here, f"'{of}' are more than there are: {meant}", f"write at most {meant}")
     elif of.size(meant) == 0:
         yield Finding(here, f"'{of}' are none of {meant} devices", "select more")
+
+
+def meant_fleets(scenario: "Scenario", of: Selector) -> list[str]:
+    """Those whose devices a selector means, before it takes a part of them."""
+    return [name for name, fleet in scenario.fleets.items() if _meant(of, name, fleet.labels, scenario)]
 
 
 def _meant(of: Selector, name: str, labels: Mapping[str, tuple[str, ...]], scenario: "Scenario") -> bool:

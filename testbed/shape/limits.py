@@ -1,9 +1,10 @@
 """How slow one device shall be, in absolute units; None is no limit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # a container that starts slowly enough has no need of it
+    from testbed.churn.link_change import LinkChange
     from testbed.scenario.model import Fleet
 
 LINK = ("up", "down", "delay", "jitter", "loss")
@@ -23,6 +24,18 @@ class Limits:
     def link(self) -> bool:
         """Whether its link is limited in any way."""
         return bool(self.up_bits or self.down_bits or self.delay_s or self.jitter_s or self.loss)
+
+
+def changed(limits: Limits, change: "LinkChange") -> Limits:
+    """Those of a device whose link a timeline has changed."""
+    return replace(
+        limits,
+        up_bits=limits.up_bits if change.up is None else change.up,
+        down_bits=limits.down_bits if change.down is None else change.down,
+        delay_s=limits.delay_s if change.delay is None else change.delay,
+        jitter_s=limits.jitter_s if change.jitter is None else change.jitter,
+        loss=limits.loss if change.loss is None else float(change.loss),
+    )
 
 
 def limits_of(fleet: "Fleet") -> Limits:

@@ -107,7 +107,28 @@ class Link:
             self._server.close()
         await self.reset()
 
+    def limit(
+        self, *, up_bits: float | None, down_bits: float | None, delay_s: float, jitter_s: float, stall: float
+    ) -> None:
+        """Other limits from now on, also for what is open."""
+        for way, rate_bits in ((self.up, up_bits), (self.down, down_bits)):
+            way.pacer.rate_bits = rate_bits
+            way.delay.set(delay_s, jitter_s, stall)
+
+    def limits(self) -> dict[str, float | None]:
+        """As ``limit`` takes them."""
+        return {
+            "up_bits": self.up.pacer.rate_bits,
+            "down_bits": self.down.pacer.rate_bits,
+            **self.up.delay.of_both_ways,
+        }
+
     # -- what goes wrong with it
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is not cut."""
+        return self._whole.is_set()
 
     def cut(self) -> None:
         """A black hole from now on."""
@@ -186,24 +207,21 @@ class Link:
 
     async def _pump(self, source: socket.socket, sink: socket.socket, way: Way) -> None:
         """Until the source ends; then the sink is told so."""
-        chunk = way.pacer.chunk
         rate = way.pacer.rate_bits or MOST_RATE_BITS
-        room = max(4, int((way.delay.most_s + IN_FLIGHT_S) * rate / 8 / chunk))
+        room = max(4, int((way.delay.most_s + IN_FLIGHT_S) * rate / 8 / way.pacer.chunk))
         line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(min(room, MOST_IN_FLIGHT))
         async with asyncio.TaskGroup() as both:
-            both.create_task(self._take(source, line, way, chunk))
+            both.create_task(self._take(source, line, way))
             both.create_task(self._give(sink, line, way))
 
-    async def _take(
-        self, source: socket.socket, line: "asyncio.Queue[tuple[float, bytes]]", way: Way, chunk: int
-    ) -> None:
+    async def _take(self, source: socket.socket, line: "asyncio.Queue[tuple[float, bytes]]", way: Way) -> None:
         loop = asyncio.get_running_loop()
         arrives = 0.0
         while True:
-            data = await loop.sock_recv(source, chunk)
+            data = await loop.sock_recv(source, way.pacer.chunk)
             left = way.pacer.book(len(data), loop.time())
             await way.leaving.until(left)
-            arrives = way.delay.arrival(left, arrives)
+            arrives = way.delay.arrival(len(data), left, arrives)
             await line.put((arrives, data))
             if not data:
                 return
@@ -243,6 +261,7 @@ def make_link(
     down_bits: float | None,
     delay_s: float = 0.0,
     jitter_s: float = 0.0,
+    stall: float = 0.0,
     seed: str = "",
     host: str = "127.0.0.1",
     interface: str = "",
@@ -251,6 +270,6 @@ def make_link(
     """A link whose jitter is drawn from the seed."""
 
     def way(name: str, rate: float | None) -> Way:
-        return Way(Pacer(rate), Delay(delay_s, jitter_s, random.Random(f"{seed}/{name}")))
+        return Way(Pacer(rate), Delay(delay_s, jitter_s, random.Random(f"{seed}/{name}"), stall=stall))
 
     return Link(way("up", up_bits), way("down", down_bits), host, interface, anywhere)

@@ -101,14 +101,17 @@ def netem_arguments(limits: Limits) -> list[str]:
 
 
 def shape(namespace: Namespace, limits: Limits, *, netem: bool) -> None:
-    """Both ways; delay, jitter and loss only with netem. Raises RefusedError."""
+    """Both ways, in place of what was there; delay, jitter and loss only with netem. Raises RefusedError."""
     inside = ["-n", namespace.name]
     outside: list[str] = []
     for where, end, rate_bits in (
         (inside, DEVICE_END, limits.up_bits),
         (outside, namespace.interface, limits.down_bits),
     ):
-        shape_end(["tc", *where, "qdisc", "add", "dev", end], limits, rate_bits, netem=netem)
+        if netem or rate_bits is None:  # a qdisc of one kind does not become another
+            with suppress(RefusedError):  # there was none
+                run("tc", *where, "qdisc", "delete", "dev", end, "root")
+        shape_end(["tc", *where, "qdisc", "replace", "dev", end], limits, rate_bits, netem=netem)
 
 
 def shape_end(add: Sequence[str], limits: Limits, rate_bits: float | None, *, netem: bool) -> None:

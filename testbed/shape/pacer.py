@@ -5,6 +5,8 @@ import random
 BURST_S = 0.010  # of its rate may pass at once; it also makes up for timers that ring late
 LEAST_CHUNK, MOST_CHUNK = 1400, 65_536  # bytes that pass as one
 WAY_SHARE = 0.5  # of a round trip's delay
+STALL_S = 0.2  # the shortest retransmission timeout of Linux
+PACKET = 1448  # bytes of a packet's payload
 
 
 class Pacer:
@@ -33,15 +35,28 @@ class Pacer:
 class Delay:
     """How long one direction takes beyond its rate; what is sent first arrives first."""
 
-    def __init__(self, delay_s: float, jitter_s: float, rng: random.Random) -> None:
-        """Of a round trip: each way has half of either."""
-        self.mean_s, self._spread_s, self._rng = delay_s * WAY_SHARE, jitter_s * WAY_SHARE, rng
+    def __init__(self, delay_s: float, jitter_s: float, rng: random.Random, *, stall: float = 0.0) -> None:
+        """Of a round trip: each way has half of either. ``stall``: the part of its packets that hold all up behind
+        them for a retransmission timeout."""
+        self._rng = rng
+        self.set(delay_s, jitter_s, stall)
+
+    def set(self, delay_s: float, jitter_s: float, stall: float) -> None:
+        """From now on."""
+        self.mean_s, self._spread_s, self._stall = delay_s * WAY_SHARE, jitter_s * WAY_SHARE, stall
+
+    @property
+    def of_both_ways(self) -> dict[str, float]:
+        """As they were set."""
+        return {"delay_s": self.mean_s / WAY_SHARE, "jitter_s": self._spread_s / WAY_SHARE, "stall": self._stall}
 
     @property
     def most_s(self) -> float:
         return self.mean_s + self._spread_s
 
-    def arrival(self, left_at: float, before: float) -> float:
-        """When what left then arrives, not before what left earlier."""
+    def arrival(self, size: int, left_at: float, before: float) -> float:
+        """When so many bytes that left then arrive, not before what left earlier."""
         spread = self._rng.uniform(-self._spread_s, self._spread_s) if self._spread_s else 0.0
-        return max(before, left_at + max(0.0, self.mean_s + spread))
+        packets = -(-size // PACKET)
+        stalls = self._stall > 0 and self._rng.random() > (1 - self._stall) ** packets
+        return max(before, left_at + max(0.0, self.mean_s + spread) + (STALL_S + 2 * self.mean_s) * stalls)

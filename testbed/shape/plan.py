@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from testbed.shape.limits import Limits, limits_of
-from testbed.shape.probe import CGROUP, NETEM, RELAY, TC, Machine
+from testbed.shape.pacer import STALL_S
+from testbed.shape.probe import CGROUP, NETEM, RELAY, STALL, TC, Machine
 from venn.wire.errors import CannotEnforceError
 from venn.wire.notation import format_bytes, format_duration, format_fraction, format_number, format_rate
 
@@ -24,6 +25,7 @@ class FleetPlan:
     fleet: str
     count: int
     limits: Limits
+    changes: tuple[Limits, ...] = ()  # that the timeline may hold its devices to for a while
     cpu: str = ""
     memory: str = ""
     rate: str = ""
@@ -31,9 +33,19 @@ class FleetPlan:
     loss: str = ""
 
     @property
+    def linked(self) -> bool:
+        """Whether its devices have a relay each."""
+        return any(limits.link for limits in (self.limits, *self.changes))
+
+    @property
     def namespace(self) -> bool:
         """Whether its devices have a network namespace each."""
-        return TC in (self.rate,) or NETEM in (self.delay, self.loss)
+        return self.rate == TC or self.netem
+
+    @property
+    def netem(self) -> bool:
+        """Whether packets are delayed or lost in the kernel."""
+        return NETEM in (self.delay, self.loss)
 
     def asked(self) -> Iterator[tuple[str, str, str]]:
         """Each limit: its key, its value in the notation, its means."""
@@ -59,42 +71,58 @@ class Plan:
 
     @property
     def links(self) -> bool:
-        return any(each.limits.link for each in self.fleets.values())
+        return any(each.linked for each in self.fleets.values())
 
 
 def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
     """The strongest means for each limit of each fleet."""
+    from testbed.shape.changes import changes_of  # a container that is started has no need of it
+
     fleets: dict[str, FleetPlan] = {}
     problems: list[CannotEnforceError] = []
     for name, fleet in scenario.fleets.items():
-        limits = limits_of(fleet)
-        if limits == Limits():
+        limits, changes = limits_of(fleet), changes_of(scenario, name)
+        if limits == Limits() and not changes:
             continue
-        plan = _fleet(name, fleet.count, limits, machine, alone=fleet.processes == fleet.count)
+        plan = _fleet(name, fleet.count, limits, changes, machine, alone=fleet.processes == fleet.count)
         fleets[name] = plan
         problems += _beyond(plan, machine)
         for key, value, means in plan.asked():
             if not means:
                 field = {"cores": "cpu", "memory_limit": "memory", "loss": "loss"}.get(key, "rate")
                 problems.append(_problem(f"fleets.{name}.{key}", f"{value} cannot be enforced", machine.why_not(field)))
+        problems += _stalls(plan, machine)
     problems += _too_many_cores(scenario, fleets, machine)
     return Plan(fleets, tuple(problems))
 
 
-def _fleet(name: str, count: int, limits: Limits, machine: Machine, *, alone: bool) -> FleetPlan:
+def _fleet(
+    name: str, count: int, limits: Limits, changes: tuple[Limits, ...], machine: Machine, *, alone: bool
+) -> FleetPlan:
     cpu, memory = machine.means("cpu") or "", machine.means("memory") or ""
     netem = alone and machine.can("delay", NETEM)
-    rated = limits.up_bits is not None or limits.down_bits is not None
+    every = (limits, *changes)
+    rated = any(each.up_bits is not None or each.down_bits is not None for each in every)
     return FleetPlan(
         fleet=name,
         count=count,
         limits=limits,
+        changes=changes,
         cpu=_named(cpu, machine) if limits.cores is not None else "",
         memory=_named(memory, machine) if limits.memory_bytes is not None else "",
         rate="" if not rated else TC if alone and machine.can("rate", TC) else RELAY,
-        delay="" if not (limits.delay_s or limits.jitter_s) else NETEM if netem else RELAY,
-        loss=NETEM if limits.loss and netem else "",
+        delay="" if not any(each.delay_s or each.jitter_s for each in every) else NETEM if netem else RELAY,
+        loss="" if not any(each.loss for each in every) else NETEM if netem else STALL,
     )
+
+
+def _stalls(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
+    """Loss without netem: what a relay can do in its place is not the same, and is called by its own name."""
+    if plan.loss == STALL:
+        most = max(limits.loss for limits in (plan.limits, *plan.changes))
+        message = f"{format_fraction(most)} cannot be enforced; in place of each loss the relay stalls for "
+        message += f"{STALL_S:g} s"
+        yield _problem(f"fleets.{plan.fleet}.loss", message, machine.why_not("loss"))
 
 
 def _named(means: str, machine: Machine) -> str:

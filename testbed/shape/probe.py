@@ -17,6 +17,7 @@ from testbed.shape.limits import Limits
 from venn.wire.marks import own_mark
 
 CGROUP, DUTY, RLIMIT, TC, NETEM, RELAY = "cgroup", "duty cycle", "rlimit", "tc", "netem", "relay"
+STALL = "stall in the relay"  # in place of a loss
 TRIAL = Limits(cores=0.5, memory_bytes=64 * 2**20, up_bits=1e6, down_bits=1e6, delay_s=0.01, jitter_s=0.002, loss=0.01)
 FIELDS = ("cpu", "memory", "rate", "delay", "loss", "faults")
 

@@ -1,7 +1,8 @@
 """``venn relay``: the links of many devices in one process, each an HTTP CONNECT proxy of its own.
 
 It says once where each listens, takes orders on standard input (a JSON object a line: ``{"device": NAME, "do":
-"cut"}``, or mend, or reset), and writes down each second what has passed. Whoever gives orders and goes, ends it.
+"cut"}``, or mend, reset, or limit with ``"to": {...}``, its limits), answers each with a line of what is
+in force, and writes down each second what has passed. Whoever gives orders and goes, ends it.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from venn.wire.files import write_atomic
 from venn.wire.lag import LagMonitor
 
 COUNT_S = 1.0
+LIMITED = ("up_bits", "down_bits", "delay_s", "jitter_s", "stall")  # what may change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class LinkSpec:
     down_bits: float | None = None
     delay_s: float = 0.0
     jitter_s: float = 0.0
+    stall: float = 0.0  # the part of the packets that wait for a retransmission timeout
     seed: str = ""
     host: str = "127.0.0.1"
     interface: str = ""
@@ -98,19 +101,35 @@ async def _count(links: Mapping[str, Link], path: Path | None) -> None:
 
 
 async def _obey(links: Mapping[str, Link]) -> None:
-    """Orders, until standard input ends; for ever, if it is no pipe: then nobody gives any."""
-    if not stat.S_ISFIFO(os.fstat(0).st_mode):
+    """Orders, until standard input ends; for ever, if it is neither pipe nor socket: then nobody gives any."""
+    mode = os.fstat(0).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # asyncio gives its children a socket
         await asyncio.Event().wait()
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         match _order(line):
-            case {"device": str(device), "do": "cut"} if device in links:
-                links[device].cut()
-            case {"device": str(device), "do": "mend"} if device in links:
-                links[device].mend()
-            case {"device": str(device), "do": "reset"} if device in links:
-                await links[device].reset()
+            case {"device": str(device), "do": str(do), **rest} if device in links:
+                said = await _obey_one(links[device], do, rest.get("to"))
+            case _:
+                said = {"error": "it is no order, or there is no such device"}
+        write_line(sys.stdout, json.dumps(said))
+
+
+async def _obey_one(link: Link, do: str, to: object) -> dict[str, object]:
+    """What is in force then."""
+    match do:
+        case "cut":
+            link.cut()
+        case "mend":
+            link.mend()
+        case "reset":
+            await link.reset()
+        case "limit" if isinstance(to, dict):
+            link.limit(**{name: to[name] for name in LIMITED})
+        case _:
+            return {"error": f"{do} is no order"}
+    return {"whole": link.whole, **link.limits()}
 
 
 def _order(line: bytes) -> object:

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agent.throttle import Throttle, write_throttle
+from testbed.churn.link_change import LinkChange
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost
 from testbed.report.emulation import FILE as EMULATION
 from testbed.shape import cgroup, namespace
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import Limits
+from testbed.shape.limits import Limits, changed
 from testbed.shape.plan import FleetPlan, Plan
-from testbed.shape.probe import DUTY, RELAY, RLIMIT, TC, Machine
-from testbed.shape.relay import LinkSpec, write_specs
+from testbed.shape.probe import DUTY, RELAY, RLIMIT, STALL, TC, Machine
+from testbed.shape.relay import LIMITED, LinkSpec, write_specs
 from venn.wire.errors import CannotEnforceError
 from venn.wire.files import read_json_lines, write_atomic
 from venn.wire.marks import PREFIX, own_mark
@@ -66,7 +67,9 @@ class Throttles:
                         self._devices[device.device] = _Device(plan)
                         self._make(device.device, len(self._devices))
             if self.links is not None:
-                write_specs(self.links, {name: self._link(name) for name in self._linked()})
+                write_specs(
+                    self.links, {name: self._link(name, self._devices[name].plan.limits) for name in self._linked()}
+                )
         except (OSError, ValueError, RefusedError) as error:
             self.remove()
             raise CannotEnforceError(
@@ -105,6 +108,27 @@ class Throttles:
         """What its program is started through."""
         made = self._devices.get(host.name)
         return made.cable.enter if host.single and made is not None and made.cable is not None else ()
+
+    def linked(self, device: str) -> bool:
+        """Whether it has a link in the relay."""
+        return device in self._linked()
+
+    def relink(self, device: str, change: LinkChange | None) -> dict[str, float | None]:
+        """A device's link from now on, as the timeline wants it; None: its own. What ``tc`` does of it is done then,
+        and read back; what is left to the relay is returned. Raises CannotEnforceError.
+        """
+        made = self._devices[device]
+        limits = made.plan.limits if change is None else changed(made.plan.limits, change)
+        try:
+            if made.cable is not None:
+                namespace.shape(made.cable, limits, netem=made.plan.netem)
+                in_force = namespace.rates_in_force(made.cable)
+                if made.plan.rate == TC and not all(map(same, in_force, (limits.up_bits, limits.down_bits))):
+                    raise RefusedError(f"{in_force} bits per second up and down are in force")
+        except (OSError, ValueError, RefusedError) as error:
+            raise CannotEnforceError("NOT_IN_FORCE", f"its link was not changed: {error}", where=device) from error
+        spec = self._link(device, limits)
+        return {name: getattr(spec, name) for name in LIMITED}
 
     def bypassed(self, moved: Mapping[str, tuple[int, int]]) -> list[str]:
         """Devices that moved more bytes (up, down) than their links saw: they went past them."""
@@ -169,7 +193,7 @@ class Throttles:
         if plan.namespace:
             offset = os.getpid() * 61  # so that runs side by side have cables of their own
             made.cable = self._cable(number, offset)
-            namespace.shape(made.cable, limits, netem=plan.delay != RELAY or bool(plan.loss))
+            namespace.shape(made.cable, limits, netem=plan.netem)
             up, down = namespace.rates_in_force(made.cable)
             self._read(plan, "up", limits.up_bits, up)
             self._read(plan, "down", limits.down_bits, down)
@@ -185,24 +209,25 @@ class Throttles:
         """Raises RefusedError: it is not in force."""
         if asked is None:
             return
-        if got is None or abs(got - asked) > SAME * asked:
+        if not same(got, asked) or got is None:
             raise RefusedError(f"{plan.fleet}: {key} {asked:g} was asked, and {got} is in force")
         before = self.read_back.get((plan.fleet, key), asked)
         self.read_back[plan.fleet, key] = got if abs(got - asked) >= abs(before - asked) else before
 
     def _linked(self) -> list[str]:
-        return [name for name, made in self._devices.items() if made.plan.limits.link]
+        return [name for name, made in self._devices.items() if made.plan.linked]
 
-    def _link(self, name: str) -> LinkSpec:
+    def _link(self, name: str, limits: Limits) -> LinkSpec:
         """What is left to the relay: what ``tc`` does not do."""
         made = self._devices[name]
-        plan, limits = made.plan, made.plan.limits
+        plan = made.plan
         relayed = plan.delay == RELAY
         return LinkSpec(
             up_bits=None if plan.rate == TC else limits.up_bits,
             down_bits=None if plan.rate == TC else limits.down_bits,
             delay_s=limits.delay_s if relayed else 0.0,
             jitter_s=limits.jitter_s if relayed else 0.0,
+            stall=limits.loss if plan.loss == STALL else 0.0,
             seed=f"{self._seed}/{name}/link",
             host=made.cable.address if made.cable else "127.0.0.1",
             interface=made.cable.interface if made.cable else "",
@@ -216,6 +241,13 @@ class Throttles:
             return dict(json.loads(self.counts.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return {}
+
+
+def same(got: float | None, asked: float | None) -> bool:
+    """As near as a kernel comes to it."""
+    if got is None or asked is None:
+        return got is asked
+    return abs(got - asked) <= SAME * asked
 
 
 def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:

@@ -29,6 +29,7 @@ from testbed.simulator.model import Outcome, Simulation
 from testbed.simulator.run import simulate
 from testbed.virtual.kept import KeptJournal, facts, keep_outcome
 from testbed.virtual.progress import Watching
+from testbed.virtual.unplayed import unplayed
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.notation import format_duration
 
@@ -61,7 +62,7 @@ class VirtualRun:
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
-        for line in unfinished(simulation, outcome, stopped=bool(stopped_by)):
+        for line in (*unplayed(self.scenario).values(), *unfinished(simulation, outcome, stopped=bool(stopped_by))):
             self._warn(line)
         self._write_manifest(interrupted=bool(stopped_by), simulated=facts(simulation, outcome))
         summary = self._report()
@@ -117,7 +118,9 @@ class VirtualRun:
             return
         whole = unfolded(self.scenario)
         actions = whole.timeline(fleet_devices(whole)).actions
-        rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in actions if each.at_s <= until_s)
+        left_out = unplayed(whole)
+        played = (each for each in actions if each.at_s <= until_s and each.entry not in left_out)
+        rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in played)
         write_atomic(self.folder.churn, "".join(json.dumps(row) + "\n" for row in rows))
 
     def _write_manifest(self, *, interrupted: bool, simulated: dict[str, object] | None) -> None:

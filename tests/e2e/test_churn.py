@@ -97,3 +97,38 @@ def test_a_coordinator_that_is_killed_in_mid_round_loses_no_job_and_no_response(
     assert replayed.said()["same"]
     assert replayed.said()["digest"] == said["digest"]
     assert left([], place=out) == []
+
+
+LINKS = """
+version: 1
+name: links
+duration: 60s
+jobs:
+  one: {file: job.py, demand: 3, rounds: 5, min_response: 100%, deadline: 30s, workload: {compute: 500ms}}
+fleets:
+  shared: {count: 2, up: 20 Mbit/s}
+  alone: {count: 1, processes: 1}
+churn:
+  - {at: 1500ms, limit: all, up: 400 kbit/s}
+  - {at: 3s, disconnect: 1 of shared, for: 1s}
+expect:
+  - injected.limit.observed.in_force == 3
+  - injected.disconnect.observed.connection_ended == 1
+  - responses_lost == 0
+"""
+LARGE = JOB.replace("np.zeros(3)", "np.zeros(10_000)")  # 80 kB, which take 1.6 s at 400 kbit/s
+
+
+def test_a_link_that_is_changed_in_mid_run_is_as_slow_from_then_on(tmp_path: Path) -> None:
+    (tmp_path / "links.yaml").write_text(LINKS)
+    (tmp_path / "job.py").write_text(LARGE)
+    out = tmp_path / "run"
+    program = run(tmp_path, "run", "links.yaml", "--out", str(out), "--json")
+    assert program.process.returncode == 0, program.err
+    changed = [row for row in lines(out / "churn.jsonl") if row["verb"] == "limit"]
+    assert [row["link"] for row in changed] == [{"up": "400 kbit/s"}] * 3
+    since = max(row["at"] for row in changed)
+    after = [row for row in lines(out / "jobs" / "one" / "rounds.jsonl") if row["opened_at"] > since]
+    assert after
+    assert all(row["ended_at"] - row["opened_at"] > 1.6 * 0.9 for row in after)
+    assert left([], place=out) == []

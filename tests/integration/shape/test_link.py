@@ -108,6 +108,20 @@ async def test_a_black_hole_takes_and_gives_nothing_until_it_is_mended() -> None
         writer.transport.abort()
 
 
+async def test_other_limits_hold_for_what_is_open() -> None:
+    loop = asyncio.get_running_loop()
+    async with linked(echo, make_link(up_bits=None, down_bits=None)) as (link, (reader, writer)):
+        link.limit(up_bits=8e5, down_bits=None, delay_s=0.1, jitter_s=0.0, stall=0.0)
+        began, sent = loop.time(), bytes(20_000)  # 0.2 s
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        assert loop.time() - began > 0.25  # it cannot be sooner
+        assert link.limits()["up_bits"] == 8e5
+        link.limit(up_bits=None, down_bits=None, delay_s=0.0, jitter_s=0.0, stall=0.0)
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+
+
 @pytest.mark.parametrize("target", ["192.0.2.7:80", "example.org:80", "127.0.0.1", "nonsense"])
 async def test_it_leads_nowhere_but_to_this_machine(target: str) -> None:
     async with linked(echo) as (link, _):

@@ -31,7 +31,7 @@ class Runs:
         self.asked: list[tuple[str, int]] = []
         self.fail_at = fail_at
 
-    async def __call__(self, one: Asked, folder: Path, overrides: Sequence[str]) -> Row:
+    async def __call__(self, one: Asked, folder: Path, flags: Sequence[str]) -> Row:
         return self.run(one, folder)
 
     def run(self, one: Asked, folder: Path) -> Row:

@@ -5,12 +5,15 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from testbed.churn.link_change import LinkChange
 from testbed.churn.timeline import Action, Verb
 from testbed.live.hands import Hands
 from testbed.live.injector import Injector
+from testbed.live.parts import Parts
 from testbed.live.programs import Program
 from tests.unit.live.conftest import until
 
@@ -30,6 +33,22 @@ class Recorded(Program):
         self._log.append((self.name, signal.Signals(number).name))
 
 
+class Linked:
+    """Takes down what is done to links."""
+
+    def __init__(self, log: list[tuple[str, str]]) -> None:
+        self._log = log
+
+    async def cut(self, device: str, *, reset: bool) -> None:
+        self._log.append((device, "reset" if reset else "cut"))
+
+    async def mend(self, device: str) -> None:
+        self._log.append((device, "mend"))
+
+    async def limit(self, device: str, change: LinkChange | None) -> None:
+        self._log.append((device, "limit" if change else "unlimit"))
+
+
 @pytest.fixture
 def signals() -> list[tuple[str, str]]:
     return []
@@ -38,7 +57,7 @@ def signals() -> list[tuple[str, str]]:
 @pytest.fixture
 def hands(signals: list[tuple[str, str]]) -> Hands:
     programs = {name: Recorded(name, signals) for name in ("bench-01", "driver wide", "coordinator")}
-    return Hands(programs.get)
+    return Hands(programs.get, cast(Parts, Linked(signals)))
 
 
 async def test_in_order_and_written_down(tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]) -> None:
@@ -61,6 +80,22 @@ async def test_in_order_and_written_down(tmp_path: Path, hands: Hands, signals: 
     ]
 
 
+async def test_what_is_done_to_links_is_ended_once(
+    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+) -> None:
+    slow = LinkChange(up=1e6)
+    actions = [
+        Action(1.0, Verb.LIMIT, "a", 0, 3.0, slow),
+        Action(2.0, Verb.DISCONNECT, "a", 1, 5.0),
+        Action(4.0, Verb.RECONNECT, "a", 2),
+        Action(4.5, Verb.PARTITION, "a", 3, 6.0),  # the end of the one before, at 5, is not its end
+    ]
+    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
+    assert [what for _, what in signals] == ["limit", "reset", "unlimit", "mend", "cut", "mend"]
+    first = json.loads((tmp_path / "churn.jsonl").read_text().splitlines()[0])
+    assert first["link"] == {"up": "1 Mbit/s"}
+
+
 async def test_what_stands_still_goes_on_before_it_is_killed(
     tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
 ) -> None:
@@ -72,7 +107,8 @@ async def test_what_stands_still_goes_on_before_it_is_killed(
 async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, hands: Hands) -> None:
     now = time.time()
     actions = [Action(0.0, Verb.CRASH, "coordinator", 0, 600.0)]
-    running = asyncio.create_task(Injector(actions, tmp_path / "churn.jsonl", hands).run(now))
+    made = Injector(actions, tmp_path / "churn.jsonl", hands)
+    running = asyncio.create_task(made.run(now))
     await until(lambda: "coordinator" in hands._down)
     waiting = asyncio.create_task(hands.released("coordinator"))
     await asyncio.sleep(0)
@@ -80,6 +116,7 @@ async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, hands: 
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    await made.end()
     assert await waiting
 
 
@@ -92,4 +129,15 @@ async def test_nothing_stands_still_when_it_is_over(
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+    await made.end()
     assert signals == [("bench-01", "SIGSTOP"), ("bench-01", "SIGCONT")]
+
+
+async def test_what_nothing_ends_lasts_beyond_the_timeline(
+    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+) -> None:
+    made = Injector([Action(1.0, Verb.LIMIT, "a", 0, None, LinkChange(up=1e6))], tmp_path / "churn.jsonl", hands)
+    await made.run(time.time() - 100)
+    assert signals == [("a", "limit")]
+    await made.end()
+    assert signals == [("a", "limit"), ("a", "unlimit")]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.shape.pacer import BURST_S, LEAST_CHUNK, MOST_CHUNK, Delay, Pacer
+from testbed.shape.pacer import BURST_S, LEAST_CHUNK, MOST_CHUNK, PACKET, STALL_S, Delay, Pacer
 
 
 def test_bytes_leave_at_the_rate() -> None:
@@ -47,7 +47,7 @@ def test_whatever_comes_no_more_than_the_rate_and_a_burst_passes(sends: list[tup
 
 def test_a_way_has_half_of_a_round_trips_delay() -> None:
     delay = Delay(0.1, 0.0, random.Random(1))
-    assert delay.arrival(2.0, 0.0) == pytest.approx(2.05)
+    assert delay.arrival(1, 2.0, 0.0) == pytest.approx(2.05)
 
 
 @given(st.integers(0, 2**32), st.floats(0, 0.5))
@@ -55,8 +55,22 @@ def test_jitter_stays_in_its_bounds_and_nothing_overtakes(seed: int, jitter: flo
     delay, before = Delay(0.5, jitter, random.Random(seed)), 0.0
     for number in range(50):
         left = number * 0.01
-        arrives = delay.arrival(left, before)
+        arrives = delay.arrival(1, left, before)
         assert arrives >= before
         assert arrives >= left + 0.25 - jitter / 2 - 1e-9
         assert arrives <= max(before, left + 0.25 + jitter / 2 + 1e-9)
         before = arrives
+
+
+def test_a_stall_holds_all_up_for_a_timeout_and_is_as_frequent_as_the_loss_of_its_packets() -> None:
+    delay = Delay(0.1, 0.0, random.Random(1), stall=0.02)
+    late = [delay.arrival(5 * PACKET, 0.0, 0.0) - 0.05 for _ in range(10_000)]
+    assert {round(each, 6) for each in late} == {0.0, round(STALL_S + 0.1, 6)}
+    assert sum(each > 0 for each in late) / len(late) == pytest.approx(1 - 0.98**5, abs=0.01)
+
+
+def test_other_limits_hold_from_then_on() -> None:
+    delay = Delay(0.1, 0.0, random.Random(1))
+    delay.set(0.3, 0.1, 0.0)
+    assert delay.of_both_ways == pytest.approx({"delay_s": 0.3, "jitter_s": 0.1, "stall": 0.0})
+    assert delay.arrival(1, 2.0, 2.5) == 2.5

@@ -6,6 +6,8 @@ import pytest
 
 from testbed.scenario.loader import parse
 from testbed.shape.cgroup import Trees
+from testbed.shape.changes import relayed
+from testbed.shape.limits import Limits
 from testbed.shape.plan import Plan, make_plan
 from testbed.shape.probe import Machine, checks_of
 
@@ -45,10 +47,31 @@ def test_the_strongest_means_of_a_whole_machine(tmp_path: Path) -> None:
 def test_a_machine_without_netem_relays_delays_and_loses_nothing(tmp_path: Path) -> None:
     made = plan(tmp_path, f"{ALONE}, loss: 1%, {LINK}", machine(netem="no netem"))
     fleet = made.fleets["pi"]
-    assert (fleet.rate, fleet.delay, fleet.loss) == ("tc", "relay", "")
+    assert (fleet.rate, fleet.delay, fleet.loss) == ("tc", "relay", "stall in the relay")
     (problem,) = made.problems
-    assert str(problem).startswith("fleets.pi.loss: 1% cannot be enforced; no netem")
+    told = "fleets.pi.loss: 1% cannot be enforced; in place of each loss the relay stalls for 0.2 s; no netem"
+    assert str(problem).startswith(told)
     assert problem.exit_code == 3
+
+
+def test_devices_whose_links_the_timeline_changes_have_links(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(JOB)
+    text = """\
+version: 1
+name: small
+jobs: {only: {file: job.py, demand: 2, rounds: 1, deadline: 9s}}
+fleets: {pi: {count: 2, processes: 2}, phone: {count: 2, delay: 20ms}, other: {count: 2}}
+churn: [{at: 1s, limit: pi, up: 1 Mbit/s}, {at: 1s, limit: 1 of phone, link: 3g, delay: 1s, for: 5s}]
+"""
+    scenario = parse(text, folder=tmp_path)
+    made = make_plan(scenario, machine(netem="no netem"))
+    assert {name: (each.rate, each.delay, each.linked) for name, each in made.fleets.items()} == {
+        "pi": ("tc", "", True),
+        "phone": ("relay", "relay", True),
+    }
+    assert made.fleets["pi"].limits == Limits()
+    assert made.fleets["phone"].changes == (Limits(up_bits=768e3, down_bits=1.6e6, delay_s=1.0, jitter_s=0.06),)
+    assert relayed(scenario) == {"pi", "phone"}
 
 
 def test_a_plain_user_has_the_duty_cycle_and_the_relay(tmp_path: Path) -> None:
