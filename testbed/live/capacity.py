@@ -19,7 +19,6 @@ TESTBED_BYTES = 160_000_000
 PROGRAM_BYTES = 45_000_000
 WORKER_BYTES = 25_000_000  # a job that imports more than NumPy has more
 DEVICE_BYTES = 250_000
-START_COST_S = 0.8  # of a core, for one of our programs to be warm
 PROGRAMS_PER_CORE = 8  # that only wait, most of the time: emulated devices share a program, and their tasks are short
 OTHER_FILES = 64  # of a program, beside its connections
 

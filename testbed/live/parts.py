@@ -69,8 +69,8 @@ class Parts(Protocol):
     def others(self) -> Sequence[Part]:
         """That run since ``make``, and without which nothing goes on."""
 
-    def start_cost_s(self, others: int) -> float:
-        """From now until so many parts are warm, by estimate."""
+    def start_cost_s(self, others: int, one_s: float) -> float:
+        """From now until so many parts are warm, by estimate: ``one_s`` is what the first of them took."""
 
     def reached(self, said: Mapping[str, object]) -> str:
         """The address at which we reach the coordinator, which has announced itself."""

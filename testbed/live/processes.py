@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from testbed.churn.link_change import LinkChange
 from testbed.live import commands
-from testbed.live.capacity import START_COST_S, capacity
+from testbed.live.capacity import capacity
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program, kill_all
@@ -102,8 +102,8 @@ class Processes:
     def others(self) -> Sequence[Program]:
         return [self._relay] if self._relay else []
 
-    def start_cost_s(self, others: int) -> float:
-        return START_COST_S * others / capacity().cores
+    def start_cost_s(self, others: int, one_s: float) -> float:
+        return one_s * others / capacity().cores
 
     async def remove(self, *, at_once: bool = False) -> None:
         if at_once:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
+from device_agent.journal import LOAD_S
 from testbed.churn.timeline import Verb
 from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT, OURSELVES
 from testbed.report.jsonlines import Row, number, text, texts
@@ -41,7 +42,7 @@ def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
     if any("lag_p99_s" in row for row in samples):
         lags[OURSELVES] = _worst_lag(samples)
     late = _late_fraction(record, still)
-    reasons = (*_busy(cpu), *_lagging(lags), *_late(late))
+    reasons = (*_busy(cpu), *_lagging(lags), *_late(late), *_behind(record, start, still))
     return HostSummary(
         cpu_max=max(cpu) if cpu else None,
         cpu_mean=sum(cpu) / len(cpu) if cpu else None,
@@ -100,6 +101,18 @@ def _lagging(lags: dict[str, float]) -> list[str]:
     others = f", and {len(late) - 1} more of our processes," if len(late) > 1 else ""
     limit = f"the limit is {LAG_LIMIT_S * 1000:.0f} ms"
     return [f"the event loop of {name}{others} was late by {worst * 1000:.0f} ms (p99; {limit})"]
+
+
+def _behind(record: RunRecord, start: float, still: frozenset[str]) -> list[str]:
+    """Who hosts devices is there before the first job; its first line comes a second later."""
+    hosts = {name: rows for name, rows in record.loads.items() if name.startswith("devices ")}
+    ready = {_target(name): number(rows[0], "at") - LOAD_S for name, rows in hosts.items()}
+    behind = sorted((at - start, name) for name, at in ready.items() if at > start and name not in still)
+    if not behind:
+        return []
+    last_s, name = behind[-1]
+    last = f"{name} {last_s:.1f} s after it"
+    return [f"{len(behind)} of {len(ready)} programs with devices were ready only after the first job had come, {last}"]
 
 
 def _late(fraction: float) -> list[str]:

@@ -120,7 +120,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     (place / "pretender.py").write_text(PRETENDER)
     monkeypatch.setattr(programs, "VENN", (sys.executable, "-S", str(place / "pretender.py")))
     monkeypatch.setattr(world, "FIRST_START_S", 0.0)
-    monkeypatch.setattr(processes, "START_COST_S", 0.0)
+    monkeypatch.setattr(processes.Processes, "start_cost_s", lambda self, others, one_s: 0.0)
     made = Stage(place)
     made.plan(coordinator=["announce", "wait"])
     return made

@@ -6,9 +6,10 @@ import pytest
 from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, SessionSeq
 from coordinator.engine.model import Outcome
+from device_agent.journal import LOAD_S
 from testbed.report.hostload import HostSummary, judge_host
 from testbed.report.record import load_run
-from tests.unit.report.world import World
+from tests.unit.report.world import World, unix
 
 
 def judged(world: World, folder: Path) -> HostSummary:
@@ -77,3 +78,14 @@ def test_what_was_made_to_stand_still_is_late_on_purpose(tmp_path: Path) -> None
     (folder / "churn.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = judge_host(load_run(folder), (0.0, 100.0))
     assert (found.saturated, found.lag_p99_max_s) == (False, {"coordinator": 0.012})
+
+
+@pytest.mark.parametrize(("ready", "reasons"), [(-1.0, 0), (2.5, 1)])
+def test_devices_are_there_before_the_first_job(tmp_path: Path, ready: float, reasons: int) -> None:
+    world = World()
+    world.log("devices/early", "load", at=unix(-0.5), lag_p99_s=0.0)
+    world.log("devices/swarm", "load", at=unix(ready + LOAD_S), lag_p99_s=0.0)
+    found = judged(world, tmp_path)
+    assert len(found.reasons) == reasons
+    said = "1 of 2 programs with devices were ready only after the first job had come, swarm 2.5 s after it"
+    assert all(reason == said for reason in found.reasons)
