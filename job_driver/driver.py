@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,7 @@ from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
+MOST_INSPECTORS = 4  # threads that look at responses; one of them takes in 2 GB/s
 READ_AHEAD = 2**18  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
 
 Result = TypeVar("Result")
@@ -81,7 +83,8 @@ class Driver:
     def __init__(self, file: JobFile, settings: Settings, folder: Path, on_round: Callable[[Round], None]) -> None:
         self._file, self._settings, self._folder, self._on_round = file, settings, folder, on_round
         self._thread = ThreadPoolExecutor(1, "job")  # the job's own code, one piece at a time
-        self._inspection = ThreadPoolExecutor(1, "inspect")  # of responses: no receipt waits for the job's code
+        cores = min(os.cpu_count() or 1, MOST_INSPECTORS)
+        self._inspection = ThreadPoolExecutor(cores, "inspect")  # of responses: no receipt waits for the job's code
         self._admission, self._artifacts = Admission(), Artifacts()
         self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
         self._spool = Spool(folder, fsync=settings.fsync)

@@ -4,6 +4,7 @@ import errno
 import hashlib
 from collections import deque
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
@@ -15,11 +16,12 @@ PIECE_BYTES = 2**19  # what is looked at twice is in the processor's cache; a mu
 
 
 class Inspection:
-    """Of one file, by one thread at a time. It reads what was written, so nothing waits in memory for it."""
+    """Of one file, by any thread. It reads what was written, so nothing waits in memory for it."""
 
     def __init__(self, path: Path, size: int) -> None:
         """``size``: bytes that the file will have."""
         self._path, self._size = path, size
+        self._lock = Lock()
         self._seen, self._hash = 0, hashlib.sha256()
         self._head = bytearray()  # what was seen, until the header is whole
         self._floats: deque[Place] | None = None  # arrays to come, of such numbers; None: not known yet
@@ -28,9 +30,9 @@ class Inspection:
     def look(self, end: int) -> None:
         """At what lies before ``end``, which is there, as far as it was not seen. Raises OSError."""
         end -= end % ALIGNMENT if end < self._size else 0
-        with open(self._path, "rb", buffering=0) as file:
+        with self._lock, open(self._path, "rb", buffering=0) as file:
             file.seek(self._seen)
-            scratch = memoryview(bytearray(min(PIECE_BYTES, end - self._seen)))
+            scratch = memoryview(bytearray(max(0, min(PIECE_BYTES, end - self._seen))))
             while self._seen < end:
                 piece = scratch[: end - self._seen]
                 if file.readinto(piece) != len(piece):

@@ -75,13 +75,13 @@ class Writer:
 class Upload:
     """One response on its way."""
 
-    def __init__(self, announcement: Announcement, path: Path, thread: ThreadPoolExecutor) -> None:
-        """``thread`` inspects what lies in the file, while the loop writes on: each has a core of its own to use."""
+    def __init__(self, announcement: Announcement, path: Path, inspectors: ThreadPoolExecutor) -> None:
+        """``inspectors`` look at what lies in the file, while the loop writes on."""
         self.announcement, self.path = announcement, path
         self.offset = 0  # everything before it is in the file
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
-        self._thread, self._inspection = thread, Inspection(path, announcement.size)
+        self._inspectors, self._inspection = inspectors, Inspection(path, announcement.size)
         self._looking: Future[None] | None = None
         self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.ftruncate(self._descriptor, min(os.fstat(self._descriptor).st_size, announcement.size))
@@ -100,10 +100,10 @@ class Upload:
         write_all(lambda piece: os.write(descriptor, piece), data)
         self.offset += len(data)
         if self._looking is None or self._looking.done():
-            self._looking = self._thread.submit(self._inspection.look, self.offset)
+            self._looking = self._inspectors.submit(self._inspection.look, self.offset)
 
     def problem(self, form: ResponseForm) -> str:
-        """Why the bytes, which are all here, are refused; "" if they are not. On the thread. Raises OSError."""
+        """Why the bytes, which are all here, are refused; "" if they are not. On an inspector. Raises OSError."""
         self._inspection.look(self.offset)
         return self._inspection.problem(self.announcement.sha256) or form.problem(self.path)
 
@@ -124,13 +124,13 @@ class Intake:
         self,
         rounds: Rounds,
         spool: Spool,
-        thread: ThreadPoolExecutor,
+        inspectors: ThreadPoolExecutor,
         *,
         decided: Callable[[Response], None],
         failed: Callable[[Exception], None],
     ) -> None:
         """``decided`` is told each decision once, after it is on disk; ``failed`` what ends the job (a full disk)."""
-        self.rounds, self._spool, self._thread = rounds, spool, thread
+        self.rounds, self._spool, self._inspectors = rounds, spool, inspectors
         self._decided, self._failed = decided, failed
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
@@ -158,7 +158,7 @@ class Intake:
         upload = self._uploads.get(key)
         if upload is None:
             with self._disk(self._spool.partial(*key)):
-                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key), self._thread)
+                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key), self._inspectors)
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         if upload.writer is not None:
@@ -262,7 +262,7 @@ class Intake:
 
     async def _inspect(self, upload: Upload) -> str:
         assert self._form is not None, "an attempt is open before a response can be complete"
-        return await asyncio.get_running_loop().run_in_executor(self._thread, upload.problem, self._form)
+        return await asyncio.get_running_loop().run_in_executor(self._inspectors, upload.problem, self._form)
 
     async def _decide(self, announcement: Announcement, problem: str) -> tuple[Decision, bool]:
         no, lease = announcement.no, announcement.lease
