@@ -170,9 +170,11 @@ class Attendance:
             for job in summary.jobs
         )
         failed = [one.expect for one in summary.expectations if not one.held]
-        self.say(f"{jobs}; " + (f"not held: {'; '.join(failed)}" if failed else "every expectation held"))
+        held = f"not held: {'; '.join(failed)}" if failed else "every expectation held"
+        self.say(f"{jobs or 'no job has begun'}; {held}")
         page = Path(self.shown) / folder.root.name / PAGE
-        self.say(f"report {page}   live view: docker exec -it {_container(self.coordinator)} venn watch")
+        live = "" if summary.interrupted else f"   live view: docker exec -it {_container(self.coordinator)} venn watch"
+        self.say(f"report {page}{live}")
 
 
 @contextmanager

@@ -136,12 +136,13 @@ def test_a_fleet_in_containers_trains_two_jobs_and_leaves_a_report(project: Proj
     assert [path.name for path in project.runs.iterdir()] == [folder.name]
 
 
-def test_taken_down_early_it_reports_what_there_is(project: Project) -> None:
-    project.run("up", "--detach", "coordinator")
-    end = time.monotonic() + PATIENCE_S
-    while not (project.runs / ".live" / "events.jsonl").exists() and time.monotonic() < end:
+def test_taken_down_early_devices_say_goodbye_and_what_there_was_is_reported(project: Project) -> None:
+    project.run("up", "--detach", "--scale", "pi-4=1", "pi-4")
+    journal, end = project.runs / ".live" / "events.jsonl", time.monotonic() + PATIENCE_S
+    while not (journal.exists() and "DeviceCheckedIn" in journal.read_text()) and time.monotonic() < end:
         time.sleep(0.2)
     project.run("down")
     (folder,) = project.runs.iterdir()
     assert json.loads((folder / "run.json").read_text())["interrupted"] is True
+    assert json.loads((folder / "summary.json").read_text())["sessions_by_end"] == {"goodbye_stopped": 1}
     assert (folder / "report.html").is_file()

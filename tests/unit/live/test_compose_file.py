@@ -14,7 +14,7 @@ from testbed.shape.plan import SPARE_CORES
 
 ROOT = Path(__file__).parents[3]
 FLEET = ("pi-4", "phone-mid", "phone-low")
-NEEDED = {"SETUID", "SETGID", "SETPCAP"}  # to become another user, without capabilities
+NEEDED = {"SETUID", "SETGID", "SETPCAP", "KILL"}  # to become another user, without capabilities, and be stopped
 USUAL = {  # of a container, if nothing is said
     *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW"),
     *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
