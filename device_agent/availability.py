@@ -76,6 +76,11 @@ def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Inter
         yield Interval(number, start, end, _ending(rng, crash))
 
 
+def as_trace(value: Sequence[Sequence[float]] | None) -> tuple[tuple[float, float], ...] | None:
+    """A device's sessions out of JSON. Raises TypeError or ValueError for anything else."""
+    return None if value is None else tuple((float(start), float(end)) for start, end in value)
+
+
 def upcoming(intervals: Iterable[Interval], now_s: float, first: int = 1) -> Iterator[Interval]:
     """Those that are not over, from the ``first`` number on."""
     return (interval for interval in intervals if interval.end_s > now_s and interval.number >= first)
@@ -93,7 +98,8 @@ def read_trace(path: Path) -> Spans:
             for row in rows:
                 _add_row(spans, row, f"{path}:{rows.line_num}")
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise _bad_trace(str(path), f"cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise _bad_trace(str(path), f"cannot be read: {why}") from error
     return spans
 
 

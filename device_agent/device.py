@@ -60,6 +60,7 @@ class Device:
         self._parting: asyncio.Future[Part] = self._loop.create_future()
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
         self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = math.inf  # the timer, on the loop's clock: uvloop's own does not say for what is due at once
         self._group: asyncio.TaskGroup
         self._reach = asyncio.Event()  # not set: nobody can be reached, by a connection that is open neither
         self._be_born()
@@ -196,11 +197,11 @@ class Device:
     def _wind_clock(self) -> None:
         """A clock that runs too early is left alone: it rings, finds nothing due and is wound again."""
         at = self._session.next_deadline()
-        if self._timer is not None and self._timer.when() > at:
+        if self._timer is not None and self._rings_at > at:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and math.isfinite(at):
-            self._timer = self._loop.call_at(at, self._ring)
+            self._timer, self._rings_at = self._loop.call_at(at, self._ring), at
 
     def _ring(self) -> None:
         self._timer = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.absences import Absence, without
-from device_agent.availability import Interval, Spans, always, generated, traced
+from device_agent.availability import Interval, Spans, always, as_trace, generated, traced
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.errors import UsageError
 from venn.wire.notation import Constant, parse_distribution
@@ -29,6 +29,7 @@ class DeviceSpec:
     data: Mapping[str, Path] = field(default_factory=dict)  # name -> its own share
     session: str | None = None  # None: always there
     gap: str | None = None  # None: no gap
+    trace: tuple[tuple[float, float], ...] | None = None  # its sessions; None: as the two say
     crash: float = 0.0  # probability that a session ends without a goodbye
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
@@ -61,6 +62,8 @@ class DeviceSpec:
     def _own_intervals(self, trace: Spans | None) -> Iterator[Interval]:
         if trace is not None:
             return traced(self.seed, self.device, trace, self.crash)
+        if self.trace is not None:
+            return traced(self.seed, self.device, {self.device: self.trace}, self.crash)
         if self.session is None:
             return always()
         gap = Constant(0.0, "duration") if self.gap is None else parse_distribution(self.gap)
@@ -115,6 +118,7 @@ def _from_json(value: Mapping[str, Any]) -> DeviceSpec:
         data={str(name): Path(path) for name, path in value["data"].items()},
         session=value["session"],
         gap=value["gap"],
+        trace=as_trace(value["trace"]),
         crash=float(value["crash"]),
         tasks_per_session=int(value["tasks_per_session"]),
         tasks_per_day=int(value["tasks_per_day"]),

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from device_agent.absences import without
-from device_agent.availability import Interval, always, generated
+from device_agent.availability import Interval, always, generated, traced
 from testbed.churn.expand import Expansion, Member, expand_timeline
 from testbed.churn.timeline import Entry
 from testbed.population import DeviceSpec
@@ -13,6 +13,8 @@ from venn.wire.notation import Constant, parse_distribution
 
 def own_intervals(device: DeviceSpec) -> Iterator[Interval]:
     """When it would be there by itself, as its agent has it."""
+    if device.trace is not None:
+        return traced(device.seed, device.device, {device.device: device.trace}, device.crash)
     if device.session is None:
         return always()
     gap = Constant(0.0, "duration") if device.gap is None else parse_distribution(device.gap)

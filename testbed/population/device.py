@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.absences import Absence
+from device_agent.availability import as_trace
 from venn.wire.errors import UsageError
 from venn.wire.files import read_json_lines, write_atomic
 from venn.wire.notation import Distribution
@@ -24,6 +25,7 @@ class FleetSpec:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # all but `fleet` and `data`
     session: Distribution | None = None  # seconds, before the time scale; None: always available
     gap: Distribution | None = None  # seconds, before the time scale
+    trace: Path | None = None  # of its devices' sessions, in place of both; seconds, before the time scale
     crash: float = 0.0  # the part of its sessions that end without a goodbye, in [0, 1]
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
@@ -46,6 +48,7 @@ class DeviceSpec:
     tasks_per_session: int
     tasks_per_day: int
     process: str | None  # that hosts it: its own name if it has one to itself; None: the one that fleets share
+    trace: tuple[tuple[float, float], ...] | None = None  # its sessions, with the time scale in them
     absences: tuple[Absence, ...] = ()  # by the run's timeline, with the time scale in it; in order, without overlap
 
     @property
@@ -63,6 +66,7 @@ class DeviceSpec:
             "data": {name: str(path) for name, path in self.data.items()},
             "session": self.session,
             "gap": self.gap,
+            "trace": self.trace,
             "crash": self.crash,
             "tasks_per_session": self.tasks_per_session,
             "tasks_per_day": self.tasks_per_day,
@@ -82,6 +86,7 @@ class DeviceSpec:
             data={name: Path(path) for name, path in value["data"].items()},
             session=value["session"],
             gap=value["gap"],
+            trace=as_trace(value["trace"]),
             crash=float(value["crash"]),
             tasks_per_session=int(value["tasks_per_session"]),
             tasks_per_day=int(value["tasks_per_day"]),

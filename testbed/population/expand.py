@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from device_agent.availability import Spans, read_trace
 from testbed.population.device import DeviceSpec, FleetSpec
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution
@@ -32,10 +33,16 @@ def expand(
     devices: list[DeviceSpec] = []
     for fleet in fleets:
         _check(fleet)
+        spans = read_trace(fleet.trace) if fleet.trace is not None else None
         for index in range(fleet.count):
             own = {name: shares[len(devices)].absolute() for name, shares in data.items()}
-            devices.append(_device(fleet, index, seed, time_scale, own))
+            devices.append(_device(fleet, index, seed, time_scale, own, spans))
     return devices
+
+
+def device_name(fleet: str, index: int, count: int) -> str:
+    """``phones-01``: the first of a fleet, by its number from 0."""
+    return f"{fleet}-{index + 1:0{max(2, len(str(count)))}}"
 
 
 def _check(fleet: FleetSpec) -> None:
@@ -52,12 +59,14 @@ def _check(fleet: FleetSpec) -> None:
             raise UsageError("LABEL", f"the label {name} is set for every device", where=where, fix="take another name")
 
 
-def _device(fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Mapping[str, Path]) -> DeviceSpec:
+def _device(
+    fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Mapping[str, Path], spans: Spans | None
+) -> DeviceSpec:
     drawn = {"cpu": fleet.cpu, "memory": fleet.memory, "os": fleet.os}
     labels = {**fleet.labels, "fleet": (fleet.name,)}
     if data:
         labels["data"] = tuple(data)
-    name = f"{fleet.name}-{index + 1:0{max(2, len(str(fleet.count)))}}"
+    name = device_name(fleet.name, index, fleet.count)
     return DeviceSpec(
         device=name,
         fleet=fleet.name,
@@ -71,6 +80,7 @@ def _device(fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Ma
         data=data,
         session=_scaled(fleet.session, time_scale),
         gap=_scaled(fleet.gap, time_scale),
+        trace=None if spans is None else _sessions(fleet, name, spans, time_scale),
         crash=fleet.crash,
         tasks_per_session=fleet.tasks_per_session,
         tasks_per_day=fleet.tasks_per_day,
@@ -81,6 +91,14 @@ def _device(fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Ma
 def _generator(seed: int, fleet: str, index: int, capability: str) -> np.random.Generator:
     digest = sha256(f"{seed}/{fleet}/{index}/{capability}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
+
+
+def _sessions(fleet: FleetSpec, device: str, spans: Spans, time_scale: float) -> tuple[tuple[float, float], ...]:
+    """Those of a device in its fleet's trace; what lies before the start is left out."""
+    if device not in spans:
+        where = f"fleets.{fleet.name}.trace"
+        raise UsageError("TRACE", f"{fleet.trace} has no device {device}", where=where, fix="give it a row there")
+    return tuple((max(0.0, start) * time_scale, end * time_scale) for start, end in spans[device] if end > 0)
 
 
 def _scaled(distribution: Distribution | None, time_scale: float) -> str | None:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
+from device_agent.availability import read_trace
 from testbed.population import DeviceSpec, expand
+from testbed.population.expand import device_name
 from testbed.population.jobs import job_names
 from testbed.scenario.checks_of_drawn import check_drawn
 from testbed.scenario.eligible import comparisons, requirement_of, served_by
@@ -19,6 +21,7 @@ from testbed.scenario.places import KeyPath
 from testbed.scenario.population_checks import check_population
 from testbed.scenario.timeline import check_timeline
 from testbed.scenario.wording import known
+from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
@@ -152,9 +155,13 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     if fleet.session is not None and fleet.gap is None:
         yield Finding((*here, "gap"), "is missing, and session needs it", "add e.g. gap: exp(4s)")
     if fleet.session is None:
-        for key in ("gap", "crash"):
+        for key in ("gap",) if fleet.trace is not None else ("gap", "crash"):
             if getattr(fleet, key):
                 yield Finding((*here, key), "has no effect without session", "add e.g. session: exp(8s)")
+    if fleet.trace is not None:
+        if fleet.session is not None:
+            yield Finding((*here, "trace"), "says when devices are there, as session does", "take one of them out")
+        yield from _trace(name, fleet)
     if fleet.processes > fleet.count:
         message = f"{fleet.processes} processes cannot host {fleet.count} devices"
         yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
@@ -163,6 +170,21 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     for key in ("session", "gap"):
         if scenario.time_scale != 1 and isinstance(getattr(fleet, key), Empirical):
             yield Finding((*here, key), "a column of a file cannot be scaled", "take time_scale out")
+
+
+def _trace(name: str, fleet: Fleet) -> Iterator[Finding]:
+    assert fleet.trace is not None
+    try:
+        spans = read_trace(fleet.trace)
+    except UsageError as error:
+        where = f"{error.where}: " if error.where else ""
+        yield Finding(("fleets", name, "trace"), f"{where}{error.message}", error.fix)
+        return
+    devices = [device_name(name, index, fleet.count) for index in range(fleet.count)]
+    missing = [device for device in devices if device not in spans]
+    if missing:
+        told = f"{fleet.trace} has no device {missing[0]}" + (f", and {len(missing) - 1} more" if missing[1:] else "")
+        yield Finding(("fleets", name, "trace"), told, "give each a row there")
 
 
 def _served(scenario: Scenario) -> Iterator[Finding]:

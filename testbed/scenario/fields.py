@@ -225,6 +225,12 @@ JobFile = Annotated[
     PlainSerializer(str, return_type=str),
     _schema("path of a Python file", "string", "digits.py"),
 ]
+TraceFile = Annotated[
+    Path,
+    PlainValidator(as_file),
+    PlainSerializer(str, return_type=str),
+    _schema("path of a CSV file", "string", "sessions.csv"),
+]
 Policy = Annotated[str, PlainValidator(as_policy), _schema("policy", "string", "venn", "mine.py:Mine")]
 Source = Annotated[str, PlainValidator(as_source), _schema("data set", "string", *SOURCES)]
 Split = Annotated[str, PlainValidator(as_split), _schema("split", "string", "dirichlet(3.0)")]

@@ -1,14 +1,15 @@
 """``every_job`` and ``every_device``: what each job and each fleet has unless it says otherwise.
 
 Mappings are inherited key by key. ``key: null`` in a job or fleet takes an inherited key away. A job that says how
-many rounds it has, in either way, does not inherit the other way.
+many rounds it has, in either way, does not inherit the other way; nor does a fleet that says when its devices are there
+(by `session` and `gap`, or by `trace`).
 """
 
 from testbed.scenario.document import Document, Value
 from testbed.scenario.places import KeyPath, Places
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
-_EITHER = ("rounds", "max_rounds")
+_EITHER = ({"rounds": "max_rounds", "max_rounds": "rounds"}, {"session": "trace", "gap": "trace", "trace": "session"})
 
 
 def resolve(document: Document) -> Document:
@@ -38,7 +39,7 @@ def _inherit(own: Value, shared: dict[str, Value], path: KeyPath, source: KeyPat
         return own
     result: dict[str, Value] = {}
     for key, value in shared.items():
-        if key in own or (key in _EITHER and any(other in own for other in _EITHER)):
+        if key in own or any(each.get(key) in own for each in _EITHER):
             continue
         result[key] = value
         places.inherit((*path, key), (*source, key))

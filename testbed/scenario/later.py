@@ -17,6 +17,5 @@ LATER: dict[str, dict[str, str]] = {
     },
     "fleet": {
         "latency": "a round trip takes longer by delay: 50ms",
-        "trace": "traces in a scenario come with a later version; give session and gap, or `venn agent --trace`",
     },
 }

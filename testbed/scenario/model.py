@@ -49,6 +49,7 @@ from testbed.scenario.fields import (
     Spread,
     StragglerRule,
     Surplus,
+    TraceFile,
     Truth,
     Version,
 )
@@ -168,6 +169,11 @@ class Fleet(Part):
 
     gap: Lasting | None = None
     """How long a device is gone between two sessions; needs `session`, and `session` needs it."""
+
+    trace: TraceFile | None = None
+    """When its devices are there, in place of `session` and `gap`: a CSV file with a row `device,start_s,end_s` for
+    each session, in seconds from the start and in order of time; each device, by its name (`phones-01`), has one at
+    least."""
 
     crash: Chance = Fraction(0)
     """The part of the sessions that end without a goodbye: the socket breaks, or with a process per device the process

@@ -18,10 +18,12 @@ jobs:
 fleets:
   swarm: {count: 8}
   alone: {count: 3, processes: 3}
+  linked: {count: 2, up: 50 Mbit/s}     # their links can be cut, which they know nothing of
 churn:
   - {at: 2s, leave: 2 of swarm}
   - {at: 2s, disconnect: 2 of swarm, for: 4s}
   - {at: 3s, partition: 2 of swarm}
+  - {at: 3s, partition: 2 of linked}
   - {at: 3s, crash: 1 of alone}
   - {at: 4s, suspend: 2 of alone, for: 21s}
 expect:
@@ -29,7 +31,7 @@ expect:
   - injected.leave.observed.goodbye_session_over == 2
   - injected.disconnect.observed.connection_ended == 2
   - injected.crash.observed.connection_ended == 1
-  - injected.partition.observed.silent == 2
+  - injected.partition.observed.silent == 4
   - injected.suspend.observed.silent == 2
 """
 JOB = """

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from device_agent.absences import Absence, Going
+from device_agent.spec import read_population
+from testbed.churn.devices import intervals
 from testbed.churn.timeline import Entry, Verb
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import SWARM, prepare
 from testbed.scenario import Scenario
+from testbed.simulator.fleets import fleet_devices
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_selector
 
@@ -100,3 +103,25 @@ def test_a_process_of_its_own_is_really_suspended_and_a_device_of_a_swarm_plays_
             assert gone == (Absence(1.0, 2.5, Going.SUSPEND),)  # the time scale is a half
     [row] = [row for row in rows(folder.population) if row["device"] == "bench-01"]
     assert row["absences"] == []
+
+
+def test_devices_of_a_trace_are_there_as_it_says_live_and_simulated(
+    scenario: Scenario, folder: RunFolder, tmp_path: Path
+) -> None:
+    """What an agent reads from its population file is what the simulator has."""
+    rows_of = [
+        "device,start_s,end_s",
+        "phones-01,-4,10",
+        *(f"phones-{number:02},{number},20" for number in range(2, 6)),
+    ]
+    (tmp_path / "trace.csv").write_text("\n".join([*rows_of, "phones-01,12,30"]) + "\n")
+    phones = scenario.fleets["phones"].model_copy(
+        update={"trace": tmp_path / "trace.csv", "session": None, "gap": None}
+    )
+    traced = scenario.model_copy(update={"fleets": {**scenario.fleets, "phones": phones}})
+    prepare(traced, folder)
+    [agent] = read_population(folder.population, only="phones-01")
+    live = [(each.start_s, each.end_s) for each in agent.intervals(None)]
+    assert live == [(0.0, 5.0), (6.0, 15.0)]  # the time scale is a half
+    [simulated] = [device for device in fleet_devices(traced) if device.device == "phones-01"]
+    assert [(each.start_s, each.end_s) for each in intervals(simulated)] == live
