@@ -17,6 +17,7 @@ from tests.e2e.programs import ROOT, environment
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 CALLER = 4321  # whom ./runs belongs to, where we may give it to somebody
 PATIENCE_S = 300.0
+IMAGE = os.environ.get("VENN_IMAGE") or "venn-testbed"
 
 
 def docker(*words: str) -> str:
@@ -45,7 +46,7 @@ def compose() -> tuple[str, ...]:
     else:
         pytest.skip("there is neither `docker compose` nor `docker-compose` here")
     offline = ["--offline"] if exists("venn-base") else []
-    build = [sys.executable, str(ROOT / "containers" / "image.py"), *offline]
+    build = [sys.executable, str(ROOT / "containers" / "image.py"), "--tag", IMAGE, *offline]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return program
@@ -59,7 +60,7 @@ class Project:
         self._command = [*compose, "--project-name", self.name, "--file", str(ROOT / "compose.yaml")]
 
     def run(self, *words: str) -> str:
-        settings = {**environment(), "VENN_RUNS": str(self.runs)}
+        settings = {**environment(), "VENN_RUNS": str(self.runs), "VENN_IMAGE": IMAGE}
         done = subprocess.run([*self._command, *words], capture_output=True, text=True, env=settings, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
