@@ -120,7 +120,7 @@ def _stalls(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
     """Loss without netem: what a relay can do in its place is not the same, and is called by its own name."""
     if plan.loss == STALL:
         most = max(limits.loss for limits in (plan.limits, *plan.changes))
-        message = f"{format_fraction(most)} cannot be enforced; in place of each loss the relay stalls for "
+        message = f"{format_fraction(most)} cannot be enforced; in place of each loss a relay can stall for "
         message += f"{STALL_S:g} s"
         yield _problem(f"fleets.{plan.fleet}.loss", message, machine.why_not("loss"))
 

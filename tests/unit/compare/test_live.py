@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,8 +31,10 @@ class Runs:
     def __init__(self, fail_at: int = -1) -> None:
         self.asked: list[tuple[str, int]] = []
         self.fail_at = fail_at
+        self.flags: Sequence[str] = ()
 
     async def __call__(self, one: Asked, folder: Path, flags: Sequence[str]) -> Row:
+        self.flags = flags
         return self.run(one, folder)
 
     def run(self, one: Asked, folder: Path) -> Row:
@@ -62,6 +65,14 @@ async def test_it_runs_all_and_says_how_far_it_is(tmp_path: Path) -> None:
     about, [found] = read_comparisons(plan.out)
     assert (found.seeds, len(found.runs), found.trusted, found.complete) == ((7, 8, 9), 6, True, True)
     assert about["command"] == ["venn", "compare"]
+
+
+async def test_live_runs_have_its_overrides_and_may_be_degraded(tmp_path: Path) -> None:
+    plan = replace(plan_of(tmp_path, seeds=1), overrides=("duration=9s",), allow_degraded=True)
+    runs = Runs()
+    prepare(plan, ["venn", "compare"], resume=False)
+    await run_live(plan, Progress(2), runs)
+    assert runs.flags == ["--set", "duration=9s", "--allow-degraded"]
 
 
 async def test_resume_keeps_what_was_run_to_its_end(tmp_path: Path) -> None:

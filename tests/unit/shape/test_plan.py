@@ -49,7 +49,7 @@ def test_a_machine_without_netem_relays_delays_and_loses_nothing(tmp_path: Path)
     fleet = made.fleets["pi"]
     assert (fleet.rate, fleet.delay, fleet.loss) == ("tc", "relay", "stall in the relay")
     (problem,) = made.problems
-    told = "fleets.pi.loss: 1% cannot be enforced; in place of each loss the relay stalls for 0.2 s; no netem"
+    told = "fleets.pi.loss: 1% cannot be enforced; in place of each loss a relay can stall for 0.2 s; no netem"
     assert str(problem).startswith(told)
     assert problem.exit_code == 3
 

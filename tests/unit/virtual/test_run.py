@@ -246,3 +246,21 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert said["digest"] in table
     assert command.main([*flags, "--out", "a"]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
+
+
+def test_what_a_simulation_has_no_part_for_is_left_out_and_said(tmp_path: Path) -> None:
+    churn = """churn:
+  - {at: 1s, crash: coordinator}
+  - {at: 2s, limit: all, up: 1 Mbit/s}
+  - {at: 3s, leave: 1 of plain, for: 5s}
+expect:
+  - injected.limit.observed.in_force == 7
+"""
+    result = simulated(tmp_path, SMALL, ("expect:\n", churn))
+    about = json.loads((result.folder.root / "run.json").read_text())
+    assert about["warnings"] == [
+        "churn.0: crash has no effect in a simulation: coordinator is no program",
+        "churn.1: limit has no effect in a simulation: no links are simulated",
+    ]
+    assert [one.name for one in result.summary.injected] == ["leave"]
+    assert result.exit_code == 0
