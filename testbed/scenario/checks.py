@@ -58,7 +58,7 @@ def _top(scenario: Scenario) -> Iterator[Finding]:
     if not scenario.jobs and scenario.drawn_jobs is None:
         yield Finding(("jobs",), "there is no job", "add one")
     if not scenario.fleets and scenario.population is None:
-        fix = "add a fleet" if scenario.backend == "process" else "add a fleet or a population"
+        fix = "add a fleet" if scenario.backend != "sim" else "add a fleet or a population"
         yield Finding(("fleets",), "there is no device", fix)
     if scenario.devices > MOST_DEVICES:
         yield Finding(("fleets",), f"{scenario.devices} devices are too many", f"have at most {MOST_DEVICES}")
@@ -113,7 +113,7 @@ def _data(scenario: Scenario) -> Iterator[Finding]:
 def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
     here: KeyPath = ("jobs", name)
     if job.file is None:
-        if scenario.backend == "process":
+        if scenario.backend != "sim":
             yield Finding((*here, "file"), "is missing", "add e.g. file: job.py")
     elif problem := problem_of(job.file):
         yield Finding((*here, "file"), *problem)
@@ -165,6 +165,9 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     if fleet.processes > fleet.count:
         message = f"{fleet.processes} processes cannot host {fleet.count} devices"
         yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
+    elif scenario.backend == "compose" and fleet.processes != fleet.count:
+        message = f"{fleet.processes} processes for {fleet.count} devices, and each device is a container"
+        yield Finding((*here, "processes"), message, "take it out")
     for label in OURS & fleet.labels.keys():
         yield Finding((*here, "labels", label), f"{label} is set for every device already", "take another name")
     for key in ("session", "gap"):

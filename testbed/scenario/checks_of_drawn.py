@@ -22,12 +22,12 @@ def check_drawn(scenario: Scenario) -> Iterator[Finding]:
     if scenario.drawn_jobs is not None:
         yield from _names(scenario, scenario.drawn_jobs)
         yield from _table(scenario, scenario.drawn_jobs)
-    if scenario.backend == "process":
+    if scenario.backend != "sim":
         asked = {HERE: scenario.drawn_jobs is not None, "scale": scenario.scale != 1}
         asked |= {"rounds_scale": scenario.rounds_scale != 1, "noise": scenario.noise != 0}
         asked["match"] = scenario.match is not Matching.WHILE_PRESENT
         for key in (key for key, there in asked.items() if there):
-            yield Finding((key,), "has no effect on real processes", "add backend: sim")
+            yield Finding((key,), "has no effect on real devices", "add backend: sim")
 
 
 def _names(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:

@@ -250,9 +250,9 @@ Version = Annotated[
     Literal[1], PlainValidator(as_version), WithJsonSchema({"type": "integer", "const": VERSION, "x-kind": "1"})
 ]
 Backend = Annotated[
-    Literal["process", "sim"],
+    Literal["process", "compose", "sim"],
     PlainValidator(as_backend),
-    WithJsonSchema({"type": "string", "enum": ["process", "sim"], "x-kind": "process or sim"}),
+    WithJsonSchema({"type": "string", "enum": ["process", "compose", "sim"], "x-kind": "process, compose or sim"}),
 ]
 
 Devices = Annotated[

@@ -16,7 +16,7 @@ from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.overrides import override
 from testbed.scenario.places import KeyPath, Places
 from testbed.scenario.population import Population
-from testbed.scenario.profiled import fill
+from testbed.scenario.profiled import fill, give_containers
 from testbed.scenario.wording import known, shown
 
 # The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
@@ -72,6 +72,7 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
         message = f"{shown(document.root)} where the keys of a scenario should be"
         raise ScenarioError([Problem(str(document.places.find(())), message, "write key: value lines")])
     document = resolve(override(document, overrides))
+    give_containers(document)
     findings = [*_without_value(document.root, ()), *fill(document, folder)]
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})

@@ -187,7 +187,7 @@ class Fleet(Part):
 
     processes: Count = 1
     """How many processes host the fleet: as many as `count` is one for each device; with 1 they share one with the
-    other fleets that say 1."""
+    other fleets that say 1. With `backend: compose` each device has a container, and so as many as `count`."""
 
     profile: ProfileName | None = None
     """A kind of device (`venn profile list`), or a file like mine.yaml. It gives `cpu`, `memory`, and, as far as they
@@ -235,7 +235,8 @@ class Scenario(Part):
     """Which device serves which job: an installed policy (`venn policy list`), or FILE.py:NAME for one's own."""
 
     backend: Backend = "process"
-    """What the devices are: `process`, real processes on this machine; `sim`, simulated ones in virtual time."""
+    """What the devices are: `process`, real processes on this machine; `compose`, a container each on its Docker Engine;
+    `sim`, simulated ones in virtual time."""
 
     duration: LongDuration = 600.0
     """The run is given up after so long."""

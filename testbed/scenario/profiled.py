@@ -13,8 +13,18 @@ from testbed.scenario.document import Document, Value
 from testbed.scenario.errors import Finding
 from venn.wire.errors import UsageError
 
-LIMITED = ("process",)  # backends whose devices can be limited
+LIMITED = ("process", "compose")  # backends whose devices can be limited
 OF_A_TASK = ("cores", "memory_limit")
+
+
+def give_containers(document: Document) -> None:
+    """With backend compose each device has one: ``processes`` is ``count`` where a fleet does not say it."""
+    root = document.root
+    fleets = root.get("fleets") if isinstance(root, dict) and root.get("backend") == "compose" else None
+    for name, fleet in fleets.items() if isinstance(fleets, dict) else ():
+        if isinstance(fleet, dict) and "count" in fleet and "processes" not in fleet:
+            fleet["processes"] = fleet["count"]
+            document.places.inherit(("fleets", name, "processes"), ("fleets", name, "count"))
 
 
 def fill(document: Document, folder: Path) -> Iterator[Finding]:

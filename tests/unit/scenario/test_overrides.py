@@ -66,7 +66,6 @@ def test_null_takes_an_inherited_key_away(file: Path) -> None:
         ("=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("jobs..demand=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("seed=", "seed: has no value; write one, or take the key out"),
-        ("backend=compose", "backend: compose comes with a later version of the testbed; write process"),
         ("requirements.any=[", "the file ends where a value should be; is it cut off?"),
     ],
 )  # fmt: skip
