@@ -235,8 +235,8 @@ class Scenario(Part):
     """Which device serves which job: an installed policy (`venn policy list`), or FILE.py:NAME for one's own."""
 
     backend: Backend = "process"
-    """What the devices are: `process`, real processes on this machine; `compose`, a container each on its Docker Engine;
-    `sim`, simulated ones in virtual time."""
+    """What the devices are: `process`, real processes on this machine; `compose`, a container each; `sim`, simulated
+    ones in virtual time."""
 
     duration: LongDuration = 600.0
     """The run is given up after so long."""
