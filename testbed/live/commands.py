@@ -14,8 +14,8 @@ from venn.wire.notation import format_fraction, format_number
 OWNER = "testbed"
 
 
-def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool) -> list[str]:
-    flags = ["--listen", "127.0.0.1:0", "--policy", scenario.policy, "--seed", str(scenario.seed)]
+def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool, listen: str = "127.0.0.1:0") -> list[str]:
+    flags = ["--listen", listen, "--policy", scenario.policy, "--seed", str(scenario.seed)]
     flags += ["--name", scenario.name, "--dir", str(folder.root), "--tokens", str(folder.tokens), "--json"]
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
@@ -39,19 +39,24 @@ def devices(
     """The agent or the swarm that is ``host``. ``epoch`` is the Unix time at which the run's clock starts, ``measured``
     whether its tasks take the time that they really take."""
     flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.device_host(host.name))]
-    flags += ["--epoch", f"{epoch:.3f}", *throttle]
-    for file in sorted({str(job.file) for job in scenario.jobs.values()}):
-        flags += ["--allow-code", file]
+    flags += ["--epoch", f"{epoch:.3f}", *throttle, *allowed_code(scenario)]
     if host.single:
         modelled = [] if measured else ["--model-time"]
         return ["agent", *flags, "--from", f"{host.population}:{host.name}", *modelled, "--crash-kills"]
     return ["swarm", *flags, "--from", str(host.population)]
 
 
+def allowed_code(scenario: Scenario) -> list[str]:
+    """The code of the scenario's jobs, for a device to run."""
+    return [
+        word for file in sorted({str(job.file) for job in scenario.jobs.values()}) for word in ("--allow-code", file)
+    ]
+
+
 def job(
-    name: str, scenario: Scenario, folder: RunFolder, *, to: str, run: str, held_out: Path | None, epoch: float
+    name: str, scenario: Scenario, folder: RunFolder, *, to: str, run: str, held_out: Path | None, epoch: float | None
 ) -> list[str]:
-    """The driver of one job; it is warm, and submits when the job arrives."""
+    """The driver of one job; it is warm, and submits when the job arrives. Without ``epoch`` it is told when later."""
     asked, scale = scenario.jobs[name], scenario.time_scale
     requirement_name, requirement = scenario.requirement_of(name)
     flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.job(name))]
@@ -60,7 +65,8 @@ def job(
     flags += ["--demand", str(asked.demand), "--over-commit", format_fraction(asked.over_commit)]
     flags += ["--min-response", format_fraction(asked.min_response), "--deadline", _seconds(asked.deadline * scale)]
     flags += ["--compute", _seconds(asked.workload.compute * scale), "--stragglers", asked.stragglers]
-    flags += ["--start-at", f"{epoch + asked.arrives * scale:.3f}"]
+    if epoch is not None:
+        flags += ["--start-at", f"{start_at(name, scenario, epoch):.3f}"]
     if asked.lease is not None:
         flags += ["--lease", _seconds(asked.lease * scale)]
     if asked.buffer is not None:
@@ -75,6 +81,11 @@ def job(
     for key, value in asked.params.items():
         flags += ["--param", f"{key}={_parameter(value)}"]
     return ["job", "run", str(asked.file), *flags, *(["--deterministic"] if asked.deterministic else []), "--json"]
+
+
+def start_at(name: str, scenario: Scenario, epoch: float) -> float:
+    """The Unix time at which the driver of a job submits it."""
+    return epoch + scenario.jobs[name].arrives * scenario.time_scale
 
 
 def resumed(arguments: Sequence[str]) -> list[str]:

@@ -50,6 +50,10 @@ class RunFolder:
         return self.root / "tokens"
 
     @property
+    def compose(self) -> Path:
+        return self.root / "compose.yaml"
+
+    @property
     def host(self) -> Path:
         return self.root / "host.jsonl"
 

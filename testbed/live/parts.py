@@ -75,6 +75,9 @@ class Parts(Protocol):
     def reached(self, said: Mapping[str, object]) -> str:
         """The address at which we reach the coordinator, which has announced itself."""
 
+    async def read_back(self) -> None:
+        """Of parts that have started: whether their limits are in force. Raises CannotEnforceError."""
+
     async def remove(self, *, at_once: bool = False) -> None:
         """All that was made; ``at_once``: also what still runs."""
 

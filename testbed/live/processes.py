@@ -10,7 +10,8 @@ from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
-from testbed.shape.throttles import Throttles, moved_by_device, used_by_device
+from testbed.shape.account import moved_by_device, used_by_device
+from testbed.shape.throttles import Throttles
 from venn.wire.errors import CannotEnforceError
 
 READY_WITHIN_S = 60.0
@@ -105,6 +106,9 @@ class Processes:
     def start_cost_s(self, others: int, one_s: float) -> float:
         return one_s * others / capacity().cores
 
+    async def read_back(self) -> None:
+        """They were, when they were made."""
+
     async def remove(self, *, at_once: bool = False) -> None:
         if at_once:
             kill_all()
@@ -115,10 +119,10 @@ class Processes:
         return self._throttles.any
 
     def not_in_force(self) -> list[str]:
-        problems = self._throttles.too_fast(used_by_device(self._folder.root))
+        problems = self._throttles.account.too_fast(used_by_device(self._folder.root))
         if past := self._throttles.bypassed(moved_by_device(self._folder.root)):
             problems.append(f"{len(past)} devices moved bytes past their links, {past[0]} among them")
         return problems
 
     def describe(self, degraded: Sequence[str]) -> None:
-        self._throttles.describe(degraded)
+        self._throttles.account.write(self._folder.root, degraded)

@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed.live import commands
-from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
+from testbed.live.failures import failure_of, told
+from venn.wire.errors import VennError
 from venn.wire.marks import RUN_MARK, own_mark
 
 VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
 TAIL_LINES = 6
 ANSWER_WITHIN_S = 5.0
-FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
 
 _groups: set[int] = set()  # process groups that may have members
 
@@ -102,7 +102,7 @@ class Program:
                 line = await self._process.stdout.readline()
         except TimeoutError:
             raise self.failure(f"was not ready after {within_s:g} s") from None
-        said = _object(line)
+        said = told(line)
         if said is None or "error" in said:
             await self.wait()
             raise self.failure(said=said)
@@ -118,7 +118,7 @@ class Program:
                 with suppress(ConnectionError):
                     self._process.stdin.write(json.dumps(order).encode() + b"\n")
                     await self._process.stdin.drain()
-                return _object(await self._process.stdout.readline()) or {}
+                return told(await self._process.stdout.readline()) or {}
         except TimeoutError:
             raise self.failure(f"did not answer within {ANSWER_WITHIN_S:g} s") from None
 
@@ -145,23 +145,9 @@ class Program:
     def failure(self, what: str = "", *, said: dict[str, object] | None = None) -> VennError:
         """What to tell the user when it failed: its own error if it printed one, else ``what`` and its last word."""
         code = self._process.returncode if self._process else None
-        last_words = self.last_words()
-        lines = [*last_words, *self._said.decode(errors="replace").splitlines()]
-        said = said or next(filter(None, (_object(line.encode()) for line in reversed(lines))), None)
-        error = said.get("error") if said else None
-        if isinstance(error, dict):
-            reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
-            kind = UsageError if code == ExitCode.USAGE else PeerError
-            failure = kind(reason, f"{self.name}: {message}", where=where, fix=fix)
-            if code in FAILURES:
-                failure.exit_code = ExitCode(code)
-            return failure
-        if code is not None and code < 0:
-            what, last_words = f"was killed by {signal.Signals(-code).name}", []
-        elif code is not None and not what:
-            what = f"ended with exit code {code}"
-        last = f" ({last_words[-1]})" if last_words else ""
-        return PeerError("PROGRAM_FAILED", what + last, where=self.name, fix=f"see {self.log}")
+        spoken = self._said.decode(errors="replace").splitlines()
+        said = said or next(filter(None, (told(line) for line in reversed(spoken))), None)
+        return failure_of(self.name, code, self.last_words(), what, self.log, said=said)
 
     def last_words(self) -> list[str]:
         """The last lines of its log."""
@@ -202,11 +188,3 @@ def _environment() -> dict[str, str]:
     """Ours without our own settings: a flag that a user set for ``venn run`` is not one of its parts'. Marked."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
     return {**kept, RUN_MARK: own_mark()}
-
-
-def _object(line: bytes) -> dict[str, object] | None:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None

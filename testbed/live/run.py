@@ -25,10 +25,11 @@ from testbed.report.summary import Summary
 from testbed.report.view import watch
 from testbed.scenario.model import Scenario
 from testbed.shape.limits import Limits, limits_of
-from testbed.shape.plan import make_plan
-from testbed.shape.probe import NOTHING, probe
+from testbed.shape.plan import Plan, make_plan
+from testbed.shape.probe import NOTHING, Machine, probe
 from testbed.shape.throttles import Throttles
 from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
+from venn.wire.exits import missing_package
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
@@ -130,15 +131,38 @@ class LiveRun:
 
     def _parts(self, prepared: Prepared) -> Parts:
         """Raises CannotEnforceError."""
+        if self.scenario.backend == "compose":
+            return self._containers(prepared)
         machine = probe() if any(limits_of(fleet) != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
+        throttles = Throttles(self._plan(machine), machine, self.folder, prepared.hosts, self.scenario.seed)
+        return Processes(self.scenario, self.folder, prepared, throttles, validate=self.validate)
+
+    def _containers(self, prepared: Prepared) -> Parts:
+        try:
+            from testbed.live.containers import engine, limits
+            from testbed.live.containers.parts import Containers
+        except ModuleNotFoundError as error:
+            raise missing_package(error, "backend: compose", "compose") from error
+
+        client = engine.connect()
+        try:
+            engine.check_image(client)
+            program = engine.compose_program()
+            plan = self._plan(limits.machine_of(client))
+            return Containers(self.scenario, self.folder, prepared, client, program, plan, validate=self.validate)
+        except BaseException:
+            client.close()
+            raise
+
+    def _plan(self, machine: Machine) -> Plan:
+        """Raises CannotEnforceError."""
         plan = make_plan(self.scenario, machine)
         for problem in plan.problems:
             if not self.allow_degraded:
                 raise problem
             self._degraded.append(f"{problem.where}: {problem.message}")
             self._say(f"degraded: {self._degraded[-1]}")
-        throttles = Throttles(plan, machine, self.folder, prepared.hosts, self.scenario.seed)
-        return Processes(self.scenario, self.folder, prepared, throttles, validate=self.validate)
+        return plan
 
     def _prepare(self) -> tuple[Prepared, Parts]:
         try:

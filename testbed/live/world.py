@@ -92,6 +92,7 @@ class World:
         self._hosts |= {host.name: self._parts.device_host(host, self.epoch) for host in self._prepared.hosts}
         for program in (*self._drivers.values(), *self._hosts.values()):
             await program.start()
+        await self._parts.read_back()
 
     async def until_done(self) -> None:
         """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""

@@ -11,20 +11,15 @@ from device_agent.throttle import Throttle, write_throttle
 from testbed.churn.link_change import LinkChange
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost
-from testbed.report.emulation import FILE as EMULATION
 from testbed.shape import cgroup, namespace
+from testbed.shape.account import SAME, Account, same
 from testbed.shape.commands import RefusedError
 from testbed.shape.limits import Limits, changed
 from testbed.shape.plan import FleetPlan, Plan
 from testbed.shape.probe import DUTY, RELAY, RLIMIT, STALL, TC, Machine
 from testbed.shape.relay import LIMITED, LinkSpec, write_specs
 from venn.wire.errors import CannotEnforceError
-from venn.wire.files import read_json_lines, write_atomic
 from venn.wire.marks import PREFIX, own_mark
-
-TOO_FAST = 0.15  # more of the processor than asked, on average over a fleet
-LONG_TASK_S = 0.5  # of wall time: a shorter task may lie within a burst
-SAME = 0.05  # what is read back may differ by so much from what was asked
 
 
 @dataclass(slots=True)
@@ -43,7 +38,8 @@ class Throttles:
         self._plan, self._machine, self._folder, self._seed = plan, machine, folder, seed
         self._hosts = [host for host in hosts if any(device.fleet in plan.fleets for device in host.devices)]
         self._devices: dict[str, _Device] = {}
-        self.read_back: dict[tuple[str, str], float] = {}  # (fleet, key) -> the value furthest from what was asked
+        limited = (device for host in hosts for device in host.devices if device.fleet in plan.fleets)
+        self.account = Account(plan, {device.device: device.fleet for device in limited})
 
     @property
     def any(self) -> bool:
@@ -141,33 +137,6 @@ class Throttles:
                 missing.append(device)
         return missing
 
-    def too_fast(self, used: Mapping[str, tuple[float, float]]) -> list[str]:
-        """Fleets whose tasks got more of the processor than was asked for; notes what they got (read back where no
-        kernel holds it). ``used`` is processor and wall time by device, in seconds.
-        """
-        fast = []
-        for name, plan in self._plan.fleets.items():
-            own = [used[device] for device, made in self._devices.items() if made.plan is plan and device in used]
-            wall = sum(each[1] for each in own)
-            if plan.limits.cores is None or not plan.cpu or not wall:
-                continue
-            got = sum(each[0] for each in own) / wall
-            self.read_back.setdefault((name, "cores"), got)
-            if got > (1 + TOO_FAST) * plan.limits.cores:
-                fast.append(f"fleets.{name}.cores: {plan.limits.cores:g} was asked, and tasks had {got:.3g}")
-        return fast
-
-    def describe(self, degraded: Sequence[str]) -> None:
-        """Writes down what was asked and what is in force."""
-        rows = []
-        for name, plan in self._plan.fleets.items():
-            for key, value, means in plan.asked():
-                got = self.read_back.get((name, key))
-                rows.append({"fleet": name, "key": key, "asked": value, "read_back": got, "means": means})
-        fleets = [{"fleet": each.fleet, "count": each.count} for each in self._plan.fleets.values()]
-        told: dict[str, object] = {"fleets": fleets, "limits": rows, "degraded": list(degraded)}
-        write_atomic(self._folder.root / EMULATION, json.dumps(told, indent=2) + "\n")
-
     def remove(self) -> None:
         """What was made and can be removed; `venn down` finds what cannot yet."""
         for made in reversed(self._devices.values()):  # the first has made what is around all of them
@@ -187,16 +156,16 @@ class Throttles:
         if (plan.cpu, plan.memory) != ("", "") and {plan.cpu, plan.memory} & {self._machine.group_name}:
             made.group = cgroup.make(self._machine.trees, own_mark(), name, limits)
             if plan.cpu == self._machine.group_name:
-                self._read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group))
+                self.account.read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group))
             if plan.memory == self._machine.group_name:
-                self._read(plan, "memory_limit", limits.memory_bytes, cgroup.memory_in_force(made.group))
+                self.account.read(plan, "memory_limit", limits.memory_bytes, cgroup.memory_in_force(made.group))
         if plan.namespace:
             offset = os.getpid() * 61  # so that runs side by side have cables of their own
             made.cable = self._cable(number, offset)
             namespace.shape(made.cable, limits, netem=plan.netem)
             up, down = namespace.rates_in_force(made.cable)
-            self._read(plan, "up", limits.up_bits, up)
-            self._read(plan, "down", limits.down_bits, down)
+            self.account.read(plan, "up", limits.up_bits, up)
+            self.account.read(plan, "down", limits.down_bits, down)
 
     def _cable(self, number: int, offset: int) -> namespace.Namespace:
         taken = namespace.addresses_in_use()
@@ -204,15 +173,6 @@ class Throttles:
             offset += len(self._devices) + 1
         name = f"{PREFIX}{own_mark()}-{number}"
         return namespace.create(name, f"vn{os.getpid()}x{number}", offset + number)
-
-    def _read(self, plan: FleetPlan, key: str, asked: float | None, got: float | None) -> None:
-        """Raises RefusedError: it is not in force."""
-        if asked is None:
-            return
-        if not same(got, asked) or got is None:
-            raise RefusedError(f"{plan.fleet}: {key} {asked:g} was asked, and {got} is in force")
-        before = self.read_back.get((plan.fleet, key), asked)
-        self.read_back[plan.fleet, key] = got if abs(got - asked) >= abs(before - asked) else before
 
     def _linked(self) -> list[str]:
         return [name for name, made in self._devices.items() if made.plan.linked]
@@ -241,31 +201,3 @@ class Throttles:
             return dict(json.loads(self.counts.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             return {}
-
-
-def same(got: float | None, asked: float | None) -> bool:
-    """As near as a kernel comes to it."""
-    if got is None or asked is None:
-        return got is asked
-    return abs(got - asked) <= SAME * asked
-
-
-def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:
-    """Bytes up and down by device, as the agents of a run have counted them."""
-    moved: dict[str, tuple[int, int]] = {}
-    for path in sorted((root / "devices").glob("*/receipts.jsonl")):
-        for row in read_json_lines(path):
-            up, down = moved.get(row["device"], (0, 0))
-            moved[row["device"]] = (up + row["uploaded"], down + row["downloaded"])
-    return moved
-
-
-def used_by_device(root: Path) -> dict[str, tuple[float, float]]:
-    """Processor and wall time of each device's longer tasks, in seconds."""
-    used: dict[str, tuple[float, float]] = {}
-    for path in sorted((root / "devices").glob("*/receipts.jsonl")):
-        for row in read_json_lines(path):
-            if row["compute_s"] >= LONG_TASK_S:
-                cpu, wall = used.get(row["device"], (0.0, 0.0))
-                used[row["device"]] = (cpu + row["compute_cpu_s"], wall + row["compute_s"])
-    return used

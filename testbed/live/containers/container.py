@@ -1,0 +1,138 @@
+"""A program of ours in a container. See ``Part``."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from docker.errors import APIError
+from docker.models.containers import Container as Made
+
+from testbed.live.containers.dock import Dock
+from testbed.live.containers.luggage import SETTINGS, packed, unpack
+from testbed.live.containers.project import INSIDE
+from testbed.live.failures import failure_of, told
+from testbed.live.programs import STOP_GRACE_S, TAIL_LINES
+from venn.wire.errors import PeerError, VennError
+from venn.wire.files import write_atomic
+
+SIGNALS = range(128 + 1, 128 + 32)
+OWN_CODES = (130, 143)  # a program of ours that was asked to stop says so itself
+LOOK_S = 0.1
+
+
+class Container:
+    """``made`` finds its container, once it is there."""
+
+    def __init__(
+        self, name: str, dock: Dock, made: Callable[[], Made | None], *, log: Path, settings: str = ""
+    ) -> None:
+        """``settings``: what stands in its venn.toml, beside the flags of its command."""
+        self.name, self.log = name, log
+        self._dock, self._find, self._settings = dock, made, settings
+        self._started_at = 0.0
+        self._ended: asyncio.Future[int] | None = None
+        self._words: list[str] = []  # its last ones
+
+    @property
+    def running(self) -> bool:
+        return self._ended is not None and not self._ended.done()
+
+    def resume(self) -> None:
+        self._settings += "resume = true\n"
+
+    async def start(self) -> None:
+        made = self._made()
+        self._ended = asyncio.get_running_loop().create_future()
+        self._started_at = time.time()
+        settings = packed({f"{INSIDE}/{SETTINGS}": self._settings.encode()})
+        await self._dock.order(f"{self.name} was not given its settings", made.put_archive, "/", settings)
+        await self._dock.order(f"{self.name} did not start", made.start)
+
+    def ended(self, code: int) -> None:
+        """The engine says that it has."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(128 - code if code in SIGNALS and code not in OWN_CODES else code)
+
+    async def announced(self, within_s: float) -> dict[str, object]:
+        last = time.monotonic() + within_s
+        while time.monotonic() < last:
+            ended = not self.running
+            said = await self._dock.order("its log cannot be read", self._logs, stderr=False)
+            line = said.partition("\n")[0] if "\n" in said else ""
+            if (announcement := told(line)) is not None and "error" not in announcement:
+                return announcement
+            if ended or announcement is not None:
+                await self.wait()
+                raise self.failure()
+            await asyncio.sleep(LOOK_S)
+        raise self.failure(f"was not ready after {within_s:g} s")
+
+    async def wait(self) -> int:
+        assert self._ended is not None, f"{self.name} was not started"
+        code = await asyncio.shield(self._ended)
+        self._words = (await self._dock.order("its log cannot be read", self._logs)).splitlines()[-TAIL_LINES:]
+        return code
+
+    async def stop(self, grace_s: float | None = None) -> int | None:
+        if self._ended is None:
+            return None
+        if self.running:
+            await self.go_on()
+            grace = STOP_GRACE_S if grace_s is None else grace_s
+            await self._dock.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
+        return await self.wait()
+
+    def failure(self, what: str = "") -> VennError:
+        code = self._ended.result() if self._ended is not None and self._ended.done() else None
+        return failure_of(self.name, code, self._words, what, self.log)
+
+    # -- what a timeline does
+
+    async def kill(self) -> None:
+        """A container that stands still is let go on first: the engine kills no other."""
+        await self.go_on()
+        with suppress(VennError):  # it has ended by itself
+            await self._dock.order(f"{self.name} is not killed", self._made().kill)
+
+    async def stand_still(self) -> None:
+        with suppress(VennError):
+            await self._dock.order(f"{self.name} does not stand still", self._made().pause)
+
+    async def go_on(self) -> None:
+        def unpause() -> None:
+            with suppress(APIError):  # it does not stand still
+                self._made().unpause()
+
+        await self._dock.order(f"{self.name} does not go on", unpause)
+
+    async def bring_home(self, root: Path) -> None:
+        """What it has written, into the run folder ``root``, and its whole log."""
+        if (made := self._find()) is None or self._ended is None:
+            return
+
+        def fetch() -> None:
+            archive, _ = made.get_archive(INSIDE)
+            unpack(archive, root)
+            self.log.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.log, made.logs(stdout=True, stderr=True))
+
+        await self._dock.order(f"what {self.name} wrote did not come back", fetch)
+
+    def _made(self) -> Made:
+        if (made := self._find()) is None:
+            raise PeerError("ENGINE", "there is no such container", where=self.name)
+        return made
+
+    def _logs(self, *, stderr: bool = True) -> str:
+        """What it has said since it started."""
+        logs: bytes = self._made().logs(stdout=True, stderr=stderr, since=self._started_at)
+        return logs.decode(errors="replace")
+
+
+def settings(table: str, **values: str | float) -> str:
+    """A TOML table of flags."""
+    lines = (f"{name.replace('_', '-')} = {json.dumps(value)}\n" for name, value in values.items())
+    return f"[{table}]\n{''.join(lines)}"

@@ -1,0 +1,157 @@
+"""The parts of a run as containers. See ``Parts``."""
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import Any
+
+from docker import DockerClient
+from docker.models.containers import Container as Made
+
+from testbed.live import commands
+from testbed.live.capacity import START_COST_S
+from testbed.live.containers.container import Container, settings
+from testbed.live.containers.dock import Dock
+from testbed.live.containers.layout import HERE, Layout, driver
+from testbed.live.containers.limits import cores_of, in_kernel, memory_of
+from testbed.live.containers.luggage import POPULATION, packed
+from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, write_project
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import DeviceHost, Prepared
+from testbed.scenario.model import Scenario
+from testbed.shape.account import Account, used_by_device
+from testbed.shape.commands import RefusedError
+from testbed.shape.plan import Plan
+from venn.wire.errors import CannotEnforceError, VennError
+from venn.wire.files import write_atomic
+from venn.wire.marks import PREFIX, own_mark
+
+CONTAINER_START_S = 0.5  # of the engine, which starts one after the other
+
+
+class Containers:
+    """A service for the coordinator, for each job and for each fleet; a container for each device."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: RunFolder,
+        prepared: Prepared,
+        client: DockerClient,
+        program: Sequence[str],
+        plan: Plan,
+        *,
+        validate: bool,
+    ) -> None:
+        self._scenario, self._folder, self._validate = scenario, folder, validate
+        self._layout = Layout(scenario, folder, prepared)
+        self._port = _free_port()
+        self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
+        self._made: dict[str, Made] = {}  # by part
+        self._parts: dict[str, Container] = {}
+        limited = (device for device in prepared.devices if device.fleet in plan.fleets)
+        self._account = Account(plan, {device.device: device.fleet for device in limited})
+
+    async def make(self) -> None:
+        services = self._layout.services(port=self._port, validate=self._validate)
+        scale = scale_flags(services)
+        write_atomic(self._folder.compose, write_project(services, own_mark(), self._dock.up_command(scale)))
+        found = await self._dock.up(scale, self._ended)
+        self._made = {part: found[place] for part, place in self._layout.places().items()}
+        await _together(self._load(part) for part in self._made)
+
+    async def _load(self, part: str) -> None:
+        luggage = packed(await asyncio.to_thread(self._layout.luggage, part))
+        await self._dock.order(f"{part} was not given its files", self._made[part].put_archive, "/", luggage)
+
+    def coordinator(self) -> Container:
+        return self._container(COORDINATOR, COORDINATOR, self._folder.root / "coordinator.log")
+
+    def reached(self, said: Mapping[str, object]) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    def driver(self, job: str, epoch: float) -> Container:
+        own = settings("job.run", start_at=commands.start_at(job, self._scenario, epoch))
+        return self._container(driver(job), f"job {job}", self._folder.job(job) / "driver.log", own)
+
+    def device_host(self, host: DeviceHost, epoch: float) -> Container:
+        who = {"from": f"{INSIDE}/{POPULATION}:{host.name}", "dir": str(HERE.device_host(host.name))}
+        own = settings("agent", **who, epoch=epoch)
+        return self._container(host.name, host.name, self._folder.device_host(host.name) / "agent.log", own)
+
+    @property
+    def others(self) -> Sequence[Container]:
+        return ()
+
+    def start_cost_s(self, others: int) -> float:
+        """The engine starts one after the other, and each is warm as soon as its limit lets it."""
+        slowest = min((fleet.cores or 1.0 for fleet in self._scenario.fleets.values()), default=1.0)
+        return CONTAINER_START_S * others + START_COST_S / min(1.0, slowest)
+
+    async def read_back(self) -> None:
+        """What the engine has of each container, and the kernel of one of each fleet."""
+        seen: set[str] = set()
+        for device, fleet in self._account.fleet_of.items():
+            plan, made = self._account.plan.fleets[fleet], self._made[device]
+            await self._dock.order("it cannot be looked at", made.reload)
+            limits = plan.limits
+            try:
+                self._account.read(plan, "cores", limits.cores, cores_of(made))
+                self._account.read(plan, "memory_limit", limits.memory_bytes, memory_of(made))
+                if fleet not in seen and (limits.cores or limits.memory_bytes):
+                    seen.add(fleet)
+                    cores, memory = await self._dock.order("its limits cannot be read", in_kernel, made)
+                    self._account.read(plan, "cores", limits.cores, cores)
+                    self._account.read(plan, "memory_limit", limits.memory_bytes, memory)
+            except RefusedError as error:
+                raise CannotEnforceError("CANNOT_ENFORCE", str(error), fix="see `venn doctor`") from error
+
+    async def remove(self, *, at_once: bool = False) -> None:
+        """Brings home what they wrote first: a container that is gone has nothing left to tell."""
+        errors = [] if at_once else await self._bring_home()
+        await self._dock.down()
+        if errors:
+            raise errors[0]
+
+    async def _bring_home(self) -> list[VennError]:
+        errors = []
+        for part in self._parts.values():
+            try:
+                await part.bring_home(self._folder.root)
+            except VennError as error:
+                errors.append(error)
+        return errors
+
+    @property
+    def limited(self) -> bool:
+        return bool(self._account.plan.fleets)
+
+    def not_in_force(self) -> list[str]:
+        return self._account.too_fast(used_by_device(self._folder.root))
+
+    def describe(self, degraded: Sequence[str]) -> None:
+        self._account.write(self._folder.root, degraded)
+
+    def _container(self, part: str, name: str, log: Any, own: str = "") -> Container:
+        made = Container(name, self._dock, lambda: self._made.get(part), log=log, settings=own)
+        self._parts[part] = made
+        return made
+
+    def _ended(self, identity: str, code: int) -> None:
+        for part, made in self._made.items():
+            if made.id == identity and part in self._parts:
+                self._parts[part].ended(code)
+
+
+def _free_port() -> int:
+    """Of the loopback of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """All of them to their ends; raises what the first that failed raised."""
+    for each in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(each, BaseException):
+            raise each
