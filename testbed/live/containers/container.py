@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,20 +18,20 @@ from testbed.live.programs import STOP_GRACE_S, TAIL_LINES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import write_atomic
 
+Find = Callable[[], Made | None]
+
 SIGNALS = range(128 + 1, 128 + 32)
 OWN_CODES = (130, 143)  # a program of ours that was asked to stop says so itself
 LOOK_S = 0.1
 
 
 class Container:
-    """``made`` finds its container, once it is there."""
+    """``find`` finds its container, once it is made."""
 
-    def __init__(
-        self, name: str, dock: Dock, made: Callable[[], Made | None], *, log: Path, settings: str = ""
-    ) -> None:
+    def __init__(self, name: str, dock: Dock, find: Find, *, log: Path, settings: str = "") -> None:
         """``settings``: what stands in its venn.toml, beside the flags of its command."""
         self.name, self.log = name, log
-        self._dock, self._find, self._settings = dock, made, settings
+        self._dock, self._find, self._settings = dock, find, settings
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
         self._words: list[str] = []  # its last ones
@@ -121,6 +121,13 @@ class Container:
 
         await self._dock.order(f"what {self.name} wrote did not come back", fetch)
 
+    async def cut_off(self) -> None:
+        """It has no network until ``connect``."""
+        await self._dock.order(f"{self.name} is not cut off", self._dock.network.disconnect, self._made(), force=True)
+
+    async def connect(self) -> None:
+        await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, self._made())
+
     def _made(self) -> Made:
         if (made := self._find()) is None:
             raise PeerError("ENGINE", "there is no such container", where=self.name)
@@ -132,7 +139,7 @@ class Container:
         return logs.decode(errors="replace")
 
 
-def settings(table: str, **values: str | float) -> str:
+def settings(table: str, flags: Mapping[str, str | float]) -> str:
     """A TOML table of flags."""
-    lines = (f"{name.replace('_', '-')} = {json.dumps(value)}\n" for name, value in values.items())
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in flags.items())
     return f"[{table}]\n{''.join(lines)}"

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from docker import DockerClient
 from docker.models.containers import Container as Made
+from docker.models.networks import Network
 from docker.types import CancellableStream
 
 from testbed.live.containers.engine import obeyed
@@ -26,10 +27,10 @@ class Dock:
     """``up``, then ``down`` always."""
 
     def __init__(self, client: DockerClient, program: Sequence[str], project: str, file: Path, mark: str) -> None:
-        self.client, self._mark = client, mark
+        self.client, self._project, self._mark = client, project, mark
         self._command = [*program, "--project-name", project, "--file", str(file)]
-        self.network = f"{project}_default"
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self.network: Network
         self._events: CancellableStream[Any] | None = None
         self._listener: threading.Thread | None = None
 
@@ -41,6 +42,9 @@ class Dock:
         when one ends. Raises CannotEnforceError COMPOSE or ENGINE."""
         await self._compose(self.up_command(scale))
         self._listen(heard)
+        self.network = await self.order(
+            "its network was not found", self.client.networks.get, f"{self._project}_default"
+        )
         made = await self.order("the containers were not found", self._find)
         return {(each.labels[SERVICE], int(each.labels[NUMBER])): each for each in made}
 

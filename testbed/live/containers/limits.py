@@ -41,7 +41,8 @@ def memory_of(made: Made) -> int | None:
 
 def in_kernel(made: Made) -> tuple[float | None, int | None]:
     """Cores and bytes, from the cgroup that a running container sees; None: it has no such limit."""
-    said = made.exec_run(["/bin/sh", "-c", _READ]).output.decode(errors="replace").split()
+    output = made.exec_run(["/bin/sh", "-c", _READ]).output
+    said = output.decode(errors="replace").split() if isinstance(output, bytes) else []
     quota, period, memory = (*said, "max", "max", "max")[:3]
     cores = float(quota) / float(period) if quota.isdecimal() and period.isdecimal() else None
     return cores, int(memory) if memory.isdecimal() else None

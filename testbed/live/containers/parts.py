@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from docker import DockerClient
@@ -71,12 +72,16 @@ class Containers:
         return f"127.0.0.1:{self._port}"
 
     def driver(self, job: str, epoch: float) -> Container:
-        own = settings("job.run", start_at=commands.start_at(job, self._scenario, epoch))
+        own = settings("job.run", {"start-at": commands.start_at(job, self._scenario, epoch)})
         return self._container(driver(job), f"job {job}", self._folder.job(job) / "driver.log", own)
 
     def device_host(self, host: DeviceHost, epoch: float) -> Container:
-        who = {"from": f"{INSIDE}/{POPULATION}:{host.name}", "dir": str(HERE.device_host(host.name))}
-        own = settings("agent", **who, epoch=epoch)
+        flags: dict[str, str | float] = {
+            "from": f"{INSIDE}/{POPULATION}:{host.name}",
+            "dir": str(HERE.device_host(host.name)),
+            "epoch": epoch,
+        }
+        own = settings("agent", flags)
         return self._container(host.name, host.name, self._folder.device_host(host.name) / "agent.log", own)
 
     @property
@@ -132,7 +137,7 @@ class Containers:
     def describe(self, degraded: Sequence[str]) -> None:
         self._account.write(self._folder.root, degraded)
 
-    def _container(self, part: str, name: str, log: Any, own: str = "") -> Container:
+    def _container(self, part: str, name: str, log: Path, own: str = "") -> Container:
         made = Container(name, self._dock, lambda: self._made.get(part), log=log, settings=own)
         self._parts[part] = made
         return made

@@ -4,6 +4,7 @@ It holds to what docker-compose 1.29 and Compose v2 both take: no top-level name
 How many containers a service has stands on the command line (``scale``).
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -48,7 +49,7 @@ class Service:
         ports = {"ports": [f"127.0.0.1:{self.port}:{PORT}"]} if self.port is not None else {}
         return {
             "image": IMAGE,
-            "command": list(self.command),
+            "command": shlex.join(self.command).replace("$", "$$"),  # compose would fill in its own variables
             "working_dir": INSIDE,
             "init": True,
             "stop_grace_period": STOP_GRACE,
