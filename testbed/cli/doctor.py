@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from testbed.shape.probe import FIELDS, probe
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode
-from venn.wire.exits import write_line
+from venn.wire.exits import missing_package, write_line
 from venn.wire.text import printable
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -18,19 +19,38 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(epilog="Example: venn doctor --json")
 @command
 def doctor(context: Context) -> int:
-    """One line for each means of each limit: PASSED, or how to fix it. 1 if there is a limit that nothing enforces."""
+    """One line for each means of each limit, and for what containers need: PASSED, or how to fix it. 1 if there is a
+    limit that nothing enforces."""
     machine = probe()
+    containers = list(_containers())
     used = {field: machine.means(field) for field in FIELDS}
     if context.json:
         checks = [asdict(each) | {"used": used[each.field] == each.means} for each in machine.checks]
         facts = {"cores": machine.cores, "memory_bytes": machine.memory_bytes, "means": used, "checks": checks}
+        facts["containers"] = [
+            {"needs": name, "passed": not wrong, "says": found or wrong} for name, found, wrong in containers
+        ]
         write_line(sys.stdout, json.dumps({"passed": None not in used.values()} | facts))
     else:
         for each in machine.checks:
             verdict = "PASSED" if each.passed else "MISSING"
             first = "" if used[each.field] in (each.means, None) or not each.passed else "; not needed"
             write_line(sys.stdout, f"{verdict:<8} {each.field:<7} {each.means:<11} {printable(each.says, 500)}{first}")
+        for name, found, wrong in containers:
+            write_line(
+                sys.stdout, f"{'MISSING' if wrong else 'PASSED':<8} compose {name:<11} {printable(found or wrong, 500)}"
+            )
     return ExitCode.FAILED if None in used.values() else ExitCode.OK
+
+
+def _containers() -> Iterator[tuple[str, str, str]]:
+    """What ``backend: compose`` needs, what is there of it, and else what is wrong."""
+    try:
+        from testbed.live.containers.engine import checks
+    except ModuleNotFoundError as error:
+        yield "sdk", "", missing_package(error, "backend: compose", "compose").fix
+        return
+    yield from checks()
 
 
 def main(argv: list[str]) -> int:

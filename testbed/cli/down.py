@@ -25,7 +25,7 @@ def down(
     everything: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that go on.")] = False,
     of: Annotated[str | None, typer.Option("--of", metavar="MARK", help="Only what bears this mark.")] = None,
 ) -> int:
-    """Remove processes, network namespaces and cgroups of testbeds that are gone, and nothing else.
+    """Remove processes, containers, networks, namespaces and cgroups of testbeds that are gone, and nothing else.
 
     4 if something could not be removed."""
     found = [each for each in find() if of in (None, each.mark)]

@@ -1,8 +1,8 @@
 """What testbeds have made on this machine, found by its mark, and taken away.
 
 Everything names the testbed that made it: processes in their environment, groups and namespaces in their names (a
-cable goes with its namespace). So it is found after the testbed was killed, and nothing else is touched. What belongs
-to a testbed that still runs is left alone, unless all is asked for.
+cable goes with its namespace), containers, networks and volumes in their labels. So it is found after the testbed was
+killed, and nothing else is touched. What belongs to a testbed that still runs is left alone, unless all is asked for.
 """
 
 import os
@@ -27,7 +27,7 @@ _NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")
 class Leftover:
     """One thing of ours."""
 
-    kind: str  # process, namespace or cgroup: in the order in which they go
+    kind: str  # process, container, network, volume, namespace or cgroup: in the order in which they go
     name: str
     mark: str  # of the testbed that made it
     remove: Callable[[], None]  # raises OSError or RefusedError; it may be gone already
@@ -40,8 +40,16 @@ class Leftover:
 
 def find() -> list[Leftover]:
     """All that this user can see, but for what this process has made."""
-    found = [*_processes(), *_namespaces(), *_groups()]
+    found = [*_processes(), *_containers(), *_namespaces(), *_groups()]
     return [each for each in found if each.mark != own_mark()]
+
+
+def _containers() -> Iterator[Leftover]:
+    try:
+        from testbed.live.containers.leftovers import find_made
+    except ModuleNotFoundError:  # an extra: who made any has it
+        return
+    yield from (Leftover(*each) for each in find_made())
 
 
 def _processes(proc: Path = Path("/proc")) -> Iterator[Leftover]:

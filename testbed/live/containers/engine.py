@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import docker
@@ -10,10 +10,11 @@ from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
-from venn.wire.errors import CannotEnforceError
+from venn.wire.errors import CannotEnforceError, PeerError, VennError
 
 IMAGE = "venn-testbed"
 TIMEOUT_S = 60  # of one order: a busy engine takes its time
+PROBE_S = 10.0
 BUILD = "build it: make image; or make image-offline, where no image registry can be reached"
 
 
@@ -35,12 +36,12 @@ def _unreachable(said: str) -> CannotEnforceError:
 
 @contextmanager
 def obeyed(what: str) -> Iterator[None]:
-    """What the engine refuses, or does not answer to in time, becomes one line. Raises CannotEnforceError ENGINE."""
+    """What the engine refuses, or does not answer to in time, becomes one line. Raises PeerError ENGINE."""
     try:
         yield
     except (DockerException, RequestException) as error:
         said = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
-        raise CannotEnforceError("ENGINE", f"{what}: {said}", where="Docker Engine") from error
+        raise PeerError("ENGINE", f"{what}: {said}", where="Docker Engine") from error
 
 
 def compose_program() -> tuple[str, ...]:
@@ -68,3 +69,32 @@ def check_image(client: DockerClient, image: str = IMAGE) -> str:
     except ImageNotFound:
         message = f"there is no image {image}"
         raise CannotEnforceError("IMAGE", message, where="backend: compose", fix=BUILD) from None
+
+
+def checks() -> Iterator[tuple[str, str, str]]:
+    """For `venn doctor`: what containers need, what is there of it, and else what is wrong and how to fix it."""
+    try:
+        client = connect(PROBE_S)
+    except VennError as error:
+        yield "engine", "", _told(error)
+        return
+    try:
+        version = client.version()
+        yield "engine", f"Docker Engine {version['Version']}, cgroup v{client.info().get('CgroupVersion', '1')}", ""
+        yield "image", *_tried(lambda: f"{IMAGE} {check_image(client)[7:19]}")
+    except (DockerException, RequestException) as error:
+        yield "engine", "", str(error)
+    finally:
+        client.close()
+    yield "program", *_tried(lambda: " ".join(compose_program()))
+
+
+def _tried(find: Callable[[], str]) -> tuple[str, str]:
+    try:
+        return find(), ""
+    except VennError as error:
+        return "", _told(error)
+
+
+def _told(error: VennError) -> str:
+    return f"{error.message}; {error.fix}"
