@@ -6,6 +6,7 @@ An idle device costs 54 kB in the coordinator and 90 kB in its swarm; one that w
 connection is an open file at both of its ends.
 """
 
+import math
 import os
 import resource
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ import psutil
 
 from testbed.live.prepare import Prepared
 from testbed.scenario.model import Scenario
+from venn.wire.errors import CannotEnforceError
 
 TESTBED_BYTES = 160_000_000
 PROGRAM_BYTES = 45_000_000
 WORKER_BYTES = 25_000_000  # a job that imports more than NumPy has more
 DEVICE_BYTES = 250_000
+CONTAINER_BYTES = 15_000_000  # of the engine, for each
 PROGRAMS_PER_CORE = 8  # that only wait, most of the time: emulated devices share a program, and their tasks are short
 OTHER_FILES = 64  # of a program, beside its connections
 
@@ -51,6 +54,9 @@ def need(scenario: Scenario, prepared: Prepared, cores: int) -> Need:
     workers = alone + (len(prepared.hosts) - alone) * max(1, cores - 1)  # a swarm's pool leaves one core
     programs = 1 + len(scenario.jobs) + len(prepared.hosts)
     memory = TESTBED_BYTES + programs * PROGRAM_BYTES + workers * WORKER_BYTES
+    if scenario.backend == "compose":
+        memory += programs * CONTAINER_BYTES
+        programs -= sum(fleet.count for fleet in scenario.fleets.values() if fleet.cores)  # they have their own limit
     most_together = max((len(host.devices) for host in prepared.hosts), default=0)
     busy = sum(job.demand for job in scenario.jobs.values())
     return Need(
@@ -58,6 +64,17 @@ def need(scenario: Scenario, prepared: Prepared, cores: int) -> Need:
         memory + len(prepared.devices) * DEVICE_BYTES,
         max(len(prepared.devices), most_together + min(most_together, busy)) + OTHER_FILES,
     )
+
+
+def check_containers(scenario: Scenario, asked: Need, have: Capacity) -> None:
+    """Raises CannotEnforceError TOO_LARGE: they would not fit, and how many would."""
+    if scenario.backend != "compose" or asked.memory_bytes <= have.memory_bytes:
+        return
+    each = PROGRAM_BYTES + WORKER_BYTES + CONTAINER_BYTES + DEVICE_BYTES
+    fit = max(0, scenario.devices - math.ceil((asked.memory_bytes - have.memory_bytes) / each))
+    message = f"{scenario.devices} containers take about {_gb(asked.memory_bytes)} of memory, and "
+    message += f"{_gb(have.memory_bytes)} are free: {fit} would fit"
+    raise CannotEnforceError("TOO_LARGE", message, where="fleets", fix=f"have at most {fit} devices")
 
 
 def shortfalls(asked: Need, have: Capacity) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from testbed.live.capacity import capacity, need, shortfalls
+from testbed.live.capacity import capacity, check_containers, need, shortfalls
 from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor
 from testbed.live.machine import commit, machine, versions
@@ -149,7 +149,16 @@ class LiveRun:
             engine.check_image(client)
             program = engine.compose_program()
             plan = self._plan(limits.machine_of(client))
-            return Containers(self.scenario, self.folder, prepared, client, program, plan, validate=self.validate)
+            return Containers(
+                self.scenario,
+                self.folder,
+                prepared,
+                client,
+                program,
+                plan,
+                validate=self.validate,
+                allow_degraded=self.allow_degraded,
+            )
         except BaseException:
             client.close()
             raise
@@ -168,7 +177,9 @@ class LiveRun:
         try:
             prepared = prepare(self.scenario, self.folder)
             parts = self._parts(prepared)
-            self._too_small = shortfalls(need(self.scenario, prepared, capacity().cores), capacity())
+            asked, have = need(self.scenario, prepared, capacity().cores), capacity()
+            check_containers(self.scenario, asked, have)
+            self._too_small = shortfalls(asked, have)
             for line in self._too_small:
                 self._say(line)
             write_atomic(self.folder.scenario, self.scenario.dump())

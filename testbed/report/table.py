@@ -202,6 +202,7 @@ def _machine(summary: Summary) -> list[str]:
     emulation = summary.emulation
     busy, _, verdict = host_line(summary.host).rpartition(": ")
     processes = f", {emulation.processes} of them processes" if emulation.processes else ""
+    processes = ", each a container" if summary.backend == "compose" else processes
     return [
         f"emulation  cpu {emulation.cpu} ({counted(summary.devices, 'device')}{processes}), link {emulation.link}",
         *(f"DEGRADED   {each}" for each in emulation.degraded),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from testbed.shape.limits import Limits, limits_of
@@ -93,6 +94,7 @@ def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
                 problems.append(_problem(f"fleets.{name}.{key}", f"{value} cannot be enforced", machine.why_not(field)))
         problems += _stalls(plan, machine)
     problems += _too_many_cores(scenario, fleets, machine)
+    problems += _too_much_memory(fleets, machine)
     return Plan(fleets, tuple(problems))
 
 
@@ -151,6 +153,15 @@ def _too_many_cores(
         message = f"{min(at_once, len(each))} devices at work at once have {asked:.2f} cores, and this machine has "
         message += f"{have:g} for them, so that such limits are never reached"
         yield _problem("fleets", message, "have fewer devices with cores, lower cores, or ask for fewer at once")
+
+
+def _too_much_memory(fleets: Mapping[str, FleetPlan], machine: Machine) -> Iterator[CannotEnforceError]:
+    """Of all devices: what one has taken it keeps."""
+    each = [plan.limits.memory_bytes for plan in fleets.values() for _ in range(plan.count) if plan.limits.memory_bytes]
+    fit = sum(taken <= machine.memory_bytes for taken in accumulate(sorted(each)))
+    if fit < len(each):
+        message = f"{len(each)} devices may take {format_bytes(sum(each))} of memory, more than this machine has: "
+        yield _problem("fleets", f"{message}{fit} fit", f"have at most {fit} devices, or lower memory_limit")
 
 
 def _problem(where: str, message: str, fix: str) -> CannotEnforceError:

@@ -18,6 +18,7 @@ from testbed.live.programs import STOP_GRACE_S, TAIL_LINES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import write_atomic
 
+LINK_AGAIN = ["python", "-m", "testbed.shape.entrypoint", "--again"]
 Find = Callable[[], Made | None]
 
 SIGNALS = range(128 + 1, 128 + 32)
@@ -34,6 +35,7 @@ class Container:
         self._dock, self._find, self._settings = dock, find, settings
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
+        self.starts = 0
         self._words: list[str] = []  # its last ones
 
     @property
@@ -47,6 +49,7 @@ class Container:
         made = self._made()
         self._ended = asyncio.get_running_loop().create_future()
         self._started_at = time.time()
+        self.starts += 1
         settings = packed({f"{INSIDE}/{SETTINGS}": self._settings.encode()})
         await self._dock.order(f"{self.name} was not given its settings", made.put_archive, "/", settings)
         await self._dock.order(f"{self.name} did not start", made.start)
@@ -126,7 +129,14 @@ class Container:
         await self._dock.order(f"{self.name} is not cut off", self._dock.network.disconnect, self._made(), force=True)
 
     async def connect(self) -> None:
-        await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, self._made())
+        """A new interface knows nothing of the old one's limits: they are set once more. Raises PeerError."""
+        made = self._made()
+        await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, made)
+        if made.attrs["HostConfig"]["CapAdd"] and self.running:
+            done = await self._dock.order("its link is not limited", made.exec_run, LINK_AGAIN, user="root")
+            if done.exit_code != 0:
+                said = done.output.decode(errors="replace").strip() if isinstance(done.output, bytes) else ""
+                raise PeerError("LINK", f"its link is not limited again: {said}", where=self.name)
 
     def _made(self) -> Made:
         if (made := self._find()) is None:

@@ -19,7 +19,7 @@ from testbed.live.containers.project import (
     Service,
     driver_service,
     fleet_service,
-    link_of,
+    told,
 )
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import Prepared
@@ -41,6 +41,7 @@ class Layout:
     scenario: Scenario
     folder: RunFolder
     prepared: Prepared
+    allow_degraded: bool
 
     def services(self, *, port: int, validate: bool) -> dict[str, Service]:
         """``port``: of this machine, that leads to the coordinator."""
@@ -49,13 +50,14 @@ class Layout:
         for job in self.scenario.jobs:
             services[driver_service(job)] = Service(command=self._driver(job))
         for name, fleet in self.scenario.fleets.items():
-            modelled = [] if fleet.cores else ["--model-time"]
+            modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
             services[fleet_service(name)] = Service(
                 command=["agent", *self._agent, *modelled],
                 count=fleet.count,
                 cores=fleet.cores,
                 memory_bytes=fleet.memory_limit,
-                link=link_of(limits_of(fleet)),
+                link=limits.link,
+                environment=told(limits, allow_degraded=self.allow_degraded),
             )
         return services
 
@@ -79,12 +81,12 @@ class Layout:
                 if (held_out := self._held_out(job)) is not None:
                     files[str(self._seen(held_out))] = held_out
                 return self._token("job") | {inside: path.read_bytes() for inside, path in files.items()}
-        device = self._devices[part]
+        device = self.devices[part]
         shares = {str(self._seen(share)): share.read_bytes() for share in device.data.values()}
         return self._token("device") | shares | self._population(device)
 
     @cached_property
-    def _devices(self) -> Mapping[str, DeviceSpec]:
+    def devices(self) -> Mapping[str, DeviceSpec]:
         return {device.device: device for device in self.prepared.devices}
 
     @cached_property
@@ -92,7 +94,8 @@ class Layout:
         """The flags that all devices have."""
         hashes = sorted({sha256(pack(Path(str(job.file)))).hexdigest() for job in self.scenario.jobs.values()})
         allowed = [word for each in hashes for word in ("--allow-code", each)]
-        return ["--coordinator", ADDRESS, "--tokens", str(HERE.tokens), *allowed, "--crash-kills", "--insecure"]
+        where = ["--coordinator", ADDRESS, "--tokens", str(HERE.tokens), "--dir", INSIDE]
+        return [*where, *allowed, "--crash-kills", "--insecure"]
 
     def _driver(self, job: str) -> list[str]:
         moved = self.scenario.jobs[job].model_copy(update={"file": self._code(job)})

@@ -13,14 +13,14 @@ from testbed.live import commands
 from testbed.live.capacity import START_COST_S
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
-from testbed.live.containers.layout import HERE, Layout, driver
-from testbed.live.containers.limits import cores_of, in_kernel, memory_of
+from testbed.live.containers.layout import Layout, driver
+from testbed.live.containers.limits import cores_of, memory_of, passed_by, take_account
 from testbed.live.containers.luggage import POPULATION, packed
 from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, write_project
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
-from testbed.shape.account import Account, used_by_device
+from testbed.shape.account import Account, moved_by_device, used_by_device
 from testbed.shape.commands import RefusedError
 from testbed.shape.plan import Plan
 from venn.wire.errors import CannotEnforceError, VennError
@@ -43,9 +43,10 @@ class Containers:
         plan: Plan,
         *,
         validate: bool,
+        allow_degraded: bool,
     ) -> None:
         self._scenario, self._folder, self._validate = scenario, folder, validate
-        self._layout = Layout(scenario, folder, prepared)
+        self._layout = Layout(scenario, folder, prepared, allow_degraded)
         self._port = _free_port()
         self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
@@ -76,12 +77,7 @@ class Containers:
         return self._container(driver(job), f"job {job}", self._folder.job(job) / "driver.log", own)
 
     def device_host(self, host: DeviceHost, epoch: float) -> Container:
-        flags: dict[str, str | float] = {
-            "from": f"{INSIDE}/{POPULATION}:{host.name}",
-            "dir": str(HERE.device_host(host.name)),
-            "epoch": epoch,
-        }
-        own = settings("agent", flags)
+        own = settings("agent", {"from": f"{INSIDE}/{POPULATION}:{host.name}", "epoch": epoch})
         return self._container(host.name, host.name, self._folder.device_host(host.name) / "agent.log", own)
 
     @property
@@ -94,20 +90,13 @@ class Containers:
         return CONTAINER_START_S * others + START_COST_S / min(1.0, slowest)
 
     async def read_back(self) -> None:
-        """What the engine has of each container, and the kernel of one of each fleet."""
-        seen: set[str] = set()
+        """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
         for device, fleet in self._account.fleet_of.items():
             plan, made = self._account.plan.fleets[fleet], self._made[device]
             await self._dock.order("it cannot be looked at", made.reload)
-            limits = plan.limits
             try:
-                self._account.read(plan, "cores", limits.cores, cores_of(made))
-                self._account.read(plan, "memory_limit", limits.memory_bytes, memory_of(made))
-                if fleet not in seen and (limits.cores or limits.memory_bytes):
-                    seen.add(fleet)
-                    cores, memory = await self._dock.order("its limits cannot be read", in_kernel, made)
-                    self._account.read(plan, "cores", limits.cores, cores)
-                    self._account.read(plan, "memory_limit", limits.memory_bytes, memory)
+                self._account.read(plan, "cores", plan.limits.cores, cores_of(made))
+                self._account.read(plan, "memory_limit", plan.limits.memory_bytes, memory_of(made))
             except RefusedError as error:
                 raise CannotEnforceError("CANNOT_ENFORCE", str(error), fix="see `venn doctor`") from error
 
@@ -120,19 +109,33 @@ class Containers:
 
     async def _bring_home(self) -> list[VennError]:
         errors = []
-        for part in self._parts.values():
+        for name, part in self._parts.items():
             try:
-                await part.bring_home(self._folder.root)
+                await part.bring_home(self._home(name))
             except VennError as error:
                 errors.append(error)
         return errors
+
+    def _home(self, part: str) -> Path:
+        """Where what a part wrote belongs: a device knows of no folder but its own."""
+        return self._folder.device_host(part) if part in self._layout.devices else self._folder.root
 
     @property
     def limited(self) -> bool:
         return bool(self._account.plan.fleets)
 
     def not_in_force(self) -> list[str]:
-        return self._account.too_fast(used_by_device(self._folder.root))
+        moved = moved_by_device(self._folder.root)
+        problems = []
+        for device in self._account.fleet_of:
+            folder = self._folder.device_host(device)
+            try:
+                take_account(self._account, device, folder)
+                if self._parts[device].starts == 1 and passed_by(folder, moved.get(device, (0, 0))):
+                    problems.append(f"{device} moved bytes past its link")
+            except RefusedError as error:
+                problems.append(str(error))
+        return [*problems, *self._account.too_fast(used_by_device(self._folder.root))]
 
     def describe(self, degraded: Sequence[str]) -> None:
         self._account.write(self._folder.root, degraded)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 import yaml
 
 from testbed.live.containers.engine import IMAGE
+from testbed.shape.entrypoint import variable
 from testbed.shape.limits import Limits
+from testbed.shape.plan import FleetPlan
 from venn.wire.marks import LABEL
-from venn.wire.notation import format_duration, format_fraction, format_rate
 
 INSIDE = "/venn"  # where a container has its part of the run folder
 PORT = 9700  # of the coordinator
@@ -35,7 +36,8 @@ class Service:
     cores: float | None = None
     memory_bytes: int | None = None
     port: int | None = None  # of this machine, on its loopback, that leads to PORT
-    link: Mapping[str, str] = field(default_factory=dict)  # what the entrypoint shall hold the link to
+    link: bool = False  # its entrypoint shapes its link
+    environment: Mapping[str, str] = field(default_factory=dict)  # by which the entrypoint is told the limits
 
     def to_yaml(self, mark: str) -> dict[str, object]:
         limits: dict[str, object] = {}
@@ -43,9 +45,8 @@ class Service:
             limits["cpus"] = self.cores
         if self.memory_bytes is not None:
             limits |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}
-        shaped: dict[str, object] = {}
-        if self.link:
-            shaped = {"user": "root", "cap_add": ["NET_ADMIN"], "environment": dict(self.link)}
+        shaped = {"user": "root", "cap_add": ["NET_ADMIN"]} if self.link else {}
+        environment = {"environment": dict(self.environment)} if self.environment else {}
         ports = {"ports": [f"127.0.0.1:{self.port}:{PORT}"]} if self.port is not None else {}
         return {
             "image": IMAGE,
@@ -55,6 +56,7 @@ class Service:
             "stop_grace_period": STOP_GRACE,
             **limits,
             **shaped,
+            **environment,
             **ports,
             "labels": {LABEL: mark},
         }
@@ -68,18 +70,12 @@ def fleet_service(fleet: str) -> str:
     return f"fleet-{fleet}"
 
 
-def link_of(limits: Limits) -> dict[str, str]:
-    """The environment by which a device's entrypoint is told its link, in the notation."""
-    told = {}
-    for name, rate in (("VENN_UP", limits.up_bits), ("VENN_DOWN", limits.down_bits)):
-        if rate is not None:
-            told[name] = format_rate(rate)
-    for name, seconds in (("VENN_DELAY", limits.delay_s), ("VENN_JITTER", limits.jitter_s)):
-        if seconds:
-            told[name] = format_duration(seconds)
-    if limits.loss:
-        told["VENN_LOSS"] = format_fraction(limits.loss)
-    return told
+def told(limits: Limits, *, allow_degraded: bool) -> dict[str, str]:
+    """The environment by which a device's entrypoint knows its limits; see ``testbed.shape.entrypoint``."""
+    texts = {variable(key): text for key, text, _ in FleetPlan("", 1, limits).asked()}
+    if texts:
+        texts["VENN_LIMITS"] = INSIDE
+    return texts | ({"VENN_ALLOW_DEGRADED": "true"} if texts and allow_degraded else {})
 
 
 def scale_flags(services: Mapping[str, Service]) -> list[str]:
