@@ -19,8 +19,9 @@ PATIENCE_S = 60.0
 
 
 def environment() -> dict[str, str]:
-    """Ours, without settings of venn."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
+    """Ours, without settings of venn, but for the image of its containers."""
+    kept = ("VENN_IMAGE",)
+    return {name: value for name, value in os.environ.items() if name in kept or not name.startswith("VENN_")}
 
 
 class Started:

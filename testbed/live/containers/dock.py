@@ -27,7 +27,8 @@ class Dock:
     """``up``, then ``down`` always."""
 
     def __init__(self, client: DockerClient, program: Sequence[str], project: str, file: Path, mark: str) -> None:
-        self.client, self._project, self._mark = client, project, mark
+        self.client, self._project = client, project
+        self._own: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={mark}"}
         self._command = [*program, "--project-name", project, "--file", str(file)]
         self._slots = asyncio.Semaphore(AT_ONCE)
         self.network: Network
@@ -67,11 +68,11 @@ class Dock:
                 return await asyncio.to_thread(do, *args, **kwargs)
 
     def _find(self) -> list[Made]:
-        return list(self.client.containers.list(all=True, filters={"label": f"{LABEL}={self._mark}"}))
+        return list(self.client.containers.list(all=True, filters=self._own, ignore_removed=True))
 
     def _listen(self, heard: Heard) -> None:
         loop = asyncio.get_running_loop()
-        filters = {"type": "container", "event": "die", "label": f"{LABEL}={self._mark}"}
+        filters = {"type": "container", "event": "die", **self._own}
         self._events = events = self.client.events(decode=True, filters=filters)
 
         def listen() -> None:

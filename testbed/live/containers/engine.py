@@ -1,5 +1,6 @@
 """The Docker Engine: whether it is there, with what a run needs of it. One line each for people."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from requests.exceptions import RequestException
 
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 
-IMAGE = "venn-testbed"
+IMAGE, CHOOSE_IMAGE = "venn-testbed", "VENN_IMAGE"  # the variable names one of one's own, with more packages
 TIMEOUT_S = 60  # of one order: a busy engine takes its time
 PROBE_S = 10.0
 BUILD = "build it: make image; or make image-offline, where no image registry can be reached"
@@ -62,8 +63,13 @@ def _runs(*command: str) -> bool:
         return False
 
 
-def check_image(client: DockerClient, image: str = IMAGE) -> str:
+def image_name() -> str:
+    return os.environ.get(CHOOSE_IMAGE) or IMAGE
+
+
+def check_image(client: DockerClient) -> str:
     """Its id. Raises CannotEnforceError IMAGE: nothing is ever pulled."""
+    image = image_name()
     try:
         return str(client.images.get(image).id)
     except ImageNotFound:
@@ -81,7 +87,7 @@ def checks() -> Iterator[tuple[str, str, str]]:
     try:
         version = client.version()
         yield "engine", f"Docker Engine {version['Version']}, cgroup v{client.info().get('CgroupVersion', '1')}", ""
-        yield "image", *_tried(lambda: f"{IMAGE} {check_image(client)[7:19]}")
+        yield "image", *_tried(lambda: f"{image_name()} {check_image(client)[7:19]}")
     except (DockerException, RequestException) as error:
         yield "engine", "", str(error)
     finally:

@@ -24,7 +24,10 @@ def find_made() -> Iterator[Found]:
     filters: dict[str, str | list[str] | bool] = {"label": LABEL}
     with obeyed("what it has was not found"):
         made: list[tuple[str, Any, Callable[[Any], None]]] = [
-            *(("container", each, _remove) for each in client.containers.list(all=True, filters=filters)),
+            *(
+                ("container", each, _remove)
+                for each in client.containers.list(all=True, filters=filters, ignore_removed=True)
+            ),
             *(("network", each, _forget) for each in client.networks.list(filters=filters)),
             *(("volume", each, _forget) for each in client.volumes.list(filters=filters)),
         ]

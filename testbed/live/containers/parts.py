@@ -13,6 +13,7 @@ from testbed.live import commands
 from testbed.live.capacity import START_COST_S
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
+from testbed.live.containers.engine import image_name
 from testbed.live.containers.layout import Layout, driver
 from testbed.live.containers.limits import cores_of, memory_of, passed_by, take_account
 from testbed.live.containers.luggage import POPULATION, packed
@@ -57,7 +58,9 @@ class Containers:
     async def make(self) -> None:
         services = self._layout.services(port=self._port, validate=self._validate)
         scale = scale_flags(services)
-        write_atomic(self._folder.compose, write_project(services, own_mark(), self._dock.up_command(scale)))
+        write_atomic(
+            self._folder.compose, write_project(services, image_name(), own_mark(), self._dock.up_command(scale))
+        )
         found = await self._dock.up(scale, self._ended)
         self._made = {part: found[place] for part, place in self._layout.places().items()}
         await _together(self._load(part) for part in self._made)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 import yaml
 
-from testbed.live.containers.engine import IMAGE
 from testbed.shape.entrypoint import variable
 from testbed.shape.limits import Limits
 from testbed.shape.plan import FleetPlan
@@ -39,7 +38,7 @@ class Service:
     link: bool = False  # its entrypoint shapes its link
     environment: Mapping[str, str] = field(default_factory=dict)  # by which the entrypoint is told the limits
 
-    def to_yaml(self, mark: str) -> dict[str, object]:
+    def to_yaml(self, image: str, mark: str) -> dict[str, object]:
         limits: dict[str, object] = {}
         if self.cores is not None:
             limits["cpus"] = self.cores
@@ -49,7 +48,7 @@ class Service:
         environment = {"environment": dict(self.environment)} if self.environment else {}
         ports = {"ports": [f"127.0.0.1:{self.port}:{PORT}"]} if self.port is not None else {}
         return {
-            "image": IMAGE,
+            "image": image,
             "command": shlex.join(self.command).replace("$", "$$"),  # compose would fill in its own variables
             "working_dir": INSIDE,
             "init": True,
@@ -82,10 +81,10 @@ def scale_flags(services: Mapping[str, Service]) -> list[str]:
     return [word for name, each in services.items() if each.count > 1 for word in ("--scale", f"{name}={each.count}")]
 
 
-def write_project(services: Mapping[str, Service], mark: str, command: Sequence[str]) -> str:
+def write_project(services: Mapping[str, Service], image: str, mark: str, command: Sequence[str]) -> str:
     """The text of the file; ``command`` makes its containers."""
     document = {
-        "services": {name: service.to_yaml(mark) for name, service in services.items()},
+        "services": {name: service.to_yaml(image, mark) for name, service in services.items()},
         "networks": {"default": {"labels": {LABEL: mark}}},
     }
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120)

@@ -1,0 +1,181 @@
+"""What a scenario comes to as containers, without an engine: the Compose file, and what goes in and out."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+pytest.importorskip("docker")
+
+from docker.errors import APIError
+
+from testbed.live.capacity import Capacity, check_containers, need
+from testbed.live.containers.container import settings
+from testbed.live.containers.engine import obeyed
+from testbed.live.containers.layout import Layout
+from testbed.live.containers.limits import passed_by, take_account
+from testbed.live.containers.luggage import packed, unpack
+from testbed.live.containers.project import scale_flags, write_project
+from testbed.live.folder import RunFolder
+from testbed.live.prepare import prepare
+from testbed.scenario import Scenario, parse
+from testbed.shape.account import Account
+from testbed.shape.cgroup import NONE
+from testbed.shape.commands import RefusedError
+from testbed.shape.plan import make_plan
+from testbed.shape.probe import NETEM, RELAY, Check, Machine
+from venn.wire.errors import CannotEnforceError, PeerError
+from venn.wire.marks import LABEL
+
+MARK = "p12-s34"
+TEXT = """\
+version: 1
+name: two
+policy: {policy}
+backend: compose
+jobs:
+  wide: {{file: job.py, demand: 1, rounds: 1, deadline: 8s, data: marks, params: {{price: 2$}}}}
+data:
+  marks: {{source: marks.npz, split: iid, held_out: 20%}}
+fleets:
+  slow: {{count: 3, cpu: 1, cores: 0.2, memory_limit: 256 MB, up: 2 Mbit/s, delay: 40ms}}
+  free: {{count: 1, cpu: 4}}
+"""
+CHECKS = (("cpu", "cpus"), ("memory", "mem_limit"), ("rate", RELAY), ("delay", NETEM))
+MACHINE = Machine(4, 8 * 10**9, NONE, tuple(Check(field, means, True, "") for field, means in CHECKS))
+
+
+@pytest.fixture
+def two(scenario: Scenario, tmp_path: Path) -> Scenario:
+    """``scenario`` has made the job file and the data."""
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    return parse(TEXT.format(policy="fifo"), folder=tmp_path)
+
+
+@pytest.fixture
+def layout(two: Scenario, folder: RunFolder) -> Layout:
+    return Layout(two, folder, prepare(two, folder), allow_degraded=False)
+
+
+def test_the_compose_file_holds_a_service_per_fleet_and_marks_all(layout: Layout) -> None:
+    services = layout.services(port=40_000, validate=True)
+    document = yaml.safe_load(write_project(services, "an-image", MARK, ["docker-compose", "up"]))
+    assert document.keys() == {"services", "networks"}  # no top-level name: docker-compose 1.29 refuses it
+    assert list(document["services"]) == ["coordinator", "job-wide", "fleet-slow", "fleet-free"]
+    assert all(each["labels"] == {LABEL: MARK} for each in document["services"].values())
+    assert document["networks"]["default"]["labels"] == {LABEL: MARK}
+    slow, free = document["services"]["fleet-slow"], document["services"]["fleet-free"]
+    assert (slow["cpus"], slow["mem_limit"], slow["cap_add"]) == (0.2, 256_000_000, ["NET_ADMIN"])
+    assert slow["environment"] == {
+        "VENN_CORES": "0.2",
+        "VENN_MEMORY_LIMIT": "256 MB",
+        "VENN_UP": "2 Mbit/s",
+        "VENN_DELAY": "40ms",
+        "VENN_LIMITS": "/venn",
+    }
+    assert not {"cpus", "mem_limit", "cap_add", "user", "environment"} & free.keys()
+    assert ("--model-time" in free["command"], "--model-time" in slow["command"]) == (True, False)
+    assert document["services"]["coordinator"]["ports"] == ["127.0.0.1:40000:9700"]
+    assert "price=2$$" in document["services"]["job-wide"]["command"].replace('"', "")
+    assert scale_flags(services) == ["--scale", "fleet-slow=3"]
+
+
+def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder: RunFolder) -> None:
+    places = layout.places()
+    assert places["coordinator"] == ("coordinator", 1)
+    assert places["driver wide"] == ("job-wide", 1)
+    assert (places["slow-01"], places["slow-03"]) == (("fleet-slow", 1), ("fleet-slow", 3))
+    tokens = {f"/venn/tokens/{role}" for role in ("device", "job", "admin")}
+    assert layout.luggage("coordinator").keys() == tokens
+    driver = layout.luggage("driver wide")
+    assert driver.keys() == {"/venn/tokens/job", "/venn/code/wide/job.py", "/venn/data/marks/held_out.npz"}
+    device = layout.luggage("slow-02")
+    [share] = device.keys() - {"/venn/tokens/device", "/venn/population.jsonl"}
+    assert json.loads(device["/venn/population.jsonl"])["data"] == {"marks": share}
+
+
+def test_a_policy_of_ones_own_goes_with_its_path(scenario: Scenario, folder: RunFolder, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("class Mine: pass\n")
+    two = parse(TEXT.format(policy="mine.py:Mine"), folder=tmp_path)
+    layout = Layout(two, folder, prepare(two, folder), allow_degraded=False)
+    assert layout.luggage("coordinator")[str(tmp_path / "mine.py")] == b"class Mine: pass\n"
+
+
+def test_what_is_packed_is_the_users_and_tokens_are_secret() -> None:
+    with tarfile.open(fileobj=io.BytesIO(packed({"/venn/tokens/job": b"t", "/venn/a/b": b"xy"}))) as tar:
+        entries = {entry.name: entry for entry in tar}
+        assert list(entries) == ["venn", "venn/a", "venn/tokens", "venn/tokens/job", "venn/a/b"]
+        assert all((entry.uid, entry.gid) == (1000, 1000) for entry in entries.values())
+        assert (entries["venn/tokens/job"].mode, entries["venn/a/b"].mode) == (0o600, 0o644)
+
+
+def test_what_comes_back_stays_in_its_folder_and_what_was_put_in_does_not_come(tmp_path: Path) -> None:
+    files = {"/venn/tokens/job": b"t", "/venn/jobs/x/log": b"1", "/venn/../out": b"2", "/venn/venn.toml": b"3"}
+    text = packed(files)
+    unpack((text[at : at + 100] for at in range(0, len(text), 100)), tmp_path / "run")
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {"run/jobs/x/log"}
+    assert (tmp_path / "run/jobs/x/log").read_bytes() == b"1"
+
+
+def test_settings_are_a_table_of_flags() -> None:
+    assert settings("agent", {"from": "a:b", "epoch": 1.5}) == '[agent]\nfrom = "a:b"\nepoch = 1.5\n'
+
+
+# -- limits
+
+
+def limits_json(folder: Path, **read_back: float | None) -> None:
+    means = {"cores": "cpus", "memory_limit": "mem_limit", "up": "tc", "delay": "relay"}
+    rows = [{"key": key, "asked": "", "read_back": read_back.get(key), "means": means[key]} for key in means]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "limits.json").write_text(json.dumps({"limits": rows, "degraded": []}))
+
+
+def test_what_a_container_says_of_its_limits_is_held_against_what_was_asked(two: Scenario, tmp_path: Path) -> None:
+    account = Account(make_plan(two, MACHINE), {"slow-01": "slow"})
+    limits_json(tmp_path, cores=0.2, memory_limit=256e6, up=2e6)
+    take_account(account, "slow-01", tmp_path)
+    assert account.read_back == {("slow", "cores"): 0.2, ("slow", "memory_limit"): 256e6, ("slow", "up"): 2e6}
+    means = {key: by for key, _, by in account.plan.fleets["slow"].asked()}
+    assert means["cores"] == "cpus (session included)"
+    assert (means["up"], means["delay"]) == ("tc", "relay")
+    limits_json(tmp_path, cores=0.4)
+    with pytest.raises(RefusedError, match=r"slow: cores 0.2 was asked, and 0.4 is in force"):
+        take_account(account, "slow-01", tmp_path)
+
+
+def test_a_device_that_had_sessions_must_say_what_was_in_force(two: Scenario, tmp_path: Path) -> None:
+    account = Account(make_plan(two, MACHINE), {"slow-01": "slow"})
+    take_account(account, "slow-01", tmp_path)  # it never got so far
+    (tmp_path / "sessions.jsonl").touch()
+    with pytest.raises(RefusedError, match="slow-01 does not say"):
+        take_account(account, "slow-01", tmp_path)
+
+
+def test_bytes_past_the_relay_are_noticed(tmp_path: Path) -> None:
+    assert not passed_by(tmp_path, (1000, 1000))  # it has no relay
+    (tmp_path / "links-counts.json").write_text('{"*": {"up": 960, "down": 1000}}')
+    assert not passed_by(tmp_path, (1000, 1000))
+    assert passed_by(tmp_path, (1000, 1100))
+
+
+def test_a_fleet_larger_than_memory_is_refused_with_what_would_fit(two: Scenario, folder: RunFolder) -> None:
+    prepared = prepare(two, folder)
+    asked = need(two, prepared, cores=4)
+    check_containers(two, asked, Capacity(4, asked.memory_bytes, 1000))
+    with pytest.raises(CannotEnforceError, match=r"4 containers take about .* are free: 2 would fit"):
+        check_containers(two, asked, Capacity(4, asked.memory_bytes - 100_000_000, 1000))
+
+
+def test_limits_of_memory_are_summed_against_the_machine(two: Scenario) -> None:
+    [problem] = make_plan(two, Machine(4, 600_000_000, NONE, MACHINE.checks)).problems
+    assert str(problem).startswith("fleets: 3 devices may take 768 MB of memory, more than this machine has: 2 fit")
+
+
+def test_what_the_engine_refuses_is_one_line() -> None:
+    with pytest.raises(PeerError, match="a did not start: no space") as caught, obeyed("a did not start"):
+        raise APIError("500 Server Error", explanation="no space")
+    assert caught.value.exit_code == 4
