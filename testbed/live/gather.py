@@ -15,9 +15,9 @@ from testbed.profiles.model import FIELDS
 from testbed.report.emulation import FILE as EMULATION
 from testbed.report.emulation import OF_A_CONTAINER
 from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
+from testbed.shape.account import SAME, moved_by_device
 from testbed.shape.entrypoint import COUNTS
 from testbed.shape.plan import SPARE_CORES
-from testbed.shape.throttles import SAME, moved_by_device
 from venn.wire.files import write_atomic
 
 

@@ -11,7 +11,6 @@ from coordinator.engine.events import TaskFinished
 from device_agent.journal import LOAD_S
 from testbed.churn.timeline import Verb
 from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT, OURSELVES
-from testbed.report.emulation import read_emulation
 from testbed.report.jsonlines import Row, number, text, texts
 from testbed.report.record import RunRecord
 
@@ -34,7 +33,7 @@ def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
     start, end = window[0] + offset, window[1] + offset
     samples = _within(record.host_samples, start, end)
     cpu = [number(row, "cpu_fraction") for row in samples]
-    still = suspended(record.churn) | _slowed(record)
+    still = suspended(record.churn)
     lags = {
         name: _worst_lag(_within(rows, start, end))
         for name, rows in sorted(record.loads.items())
@@ -67,15 +66,6 @@ def _worst_lag(rows: Sequence[Row]) -> float:
 def suspended(churn: Iterable[Row]) -> frozenset[str]:
     """What the timeline let stand still: that it was late says nothing of the host."""
     return frozenset(text(row, "target") for row in churn if row.get("verb") == Verb.SUSPEND)
-
-
-def _slowed(record: RunRecord) -> frozenset[str]:
-    """Devices whose session is slowed down with their tasks, in a container: they are late as they were told to be."""
-    if text(record.about, "backend") != "compose":
-        return frozenset()
-    limits = read_emulation(record.folder, devices=len(record.population), processes=0).limits
-    fleets = {limit.fleet for limit in limits if limit.key == "cores"}
-    return frozenset(text(row, "device") for row in record.population if row.get("fleet") in fleets)
 
 
 def _target(process: str) -> str:

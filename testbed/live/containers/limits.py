@@ -9,14 +9,15 @@ from docker import DockerClient
 from docker.models.containers import Container as Made
 
 from testbed.live.containers.engine import obeyed
+from testbed.report.emulation import OF_A_CONTAINER
 from testbed.shape import cgroup
 from testbed.shape.account import SAME, Account
 from testbed.shape.commands import RefusedError
-from testbed.shape.entrypoint import CPUS, LIMITS, MEM_LIMIT
+from testbed.shape.entrypoint import COUNTS, CPUS, MEM_LIMIT
 from testbed.shape.plan import FleetPlan
 from testbed.shape.probe import NETEM, RELAY, Check, Machine
 
-SESSIONS, COUNTS = "sessions.jsonl", "links-counts.json"  # of an agent, and of a relay
+SESSIONS = "sessions.jsonl"  # of an agent that had some
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def passed_by(folder: Path, moved: tuple[int, int]) -> bool:
 
 def _said(folder: Path) -> list[Row] | None:
     try:
-        rows = json.loads((folder / LIMITS).read_text(encoding="utf-8"))["limits"]
+        rows = json.loads((folder / OF_A_CONTAINER).read_text(encoding="utf-8"))["limits"]
         return [Row(str(row["key"]), row["read_back"], str(row["means"])) for row in rows]
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -44,7 +44,7 @@ class Service:
             limits["cpus"] = self.cores
         if self.memory_bytes is not None:
             limits |= {"mem_limit": self.memory_bytes, "memswap_limit": self.memory_bytes}
-        shaped = {"user": "root", "cap_add": ["NET_ADMIN"]} if self.link else {}
+        rights = {"user": "root", "cap_add": ["NET_ADMIN"]} if self.link else {"cap_drop": ["ALL"]}
         environment = {"environment": dict(self.environment)} if self.environment else {}
         ports = {"ports": [f"127.0.0.1:{self.port}:{PORT}"]} if self.port is not None else {}
         return {
@@ -54,7 +54,8 @@ class Service:
             "init": True,
             "stop_grace_period": STOP_GRACE,
             **limits,
-            **shaped,
+            **rights,
+            "security_opt": ["no-new-privileges:true"],
             **environment,
             **ports,
             "labels": {LABEL: mark},
