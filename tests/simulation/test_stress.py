@@ -12,8 +12,9 @@ from testbed.virtual import run
 STRESS = sorted(path.stem for path in (packaged.packaged_folder() / "stress").glob("*.yaml"))
 
 
-def test_there_are_eight() -> None:
+def test_there_are_nine() -> None:
     assert STRESS == [
+        "containers",
         "coordinator-restart",
         "failing-links",
         "flapping-links",
