@@ -10,7 +10,7 @@ from docker import DockerClient
 from docker.models.containers import Container as Made
 
 from testbed.live import commands
-from testbed.live.capacity import START_COST_S
+from testbed.live.capacity import capacity
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import image_name
@@ -29,6 +29,7 @@ from venn.wire.files import write_atomic
 from venn.wire.marks import PREFIX, own_mark
 
 CONTAINER_START_S = 0.5  # of the engine, which starts one after the other
+WARM_COST_S = 1.2  # of a core, for a device that is warm: an entrypoint, a session, a worker
 
 
 class Containers:
@@ -88,9 +89,9 @@ class Containers:
         return ()
 
     def start_cost_s(self, others: int) -> float:
-        """The engine starts one after the other, and each is warm as soon as its limit lets it."""
+        """The engine starts one after the other, and each is warm as soon as its limit, and this machine, let it."""
         slowest = min((fleet.cores or 1.0 for fleet in self._scenario.fleets.values()), default=1.0)
-        return CONTAINER_START_S * others + START_COST_S / min(1.0, slowest)
+        return CONTAINER_START_S * others + WARM_COST_S * max(1 / min(1.0, slowest), others / capacity().cores)
 
     async def read_back(self) -> None:
         """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
