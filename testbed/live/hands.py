@@ -20,15 +20,18 @@ class _Down:
 
 
 class Hands:
-    """A device that crashes kills itself, and one that shares its part falls silent by itself: they are passed over."""
+    """What a device sees to itself is passed over, as its silence where it shares its part."""
 
     def __init__(self, find: Find, parts: Parts) -> None:
         self._find, self._parts = find, parts
         self._down: dict[str, _Down] = {}  # by target
 
     async def crash(self, action: Action) -> None:
-        """Kill a program; it stays away until ``restart``."""
-        part = self._find(action.target) if action.target.partition(" ")[0] in PROGRAMS else None
+        """Kill it; a program stays away until ``restart``."""
+        if action.target.partition(" ")[0] not in PROGRAMS:
+            await self._parts.crash(action.target)
+            return
+        part = self._find(action.target)
         if part is not None and part.running:
             self._down[action.target] = _Down()
             await part.kill()

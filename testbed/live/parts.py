@@ -56,6 +56,9 @@ class Parts(Protocol):
 
     def device_host(self, host: DeviceHost, epoch: float) -> Part: ...
 
+    async def crash(self, device: str) -> None:
+        """Kill it, unless it sees to that itself."""
+
     async def cut(self, device: str, *, reset: bool) -> None:
         """Nothing comes through its link until ``mend``; ``reset``: and its connections break. Nothing is done to a
         device that sees to that itself. Raises VennError."""

@@ -79,6 +79,9 @@ class Processes:
         log = self._folder.device_host(host.name) / "agent.log"
         return Program(host.name, arguments, log=log, within=self._throttles.within(host))
 
+    async def crash(self, device: str) -> None:
+        """It kills itself."""
+
     async def cut(self, device: str, *, reset: bool) -> None:
         if self._throttles.linked(device):
             await self._order(device, "cut")

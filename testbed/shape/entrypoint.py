@@ -20,7 +20,8 @@ Root becomes user 1000 without capabilities. Written are ``limits.json``:
 there is a relay, ``links.json``, ``links-counts.json`` and ``throttle.json``, which the agent reads (VENN_THROTTLE).
 
 ``python -m testbed.shape.entrypoint --again`` in the container, as root, sets the link once more: an interface that was
-taken away and given back is a new one.
+taken away and given back is a new one. With other values in its environment it changes the link; what then holds it is
+printed, as in ``limits.json``. The relay stays as it is.
 """
 
 import json
@@ -40,9 +41,10 @@ from testbed.shape.limits import LINK, Limits
 from testbed.shape.plan import FleetPlan
 from testbed.shape.probe import NETEM, RELAY, TC
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
-from venn.wire.exits import guard
+from venn.wire.exits import guard, write_line
 from venn.wire.files import write_atomic
 
+AGAIN = "--again"
 KEYS = (*LINK, "cores", "memory_limit")
 USER = 1000
 HOME = Path("/home/venn")
@@ -158,14 +160,17 @@ def variable(key: str) -> str:
 
 
 def _run(argv: list[str], environment: Mapping[str, str]) -> int:
-    limits = asked_limits(environment)
-    if limits == Limits():
+    limits, again = asked_limits(environment), argv == [AGAIN]
+    if again:
+        interface.clear()
+    elif limits == Limits():
         _become(argv, environment)
     held = hold(limits, _shape, _engine)
     degraded = [str(problem) for problem in held.problems]
     if held.problems and environment.get("VENN_ALLOW_DEGRADED") != "true":
         raise held.problems[0]
-    if argv == ["--again"]:
+    if again:
+        write_line(sys.stdout, json.dumps({"limits": held.rows(), "degraded": degraded}))
         return 0
     folder = Path(os.path.expandvars(environment.get("VENN_LIMITS") or str(HOME / "limits")))
     with _as_user():

@@ -6,19 +6,22 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from docker.errors import APIError
 from docker.models.containers import Container as Made
 
 from testbed.live.containers.dock import Dock
+from testbed.live.containers.limits import Row, rows_of
 from testbed.live.containers.luggage import SETTINGS, packed, unpack
 from testbed.live.containers.project import INSIDE
 from testbed.live.failures import failure_of, told
 from testbed.live.programs import STOP_GRACE_S, TAIL_LINES
-from venn.wire.errors import PeerError, VennError
+from testbed.shape.entrypoint import AGAIN
+from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.files import write_atomic
 
-LINK_AGAIN = ["python", "-m", "testbed.shape.entrypoint", "--again"]
+LINK_AGAIN = ["python", "-m", "testbed.shape.entrypoint", AGAIN]
 Find = Callable[[], Made | None]
 
 SIGNALS = range(128 + 1, 128 + 32)
@@ -35,6 +38,7 @@ class Container:
         self._dock, self._find, self._settings = dock, find, settings
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
+        self._link: Mapping[str, str] = {}  # a change of its limits
         self.starts = 0
         self._words: list[str] = []  # its last ones
 
@@ -129,14 +133,24 @@ class Container:
         await self._dock.order(f"{self.name} is not cut off", self._dock.network.disconnect, self._made(), force=True)
 
     async def connect(self) -> None:
-        """A new interface knows nothing of the old one's limits: they are set once more. Raises PeerError."""
+        """A new interface knows nothing of the old one's limits: they are set once more."""
         made = self._made()
         await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, made)
         if made.attrs["HostConfig"]["CapAdd"] and self.running:
-            done = await self._dock.order("its link is not limited", made.exec_run, LINK_AGAIN, user="root")
-            if done.exit_code != 0:
-                said = done.output.decode(errors="replace").strip() if isinstance(done.output, bytes) else ""
-                raise PeerError("LINK", f"its link is not limited again: {said}", where=self.name)
+            await self.limit(self._link)
+
+    async def limit(self, link: Mapping[str, str]) -> list[Row]:
+        """Its link from now on, as its entrypoint is told of it; what holds it now. Raises CannotEnforceError."""
+        self._link = link
+        made = self._made()
+        done = await self._dock.order(
+            "its link is not limited", made.exec_run, LINK_AGAIN, user="root", environment=dict(link)
+        )
+        said = done.output.decode(errors="replace").strip() if isinstance(done.output, bytes) else ""
+        try:
+            return rows_of(said) if done.exit_code == 0 else _refused(self.name, said)
+        except (ValueError, KeyError, TypeError):
+            return _refused(self.name, said or "its image does not say what is in force; build it anew")
 
     def _made(self) -> Made:
         if (made := self._find()) is None:
@@ -147,6 +161,10 @@ class Container:
         """What it has said since it started."""
         logs: bytes = self._made().logs(stdout=True, stderr=stderr, since=self._started_at)
         return logs.decode(errors="replace")
+
+
+def _refused(name: str, said: str) -> NoReturn:
+    raise CannotEnforceError("NOT_IN_FORCE", f"its link is not limited: {said}", where=name)
 
 
 def settings(table: str, flags: Mapping[str, str | float]) -> str:

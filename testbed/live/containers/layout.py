@@ -25,6 +25,7 @@ from testbed.live.folder import RunFolder
 from testbed.live.prepare import Prepared
 from testbed.population.device import DeviceSpec
 from testbed.scenario.model import Scenario
+from testbed.shape.changes import changes_of
 from testbed.shape.limits import limits_of
 from venn.wire.notation import Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
@@ -51,13 +52,15 @@ class Layout:
             services[driver_service(job)] = Service(command=self._driver(job))
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
+            linked = limits.link or bool(changes_of(self.scenario, name))
+            degraded = {"VENN_ALLOW_DEGRADED": "true"} if self.allow_degraded else {}
             services[fleet_service(name)] = Service(
                 command=["agent", *self._agent, *modelled],
                 count=fleet.count,
                 cores=fleet.cores,
                 memory_bytes=fleet.memory_limit,
-                link=limits.link,
-                environment=told(limits, allow_degraded=self.allow_degraded),
+                link=linked,
+                environment={**told(limits), "VENN_LIMITS": INSIDE, **degraded} if linked or told(limits) else {},
             )
         return services
 

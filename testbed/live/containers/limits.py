@@ -80,10 +80,14 @@ def passed_by(folder: Path, moved: tuple[int, int]) -> bool:
     return any(have < (1 - SAME) * said for have, said in zip(seen, moved, strict=True))
 
 
+def rows_of(text: str) -> list[Row]:
+    """As an entrypoint writes them. Raises ValueError, KeyError or TypeError."""
+    return [Row(str(row["key"]), row["read_back"], str(row["means"])) for row in json.loads(text)["limits"]]
+
+
 def _said(folder: Path) -> list[Row] | None:
     try:
-        rows = json.loads((folder / OF_A_CONTAINER).read_text(encoding="utf-8"))["limits"]
-        return [Row(str(row["key"]), row["read_back"], str(row["means"])) for row in rows]
+        return rows_of((folder / OF_A_CONTAINER).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -9,6 +9,7 @@ from typing import Any
 from docker import DockerClient
 from docker.models.containers import Container as Made
 
+from testbed.churn.link_change import LinkChange
 from testbed.live import commands
 from testbed.live.capacity import capacity
 from testbed.live.containers.container import Container, settings
@@ -17,13 +18,16 @@ from testbed.live.containers.engine import image_name
 from testbed.live.containers.layout import Layout, driver
 from testbed.live.containers.limits import cores_of, memory_of, passed_by, take_account
 from testbed.live.containers.luggage import POPULATION, packed
-from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, write_project
+from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told, write_project
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
 from testbed.shape.account import Account, moved_by_device, used_by_device
 from testbed.shape.commands import RefusedError
+from testbed.shape.entrypoint import variable
+from testbed.shape.limits import changed, limits_of
 from testbed.shape.plan import Plan
+from testbed.shape.probe import RELAY
 from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import write_atomic
 from venn.wire.marks import PREFIX, own_mark
@@ -83,6 +87,28 @@ class Containers:
     def device_host(self, host: DeviceHost, epoch: float) -> Container:
         own = settings("agent", {"from": f"{INSIDE}/{POPULATION}:{host.name}", "epoch": epoch})
         return self._container(host.name, host.name, self._folder.device_host(host.name) / "agent.log", own)
+
+    # A device plays its absences as everywhere, so that a crash may be its own or the engine's, whichever comes first;
+    # and whether the coordinator hears of a cut depends on whether the device hangs up before its network goes.
+
+    async def crash(self, device: str) -> None:
+        await self._parts[device].kill()
+
+    async def cut(self, device: str, *, reset: bool) -> None:
+        await self._parts[device].cut_off()
+
+    async def mend(self, device: str) -> None:
+        await self._parts[device].connect()
+
+    async def limit(self, device: str, change: LinkChange | None) -> None:
+        """By ``tc`` alone: the relay of a container cannot be told."""
+        own = limits_of(self._scenario.fleets[self._layout.devices[device].fleet])
+        before, after = told(own), told(own if change is None else changed(own, change))
+        for row in await self._parts[device].limit(after):
+            name = variable(row.key)
+            if row.means == RELAY and before.get(name) != after.get(name):
+                message = f"{row.key} cannot be changed in a container without netem"
+                raise CannotEnforceError("NOT_IN_FORCE", message, where=device, fix="see `venn doctor`")
 
     @property
     def others(self) -> Sequence[Container]:

@@ -70,12 +70,9 @@ def fleet_service(fleet: str) -> str:
     return f"fleet-{fleet}"
 
 
-def told(limits: Limits, *, allow_degraded: bool) -> dict[str, str]:
+def told(limits: Limits) -> dict[str, str]:
     """The environment by which a device's entrypoint knows its limits; see ``testbed.shape.entrypoint``."""
-    texts = {variable(key): text for key, text, _ in FleetPlan("", 1, limits).asked()}
-    if texts:
-        texts["VENN_LIMITS"] = INSIDE
-    return texts | ({"VENN_ALLOW_DEGRADED": "true"} if texts and allow_degraded else {})
+    return {variable(key): text for key, text, _ in FleetPlan("", 1, limits).asked()}
 
 
 def scale_flags(services: Mapping[str, Service]) -> list[str]:

@@ -39,6 +39,9 @@ class Linked:
     def __init__(self, log: list[tuple[str, str]]) -> None:
         self._log = log
 
+    async def crash(self, device: str) -> None:
+        """It kills itself."""
+
     async def cut(self, device: str, *, reset: bool) -> None:
         self._log.append((device, "reset" if reset else "cut"))
 
