@@ -32,8 +32,7 @@ from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import write_atomic
 from venn.wire.marks import PREFIX, own_mark
 
-CONTAINER_START_S = 0.5  # of the engine, which starts one after the other
-WARM_COST_S = 1.2  # of a core, for a device that is warm: an entrypoint, a session, a worker
+DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may have a relay
 
 
 class Containers:
@@ -114,10 +113,10 @@ class Containers:
     def others(self) -> Sequence[Container]:
         return ()
 
-    def start_cost_s(self, others: int) -> float:
-        """The engine starts one after the other, and each is warm as soon as its limit, and this machine, let it."""
+    def start_cost_s(self, others: int, one_s: float) -> float:
+        """A device is warm as soon as its limit, and this machine, let it."""
         slowest = min((fleet.cores or 1.0 for fleet in self._scenario.fleets.values()), default=1.0)
-        return CONTAINER_START_S * others + WARM_COST_S * max(1 / min(1.0, slowest), others / capacity().cores)
+        return DEVICE_COST * one_s * max(1 / min(1.0, slowest), others / capacity().cores)
 
     async def read_back(self) -> None:
         """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
