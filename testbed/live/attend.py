@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from testbed.population.data import split
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
 from testbed.report.view import snapshot_once
-from testbed.shape.entrypoint import USER
+from testbed.shape.entrypoint import COUNTS, USER
 from venn.wire.channel import parse_address
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import write_atomic
@@ -35,6 +36,7 @@ from venn.wire.tokens import ensure_tokens, load_token
 
 LIVE = ".live"
 POLL_S = 2.0
+SETTLE_S = 10.0
 BROKER_TOKEN = "broker"
 ROOM = ("devices", "jobs", "tokens", "data")
 
@@ -62,7 +64,7 @@ class Attendance:
     async def attend(self) -> int:
         """Until it is cancelled: then the others have ended. Raises UsageError; what goes wrong later is said."""
         live = RunFolder(self.runs / LIVE)
-        with _alone(live.root):
+        with alone(live.root):
             self._owner()
             self._make_room(live)
             monitor = asyncio.create_task(HostMonitor(live.host, live.root, self._warn).run())
@@ -70,6 +72,7 @@ class Attendance:
             try:
                 self.say(f"ready; the jobs are {' and '.join(self.jobs)}")
                 finished = await self._until_done(live)
+                await settled(live, time.time())
                 monitor.cancel()
                 reported = True
                 self._tell(await asyncio.to_thread(self._report, live, interrupted=not finished))
@@ -177,8 +180,16 @@ class Attendance:
         self.say(f"report {page}{live}")
 
 
+async def settled(live: RunFolder, since: float) -> None:
+    """Until each relay has written down what it has passed up to then; a relay that stands still is not waited for."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SETTLE_S):
+            while any(path.stat().st_mtime <= since for path in live.root.glob(f"devices/*/{COUNTS}")):  # noqa: ASYNC110 - files of others
+                await asyncio.sleep(POLL_S / 10)
+
+
 @contextmanager
-def _alone(live: Path) -> Iterator[None]:
+def alone(live: Path) -> Iterator[None]:
     """Two projects in one folder would write into each other's files. Raises UsageError."""
     live.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(live, os.O_RDONLY)
