@@ -3,7 +3,9 @@
 The processor: a task that would use a whole core, by what the kernel counts for it. Rates: bytes of an application over
 an established connection, so that headers (3 to 5 %) are part of it. Delays: the median round trip of one byte, less
 that of the same link without delay. Then two devices hand over 5 MB at 1 Mbit/s in a real run, one through each kind of
-link, and no session and no lease may be lost over it. ``ratio`` is the worst got over asked, folded to at most 1.
+link, and no session and no lease may be lost over it. Where there is a Docker Engine with the image, the same task is
+done in two containers, and its times must be to each other as their limits. ``ratio`` is the worst got over asked,
+folded to at most 1.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
 from device_agent.duty import DutyCycle, processor_time
+from testbed.bench.contained import missing, task_times
 from testbed.bench.figures import Benchmark, Measured, folded
 from testbed.bench.traffic import answer
 from testbed.live.run import run_scenario
@@ -122,6 +125,11 @@ def run(say: Say) -> Measured:
             await _rates(machine, target, figures)
             await _delays(machine, target, figures)
         await _upload(machine, figures, say)
+        if lacking := missing():
+            say(f"no containers: {lacking}")
+        else:
+            say("the same task in two containers, in a real run")
+            await task_times(figures.add)
         return 0
 
     run_async(links())
