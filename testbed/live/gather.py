@@ -5,7 +5,7 @@ testbed/shape/entrypoint.py).
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from testbed.shape.account import SAME, moved_by_device
 from testbed.shape.entrypoint import COUNTS
 from testbed.shape.plan import SPARE_CORES
 from venn.wire.files import write_atomic
+
+SESSIONS = "sessions.jsonl"  # of an agent that had some
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,25 @@ def gather(folder: RunFolder, *, cores: int) -> None:
     specs = [device for path in found for device in read_population(path)]
     write_population(folder.population, specs)
     devices = [_device(folder, spec) for spec in specs]
+    problems = [*_degraded(devices), *_too_many(devices, cores), *_bypassed(folder, devices)]
+    _write(folder, devices, problems)
+
+
+def write_held(folder: RunFolder, specs: Iterable[DeviceSpec], degraded: Sequence[str]) -> None:
+    """Writes emulation.json: how the containers of these devices held their limits, and what was not in force."""
+    _write(folder, [_device(folder, spec) for spec in specs], degraded)
+
+
+def not_held(folder: RunFolder, specs: Iterable[DeviceSpec], *, restarted: Collection[str]) -> list[str]:
+    """What of the limits of these devices was not in force, a line each. The relay of one that was ``restarted`` has
+    begun to count anew, and is not judged.
+    """
+    devices = [_device(folder, spec) for spec in specs]
+    whole = [device for device in devices if device.name not in restarted]
+    return [*_silent(folder, devices), *_degraded(devices), *_bypassed(folder, whole)]
+
+
+def _write(folder: RunFolder, devices: Sequence[_Device], degraded: Sequence[str]) -> None:
     fleets: dict[str, list[_Device]] = {}
     for device in devices:
         if device.limits:
@@ -43,7 +64,7 @@ def gather(folder: RunFolder, *, cores: int) -> None:
     told = {
         "fleets": [{"fleet": fleet, "count": len(members)} for fleet, members in fleets.items()],
         "limits": [row for fleet, members in fleets.items() for row in _limits(fleet, members)],
-        "degraded": [*_degraded(devices), *_too_many(devices, cores), *_bypassed(folder, devices)],
+        "degraded": list(degraded),
     }
     write_atomic(folder.root / EMULATION, json.dumps(told, indent=2) + "\n")
 
@@ -65,6 +86,12 @@ def _limits(fleet: str, members: list[_Device]) -> Iterator[dict[str, object]]:
         furthest = max(read, key=lambda value: abs(value - FIELDS[key](asked)), default=None)
         means = " and ".join(dict.fromkeys(text(row, "means") for row in rows if text(row, "means")))
         yield {"fleet": fleet, "key": key, "asked": asked, "read_back": furthest, "means": means}
+
+
+def _silent(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
+    for device in devices:
+        if not device.limits and (folder.device_host(device.name) / SESSIONS).exists():
+            yield f"{device.name}: does not say which limits were in force"
 
 
 def _degraded(devices: list[_Device]) -> Iterator[str]:

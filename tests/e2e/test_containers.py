@@ -38,7 +38,7 @@ duration: 3m
 jobs:
   spin: {{file: job.py, demand: 4, rounds: {rounds}, min_response: 100%, deadline: 60s}}
 fleets:
-  slow: {{count: 2, profile: pi-zero-2, cores: 0.1, link: 3g}}
+  slow: {{count: 2, profile: pi-zero-2, cores: 0.2, link: 3g}}
   fast: {{count: 2, profile: pi-4, cores: 0.4, link: ethernet}}
 """
 
@@ -92,7 +92,7 @@ def test_two_profiles_run_to_their_end_in_containers_and_leave_nothing(client: A
     assert (summary["unfinished_jobs"], summary["responses_lost"], summary["audit"]["findings"]) == (0, 0, [])
     assert not summary["emulation"]["degraded"]
     held = {(each["fleet"], each["key"]): each for each in summary["emulation"]["limits"]}
-    for fleet, key, value in (("slow", "cores", 0.1), ("fast", "cores", 0.4), ("slow", "memory_limit", 256e6)):
+    for fleet, key, value in (("slow", "cores", 0.2), ("fast", "cores", 0.4), ("slow", "memory_limit", 256e6)):
         assert held[fleet, key]["read_back"] == pytest.approx(value, rel=0.01)
     assert all(each["means"] for each in held.values())
     assert {key for fleet, key in held if fleet == "slow"} >= {"up", "down", "delay", "jitter"}

@@ -16,13 +16,14 @@ from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import image_name
 from testbed.live.containers.layout import Layout, driver
-from testbed.live.containers.limits import cores_of, memory_of, passed_by, take_account
+from testbed.live.containers.limits import cores_of, memory_of
 from testbed.live.containers.luggage import POPULATION, packed
 from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told, write_project
 from testbed.live.folder import RunFolder
+from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
-from testbed.shape.account import Account, moved_by_device, used_by_device
+from testbed.shape.account import Account, used_by_device
 from testbed.shape.commands import RefusedError
 from testbed.shape.entrypoint import variable
 from testbed.shape.limits import changed, limits_of
@@ -56,8 +57,8 @@ class Containers:
         self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
         self._parts: dict[str, Container] = {}
-        limited = (device for device in prepared.devices if device.fleet in plan.fleets)
-        self._account = Account(plan, {device.device: device.fleet for device in limited})
+        self._limited = [device for device in prepared.devices if device.fleet in plan.fleets]
+        self._account = Account(plan, {device.device: device.fleet for device in self._limited})
 
     async def make(self) -> None:
         services = self._layout.services(port=self._port, validate=self._validate)
@@ -151,23 +152,15 @@ class Containers:
 
     @property
     def limited(self) -> bool:
-        return bool(self._account.plan.fleets)
+        return bool(self._limited)
 
     def not_in_force(self) -> list[str]:
-        moved = moved_by_device(self._folder.root)
-        problems = []
-        for device in self._account.fleet_of:
-            folder = self._folder.device_host(device)
-            try:
-                take_account(self._account, device, folder)
-                if self._parts[device].starts == 1 and passed_by(folder, moved.get(device, (0, 0))):
-                    problems.append(f"{device} moved bytes past its link")
-            except RefusedError as error:
-                problems.append(str(error))
+        restarted = {name for name, part in self._parts.items() if part.starts > 1}
+        problems = not_held(self._folder, self._limited, restarted=restarted)
         return [*problems, *self._account.too_fast(used_by_device(self._folder.root))]
 
     def describe(self, degraded: Sequence[str]) -> None:
-        self._account.write(self._folder.root, degraded)
+        write_held(self._folder, self._limited, degraded)
 
     def _container(self, part: str, name: str, log: Path, own: str = "") -> Container:
         made = Container(name, self._dock, lambda: self._made.get(part), log=log, settings=own)

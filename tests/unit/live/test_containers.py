@@ -16,15 +16,14 @@ from testbed.live.capacity import Capacity, check_containers, need
 from testbed.live.containers.container import settings
 from testbed.live.containers.engine import obeyed
 from testbed.live.containers.layout import Layout
-from testbed.live.containers.limits import passed_by, take_account
 from testbed.live.containers.luggage import packed, unpack
 from testbed.live.containers.project import scale_flags, write_project
 from testbed.live.folder import RunFolder
+from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import prepare
+from testbed.report.emulation import read_emulation
 from testbed.scenario import Scenario, parse
-from testbed.shape.account import Account
 from testbed.shape.cgroup import NONE
-from testbed.shape.commands import RefusedError
 from testbed.shape.plan import make_plan
 from testbed.shape.probe import NETEM, RELAY, Check, Machine
 from venn.wire.errors import CannotEnforceError, PeerError
@@ -129,37 +128,45 @@ def test_settings_are_a_table_of_flags() -> None:
 
 def limits_json(folder: Path, **read_back: float | None) -> None:
     means = {"cores": "cpus", "memory_limit": "mem_limit", "up": "tc", "delay": "relay"}
-    rows = [{"key": key, "asked": "", "read_back": read_back.get(key), "means": means[key]} for key in means]
+    asked = {"cores": "0.2", "memory_limit": "256 MB", "up": "2 Mbit/s", "delay": "40ms"}
+    rows = [{"key": key, "asked": asked[key], "read_back": read_back.get(key), "means": means[key]} for key in means]
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "limits.json").write_text(json.dumps({"limits": rows, "degraded": []}))
 
 
-def test_what_a_container_says_of_its_limits_is_held_against_what_was_asked(two: Scenario, tmp_path: Path) -> None:
-    account = Account(make_plan(two, MACHINE), {"slow-01": "slow"})
-    limits_json(tmp_path, cores=0.2, memory_limit=256e6, up=2e6)
-    take_account(account, "slow-01", tmp_path)
-    assert account.read_back == {("slow", "cores"): 0.2, ("slow", "memory_limit"): 256e6, ("slow", "up"): 2e6}
-    means = {key: by for key, _, by in account.plan.fleets["slow"].asked()}
-    assert means["cores"] == "cpus (session included)"
-    assert (means["up"], means["delay"]) == ("tc", "relay")
-    limits_json(tmp_path, cores=0.4)
-    with pytest.raises(RefusedError, match=r"slow: cores 0.2 was asked, and 0.4 is in force"):
-        take_account(account, "slow-01", tmp_path)
+def test_what_a_container_says_of_its_limits_is_written_down(two: Scenario, folder: RunFolder) -> None:
+    prepared = prepare(two, folder)
+    slow = [device for device in prepared.devices if device.fleet == "slow"]
+    limits_json(folder.device_host("slow-01"), cores=0.2, memory_limit=256e6, up=2e6)
+    write_held(folder, slow, ["something"])
+    told = read_emulation(folder.root, devices=4, processes=4)
+    assert {limit.key: (limit.read_back, limit.means) for limit in told.limits} == {
+        "cores": (0.2, "cpus"),
+        "memory_limit": (256e6, "mem_limit"),
+        "up": (2e6, "tc"),
+        "delay": (None, "relay"),
+    }
+    assert told.degraded == ("something",)
 
 
-def test_a_device_that_had_sessions_must_say_what_was_in_force(two: Scenario, tmp_path: Path) -> None:
-    account = Account(make_plan(two, MACHINE), {"slow-01": "slow"})
-    take_account(account, "slow-01", tmp_path)  # it never got so far
-    (tmp_path / "sessions.jsonl").touch()
-    with pytest.raises(RefusedError, match="slow-01 does not say"):
-        take_account(account, "slow-01", tmp_path)
+def test_a_device_that_had_sessions_must_say_what_was_in_force(two: Scenario, folder: RunFolder) -> None:
+    slow = [device for device in prepare(two, folder).devices if device.fleet == "slow"]
+    assert not_held(folder, slow, restarted=()) == []  # none got so far
+    (folder.device_host("slow-02") / "sessions.jsonl").touch()
+    assert not_held(folder, slow, restarted=()) == ["slow-02: does not say which limits were in force"]
 
 
-def test_bytes_past_the_relay_are_noticed(tmp_path: Path) -> None:
-    assert not passed_by(tmp_path, (1000, 1000))  # it has no relay
-    (tmp_path / "links-counts.json").write_text('{"*": {"up": 960, "down": 1000}}')
-    assert not passed_by(tmp_path, (1000, 1000))
-    assert passed_by(tmp_path, (1000, 1100))
+def test_bytes_past_the_relay_are_noticed_unless_it_began_anew(two: Scenario, folder: RunFolder) -> None:
+    slow = [device for device in prepare(two, folder).devices if device.fleet == "slow"]
+    own = folder.device_host("slow-01")
+    limits_json(own, cores=0.2)
+    (own / "links-counts.json").write_text('{"*": {"up": 960, "down": 1000}}')
+    for moved, problems in ((1000, 0), (1100, 1)):
+        (own / "receipts.jsonl").write_text(
+            json.dumps({"device": "slow-01", "uploaded": 1000, "downloaded": moved}) + "\n"
+        )
+        assert len(not_held(folder, slow, restarted=())) == problems
+        assert not_held(folder, slow, restarted={"slow-01"}) == []
 
 
 def test_a_fleet_larger_than_memory_is_refused_with_what_would_fit(two: Scenario, folder: RunFolder) -> None:
