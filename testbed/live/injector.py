@@ -50,10 +50,11 @@ class Injector:
                     await self._end(action)
 
     async def end(self) -> None:
-        """The run is over: nothing stands still or is cut off any more."""
+        """The run is over: nothing stands still or is cut off any more. Slow links end with their devices."""
         for action in list(self._lasting.values()):
-            with suppress(VennError):  # told already, if it is why the run ends
-                await self._end(action)
+            if action.verb is not Verb.LIMIT:
+                with suppress(VennError):  # told already, if it is why the run ends
+                    await self._end(action)
 
     async def _begin(self, action: Action) -> None:
         for verb in _ENDS.get(action.verb, ()):

@@ -139,8 +139,9 @@ async def test_nothing_stands_still_when_it_is_over(
 async def test_what_nothing_ends_lasts_beyond_the_timeline(
     tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
 ) -> None:
-    made = Injector([Action(1.0, Verb.LIMIT, "a", 0, None, LinkChange(up=1e6))], tmp_path / "churn.jsonl", hands)
+    slow = Action(1.0, Verb.LIMIT, "a", 0, None, LinkChange(up=1e6))
+    made = Injector([slow, Action(2.0, Verb.PARTITION, "b", 1)], tmp_path / "churn.jsonl", hands)
     await made.run(time.time() - 100)
-    assert signals == [("a", "limit")]
+    assert signals == [("a", "limit"), ("b", "cut")]
     await made.end()
-    assert signals == [("a", "limit"), ("a", "unlimit")]
+    assert signals == [("a", "limit"), ("b", "cut"), ("b", "mend")]
