@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
 _ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
-BROKERED = ("compose",)  # backends that have one
 
 
 def as_entry(value: object, info: ValidationInfo) -> Entry:
@@ -123,8 +122,9 @@ def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
 def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
     if of.whom is Whom.DRIVER and of.name not in scenario.jobs:
         yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
-    elif of.whom is Whom.BROKER and scenario.backend not in BROKERED:
-        yield Finding(here, f"there is no broker with backend: {scenario.backend}", "write backend: compose")
+    elif of.whom is Whom.BROKER:
+        message = "no run of a scenario has a broker, only `docker compose up` has one"
+        yield Finding(here, message, "select devices, driver JOB or coordinator")
     if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
         most = format_duration(PATIENCE_S)
         yield Finding(here, f"for: drivers give a coordinator up that is away for {most}", "let it be shorter")
