@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.live.folder import RunFolder
-from testbed.report.emulation import is_slow_as_a_whole
 from testbed.report.journal import Journal
 from testbed.report.jsonlines import Row, read_rows
 from testbed.report.lives import read_lives
@@ -44,7 +43,7 @@ class RunRecord:
     population: tuple[Row, ...]
     host_samples: tuple[Row, ...]
     churn: tuple[Row, ...]  # what the timeline did
-    loads: dict[str, tuple[Row, ...]]  # by process: its event loop; of those that are not slow on purpose
+    loads: dict[str, tuple[Row, ...]]  # by process: its event loop
 
     def alone(self) -> frozenset[str]:
         """Devices that have a process to themselves: a crash of theirs is a SIGKILL."""
@@ -95,7 +94,7 @@ def _host(path: Path) -> HostLog:
 def _loads(folder: Path, jobs: list[Path], hosts: list[Path]) -> dict[str, tuple[Row, ...]]:
     places = {"coordinator": folder}
     places |= {f"job {path.name}": path for path in jobs}
-    places |= {f"devices {path.name}": path for path in hosts if not is_slow_as_a_whole(path)}
+    places |= {f"devices {path.name}": path for path in hosts}
     places["relay"] = RunFolder(folder).relay_load.parent
     found = {name: read_rows(path / "load.jsonl") for name, path in places.items()}
     return {name: rows for name, rows in found.items() if rows}
