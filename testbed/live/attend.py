@@ -184,8 +184,12 @@ async def settled(live: RunFolder, since: float) -> None:
     """Until each relay has written down what it has passed up to then; a relay that stands still is not waited for."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_S):
-            while any(path.stat().st_mtime <= since for path in live.root.glob(f"devices/*/{COUNTS}")):  # noqa: ASYNC110 - files of others
+            while _behind(live, since):  # noqa: ASYNC110 - nobody tells us
                 await asyncio.sleep(POLL_S / 10)
+
+
+def _behind(live: RunFolder, since: float) -> bool:
+    return any(path.stat().st_mtime <= since for path in live.root.glob(f"devices/*/{COUNTS}"))
 
 
 @contextmanager
