@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
+from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
 
 FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
 
@@ -25,6 +25,8 @@ def failure_of(
         if code in FAILURES:
             failure.exit_code = ExitCode(code)
         return failure
+    if code == ExitCode.CANNOT_ENFORCE and lines:
+        return CannotEnforceError("CANNOT_ENFORCE", lines[-1], where=name)
     last = f" ({lines[-1]})" if lines else ""
     if code is not None and code < 0:
         what, last = f"was killed by {signal.Signals(-code).name}", ""

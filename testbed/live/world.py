@@ -100,7 +100,7 @@ class World:
         vital = [asyncio.create_task(self._follow_coordinator())]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
         vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
-        vital += [asyncio.create_task(_follow(other)) for other in self._parts.others]
+        vital += [asyncio.create_task(self._follow_other(other)) for other in self._parts.others]
         budget = max(0.0, self.epoch + self._scenario.duration - time.time())
         try:
             done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
@@ -152,6 +152,8 @@ class World:
         """Of a target of the timeline; None: it has none to itself."""
         if target == Whom.COORDINATOR:
             return self._coordinator
+        if target == Whom.BROKER:
+            return next(other for other in self._parts.others if other.name == Whom.BROKER)
         word, _, job = target.partition(" ")
         if word == Whom.DRIVER:
             return self._drivers[job]
@@ -169,6 +171,16 @@ class World:
             await program.start()
             await program.announced(READY_WITHIN_S)
             self._hands.started(Whom.COORDINATOR)
+
+    async def _follow_other(self, other: Part) -> None:
+        """Starts it again, if the timeline has killed it; raises when it died of anything else."""
+        while True:
+            await other.wait()
+            if not await self._hands.released(other.name):
+                raise other.failure()
+            await other.stop()
+            await other.start()
+            self._hands.started(other.name)
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
@@ -206,12 +218,6 @@ class World:
         if not await self._hands.released(f"{Whom.DRIVER} {name}"):
             self._resumed[name] += 1
         return self._resumed[name] <= MOST_RESUMES
-
-
-async def _follow(program: Part) -> None:
-    """One without which nothing goes on."""
-    await program.wait()
-    raise program.failure()
 
 
 def _raise_first(task: asyncio.Task[None]) -> None:

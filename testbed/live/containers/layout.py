@@ -1,6 +1,7 @@
 """Which containers a scenario comes to, with which commands, and what each of them is given to start with."""
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,10 +28,12 @@ from testbed.population.device import DeviceSpec
 from testbed.scenario.model import Scenario
 from testbed.shape.changes import changes_of
 from testbed.shape.limits import limits_of
-from venn.wire.notation import Whom
+from venn.wire.notation import Selector, Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
 
 EVERYWHERE = "0.0.0.0"
+BROKER = str(Whom.BROKER)
+BROKER_STARTS = ("/bin/sh", "/usr/share/venn/containers/broker.sh")  # with the file of its token
 HERE = RunFolder(Path(INSIDE))  # the run folder as a container sees it
 ADDRESS = f"{COORDINATOR}:{PORT}"
 
@@ -50,6 +53,8 @@ class Layout:
         services = {COORDINATOR: Service(command=[*listen, "--insecure"], port=port)}
         for job in self.scenario.jobs:
             services[driver_service(job)] = Service(command=self._driver(job))
+        if self.broker:
+            services[BROKER] = Service(command=[str(HERE.tokens / BROKER)], entrypoint=BROKER_STARTS)
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
             linked = limits.link or bool(changes_of(self.scenario, name))
@@ -64,9 +69,15 @@ class Layout:
             )
         return services
 
+    @property
+    def broker(self) -> bool:
+        """Whether there is one: where the timeline breaks it."""
+        return any(isinstance(entry.of, Selector) and entry.of.whom is Whom.BROKER for entry in self.scenario.churn)
+
     def places(self) -> dict[str, tuple[str, int]]:
         """Each part's service, and its number there."""
         places = {str(Whom.COORDINATOR): (COORDINATOR, 1)}
+        places |= {BROKER: (BROKER, 1)} if self.broker else {}
         places |= {driver(job): (driver_service(job), 1) for job in self.scenario.jobs}
         for fleet in self.scenario.fleets:
             own = [device.device for device in self.prepared.devices if device.fleet == fleet]
@@ -79,6 +90,8 @@ class Layout:
         match word:
             case Whom.COORDINATOR:
                 return {name: text for role in ROLES for name, text in self._token(role).items()} | self._policy()
+            case Whom.BROKER:
+                return {str(HERE.tokens / BROKER): secrets.token_hex(32).encode()}
             case Whom.DRIVER:
                 files = {str(self._code(job)): Path(str(self.scenario.jobs[job].file))}
                 if (held_out := self._held_out(job)) is not None:

@@ -15,7 +15,7 @@ from testbed.live.capacity import capacity
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import image_name
-from testbed.live.containers.layout import Layout, driver
+from testbed.live.containers.layout import BROKER, Layout, driver
 from testbed.live.containers.limits import cores_of, memory_of
 from testbed.live.containers.luggage import POPULATION, packed
 from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told, write_project
@@ -57,6 +57,7 @@ class Containers:
         self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
         self._parts: dict[str, Container] = {}
+        self._others = [self._container(BROKER, BROKER, folder.root / "broker.log")] if self._layout.broker else []
         self._limited = [device for device in prepared.devices if device.fleet in plan.fleets]
         self._account = Account(plan, {device.device: device.fleet for device in self._limited})
 
@@ -69,6 +70,8 @@ class Containers:
         found = await self._dock.up(scale, self._ended)
         self._made = {part: found[place] for part, place in self._layout.places().items()}
         await _together(self._load(part) for part in self._made)
+        for other in self.others:
+            await other.start()
 
     async def _load(self, part: str) -> None:
         luggage = packed(await asyncio.to_thread(self._layout.luggage, part))
@@ -112,7 +115,7 @@ class Containers:
 
     @property
     def others(self) -> Sequence[Container]:
-        return ()
+        return self._others
 
     def start_cost_s(self, others: int, one_s: float) -> float:
         """A device is warm as soon as its limit, and this machine, let it."""

@@ -79,6 +79,7 @@ def test_the_compose_file_holds_a_service_per_fleet_and_marks_all(layout: Layout
     assert ("--model-time" in free["command"], "--model-time" in slow["command"]) == (True, False)
     assert document["services"]["coordinator"]["ports"] == ["127.0.0.1:40000:9700"]
     assert "price=2$$" in document["services"]["job-wide"]["command"].replace('"', "")
+    assert "broker" not in document["services"]  # nobody breaks it
     assert scale_flags(services) == ["--scale", "fleet-slow=3"]
 
 
@@ -94,6 +95,15 @@ def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder
     device = layout.luggage("slow-02")
     [share] = device.keys() - {"/venn/tokens/device", "/venn/population.jsonl"}
     assert json.loads(device["/venn/population.jsonl"])["data"] == {"marks": share}
+
+
+def test_a_timeline_that_breaks_the_broker_has_one(two: Scenario, folder: RunFolder) -> None:
+    broken = parse(two.dump().replace("churn: []", "churn: [{at: 1s, crash: broker, for: 2s}]"))
+    layout = Layout(broken, folder, prepare(broken, folder), allow_degraded=False)
+    document = yaml.safe_load(write_project(layout.services(port=1, validate=False), "an-image", MARK, []))
+    assert document["services"]["broker"]["command"] == "/venn/tokens/broker"
+    assert layout.places()["broker"] == ("broker", 1)
+    assert layout.luggage("broker").keys() == {"/venn/tokens/broker"}
 
 
 def test_a_policy_of_ones_own_goes_with_its_path(scenario: Scenario, folder: RunFolder, tmp_path: Path) -> None:
