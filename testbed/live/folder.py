@@ -54,6 +54,10 @@ class RunFolder:
         return self.root / "compose.yaml"
 
     @property
+    def containers(self) -> Path:
+        return self.root / "containers.jsonl"
+
+    @property
     def host(self) -> Path:
         return self.root / "host.jsonl"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.programs import ROOT, run, started, waited
+from tests.e2e.programs import ROOT, lines, run, started, waited
 from venn.wire.marks import LABEL, mark_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -103,6 +103,9 @@ def test_two_profiles_run_to_their_end_in_containers_and_leave_nothing(client: A
     ]
     assert all((out / log).exists() for log in logs)
     assert not list(out.rglob("tokens"))
+    used = {row["part"]: row for row in lines(out / "containers.jsonl")}
+    assert used.keys() == {"coordinator", "job spin", "slow-01", "slow-02", "fast-01", "fast-02"}
+    assert used["slow-01"]["throttled_periods"] > 0
 
 
 def test_a_killed_testbed_leaves_containers_that_down_removes_and_no_others(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from docker.errors import APIError
 from docker.models.containers import Container as Made
@@ -39,6 +39,7 @@ class Container:
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
         self._link: Mapping[str, str] = {}  # a change of its limits
+        self._used: dict[str, Any] = {}  # before it was stopped, as the engine counts
         self.starts = 0
         self._words: list[str] = []  # its last ones
 
@@ -88,6 +89,7 @@ class Container:
             return None
         if self.running:
             await self.go_on()
+            self._used = await self._dock.order("the engine does not say what it used", self._stats)
             grace = STOP_GRACE_S if grace_s is None else grace_s
             await self._dock.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
         return await self.wait()
@@ -115,18 +117,35 @@ class Container:
 
         await self._dock.order(f"{self.name} does not go on", unpause)
 
-    async def bring_home(self, root: Path) -> None:
-        """What it has written, into the run folder ``root``, and its whole log."""
+    async def bring_home(self, root: Path) -> dict[str, object]:
+        """What it has written, into the folder ``root``, and its whole log; what it was and used, for people."""
         if (made := self._find()) is None or self._ended is None:
-            return
+            return {}
 
         def fetch() -> None:
             archive, _ = made.get_archive(INSIDE)
             unpack(archive, root)
             self.log.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.log, made.logs(stdout=True, stderr=True))
+            made.reload()
 
         await self._dock.order(f"what {self.name} wrote did not come back", fetch)
+        state, cpu, memory = made.attrs["State"], self._used.get("cpu_stats", {}), self._used.get("memory_stats", {})
+        ways = self._used.get("networks", {}).values()
+        return {
+            "part": self.name,
+            "container": made.name,
+            "id": made.short_id,
+            "image": made.attrs["Image"],
+            "starts": self.starts,
+            "exit_code": state["ExitCode"],
+            "out_of_memory": state["OOMKilled"],
+            "cpu_s": cpu.get("cpu_usage", {}).get("total_usage", 0) / 1e9,
+            "throttled_periods": cpu.get("throttling_data", {}).get("throttled_periods", 0),
+            "memory_max_bytes": memory.get("max_usage", memory.get("usage", 0)),
+            "sent_bytes": sum(way["tx_bytes"] for way in ways),
+            "received_bytes": sum(way["rx_bytes"] for way in ways),
+        }
 
     async def cut_off(self) -> None:
         """It has no network until ``connect``."""
@@ -156,6 +175,10 @@ class Container:
         if (made := self._find()) is None:
             raise PeerError("ENGINE", "there is no such container", where=self.name)
         return made
+
+    def _stats(self) -> dict[str, Any]:
+        one: dict[str, Any] = self._dock.client.api.stats(str(self._made().id), stream=False, one_shot=True)
+        return one
 
     def _logs(self, *, stderr: bool = True) -> str:
         """What it has said since it started."""

@@ -30,7 +30,7 @@ from testbed.shape.limits import changed, limits_of
 from testbed.shape.plan import Plan
 from testbed.shape.probe import RELAY
 from venn.wire.errors import CannotEnforceError, VennError
-from venn.wire.files import write_atomic
+from venn.wire.files import JsonLines, write_atomic
 from venn.wire.marks import PREFIX, own_mark
 
 DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may have a relay
@@ -142,11 +142,13 @@ class Containers:
 
     async def _bring_home(self) -> list[VennError]:
         errors = []
-        for name, part in self._parts.items():
-            try:
-                await part.bring_home(self._home(name))
-            except VennError as error:
-                errors.append(error)
+        with JsonLines(self._folder.containers) as lines:
+            for name, part in self._parts.items():
+                try:
+                    if about := await part.bring_home(self._home(name)):
+                        lines.write(about)
+                except VennError as error:
+                    errors.append(error)
         return errors
 
     def _home(self, part: str) -> Path:
