@@ -131,6 +131,18 @@ def test_a_killed_testbed_leaves_containers_that_down_removes_and_no_others(
     assert foreign.status == "running"
 
 
+def test_ctrl_c_ends_with_a_report_and_leaves_nothing(client: Any, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    with started(tmp_path, "run", str(scenario(tmp_path, 500)), "--out", str(out)) as program:
+        mark = mark_of(program.process.pid)
+        assert mark is not None
+        waited(lambda: len(client.containers.list(filters={"label": f"{LABEL}={mark}"})) == 6, "all to run")
+        assert program.stop(signal.SIGINT) == 130
+    assert of(client, mark) == []
+    assert (out / "report.html").exists()
+    assert json.loads((out / "run.json").read_text())["interrupted"] is True
+
+
 def test_a_storm_over_24_containers_breaks_no_invariant(client: Any, tmp_path: Path) -> None:
     storm = str(ROOT / "examples" / "stress" / "containers.yaml")
     with started(tmp_path, "run", storm, "--validate", "--json", "--out", str(tmp_path / "run")) as program:

@@ -2,6 +2,9 @@
 
 import io
 import json
+import shlex
+import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -81,6 +84,20 @@ def test_the_compose_file_holds_a_service_per_fleet_and_marks_all(layout: Layout
     assert "price=2$$" in document["services"]["job-wide"]["command"].replace('"', "")
     assert "broker" not in document["services"]  # nobody breaks it
     assert scale_flags(services) == ["--scale", "fleet-slow=3"]
+
+
+@pytest.mark.parametrize("command", [("docker-compose",), ("docker", "compose")], ids=" ".join)
+def test_this_generation_of_compose_takes_it(layout: Layout, folder: RunFolder, command: tuple[str, ...]) -> None:
+    if shutil.which(command[0]) is None or subprocess.run([*command, "version"], check=False).returncode != 0:
+        pytest.skip(f"there is no `{' '.join(command)}` here")
+    services = layout.services(port=40_000, validate=True)
+    folder.compose.write_text(write_project(services, "an-image", MARK, ["docker-compose", "up"]))
+    words = [*command, "--file", str(folder.compose), "config"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    read = yaml.safe_load(done.stdout)["services"]["job-wide"]["command"]  # a text, or a list, with dollars doubled
+    words = shlex.split(read) if isinstance(read, str) else read
+    assert [word.replace("$$", "$") for word in words] == services["job-wide"].command
 
 
 def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder: RunFolder) -> None:
