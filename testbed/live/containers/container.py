@@ -51,6 +51,15 @@ class Container:
         self._settings += "resume = true\n"
 
     async def start(self) -> None:
+        """To its end, even if we are cancelled: one that starts after it was told to stop would never end."""
+        starting = asyncio.ensure_future(self._start())
+        try:
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            await starting
+            raise
+
+    async def _start(self) -> None:
         made = self._made()
         self._ended = asyncio.get_running_loop().create_future()
         self._started_at = time.time()

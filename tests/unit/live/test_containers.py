@@ -1,12 +1,16 @@
 """What a scenario comes to as containers, without an engine: the Compose file, and what goes in and out."""
 
+import asyncio
 import io
 import json
 import shlex
 import shutil
 import subprocess
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import yaml
@@ -14,9 +18,11 @@ import yaml
 pytest.importorskip("docker")
 
 from docker.errors import APIError
+from docker.models.containers import Container as Made
 
 from testbed.live.capacity import Capacity, check_containers, need
-from testbed.live.containers.container import settings
+from testbed.live.containers.container import Container, settings
+from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import obeyed
 from testbed.live.containers.layout import Layout
 from testbed.live.containers.luggage import packed, unpack
@@ -213,3 +219,24 @@ def test_what_the_engine_refuses_is_one_line() -> None:
     with pytest.raises(PeerError, match="a did not start: no space") as caught, obeyed("a did not start"):
         raise APIError("500 Server Error", explanation="no space")
     assert caught.value.exit_code == 4
+
+
+async def test_a_start_that_is_cancelled_goes_to_its_end(tmp_path: Path) -> None:
+    """Else the container would start after it was told to stop, and nobody would hear of its end."""
+    reached, may_go_on, done = asyncio.Event(), asyncio.Event(), list[str]()
+
+    class Engine:
+        async def order(self, what: str, do: Callable[..., object], *args: object) -> None:
+            reached.set()
+            await may_go_on.wait()
+            do(*args)
+
+    made = SimpleNamespace(put_archive=lambda *_: done.append("settings"), start=lambda: done.append("start"))
+    container = Container("phone-01", cast(Dock, Engine()), lambda: cast(Made, made), log=tmp_path / "log")
+    starting = asyncio.create_task(container.start())
+    await reached.wait()
+    starting.cancel()
+    may_go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert done == ["settings", "start"]
