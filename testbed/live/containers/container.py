@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from docker.errors import APIError
 from docker.models.containers import Container as Made
@@ -27,6 +27,7 @@ Find = Callable[[], Made | None]
 SIGNALS = range(128 + 1, 128 + 32)
 OWN_CODES = (130, 143)  # a program of ours that was asked to stop says so itself
 LOOK_S = 0.1
+TOLD_WITHIN_S = 10.0  # by the engine, that a container has ended
 
 
 class Container:
@@ -48,7 +49,8 @@ class Container:
         return self._ended is not None and not self._ended.done()
 
     def resume(self) -> None:
-        self._settings += "resume = true\n"
+        again = "resume = true\n"
+        self._settings = self._settings.removesuffix(again) + again
 
     async def start(self) -> None:
         """To its end, even if we are cancelled: one that starts after it was told to stop would never end."""
@@ -65,8 +67,12 @@ class Container:
         self._started_at = time.time()
         self.starts += 1
         settings = packed({f"{INSIDE}/{SETTINGS}": self._settings.encode()})
-        await self._dock.order(f"{self.name} was not given its settings", made.put_archive, "/", settings)
-        await self._dock.order(f"{self.name} did not start", made.start)
+        try:
+            await self._dock.order(f"{self.name} was not given its settings", made.put_archive, "/", settings)
+            await self._dock.order(f"{self.name} did not start", made.start)
+        except BaseException:
+            self._ended = None  # nobody will say that it has ended
+            raise
 
     def ended(self, code: int) -> None:
         """The engine says that it has."""
@@ -90,18 +96,23 @@ class Container:
     async def wait(self) -> int:
         assert self._ended is not None, f"{self.name} was not started"
         code = await asyncio.shield(self._ended)
-        self._words = (await self._dock.order("its log cannot be read", self._logs)).splitlines()[-TAIL_LINES:]
+        said = await self._dock.order("its log cannot be read", self._logs, tail=TAIL_LINES)
+        self._words = [line for line in said.splitlines() if line.strip()]
         return code
 
     async def stop(self, grace_s: float | None = None) -> int | None:
         if self._ended is None:
             return None
-        if self.running:
+        if not self.running:
+            return await self.wait()
+        with suppress(TimeoutError):  # the engine does not say that it has ended: it has been restarted, perhaps
             await self.go_on()
             self._used = await self._dock.order("the engine does not say what it used", self._stats)
             grace = STOP_GRACE_S if grace_s is None else grace_s
             await self._dock.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
-        return await self.wait()
+            async with asyncio.timeout(TOLD_WITHIN_S):
+                return await self.wait()
+        return None
 
     def failure(self, what: str = "") -> VennError:
         code = self._ended.result() if self._ended is not None and self._ended.done() else None
@@ -189,9 +200,9 @@ class Container:
         one: dict[str, Any] = self._dock.client.api.stats(str(self._made().id), stream=False, one_shot=True)
         return one
 
-    def _logs(self, *, stderr: bool = True) -> str:
-        """What it has said since it started."""
-        logs: bytes = self._made().logs(stdout=True, stderr=stderr, since=self._started_at)
+    def _logs(self, *, stderr: bool = True, tail: int | Literal["all"] = "all") -> str:
+        """What it has said since it started, or the last lines of that."""
+        logs: bytes = self._made().logs(stdout=True, stderr=stderr, since=self._started_at, tail=tail)
         return logs.decode(errors="replace")
 
 

@@ -135,9 +135,9 @@ class Containers:
 
     async def remove(self, *, at_once: bool = False) -> None:
         """Brings home what they wrote first: a container that is gone has nothing left to tell."""
-        errors = [] if at_once else await self._bring_home()
+        errors = await self._bring_home()
         await self._dock.down()
-        if errors:
+        if errors and not at_once:
             raise errors[0]
 
     async def _bring_home(self) -> list[VennError]:

@@ -7,10 +7,12 @@ import shlex
 import shutil
 import subprocess
 import tarfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -150,6 +152,15 @@ def test_what_comes_back_stays_in_its_folder_and_what_was_put_in_does_not_come(t
     unpack((text[at : at + 100] for at in range(0, len(text), 100)), tmp_path / "run")
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {"run/jobs/x/log"}
     assert (tmp_path / "run/jobs/x/log").read_bytes() == b"1"
+
+
+def test_a_driver_that_is_resumed_twice_is_told_once(tmp_path: Path) -> None:
+    part = Container(
+        "job x", Mock(), lambda: None, log=tmp_path / "log", settings=settings("job.run", {"start-at": 1.0})
+    )
+    part.resume()
+    part.resume()
+    assert tomllib.loads(part._settings) == {"job": {"run": {"start-at": 1.0, "resume": True}}}
 
 
 def test_settings_are_a_table_of_flags() -> None:
