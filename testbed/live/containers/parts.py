@@ -33,6 +33,7 @@ from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.marks import PREFIX, own_mark
 
+MOST_COST_S = 3.0  # of a core, for one to be warm: a coordinator that took longer was alone in having to wait
 DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may have a relay
 
 
@@ -120,7 +121,8 @@ class Containers:
     def start_cost_s(self, others: int, one_s: float) -> float:
         """A device is warm as soon as its limit, and this machine, let it."""
         slowest = min((fleet.cores or 1.0 for fleet in self._scenario.fleets.values()), default=1.0)
-        return DEVICE_COST * one_s * max(1 / min(1.0, slowest), others / capacity().cores)
+        each_s = min(DEVICE_COST * one_s, MOST_COST_S)
+        return each_s * max(1 / min(1.0, slowest), others / capacity().cores)
 
     async def read_back(self) -> None:
         """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
