@@ -3,9 +3,9 @@
 The processor: a task that would use a whole core, by what the kernel counts for it. Rates: bytes of an application over
 an established connection, so that headers (3 to 5 %) are part of it. Delays: the median round trip of one byte, less
 that of the same link without delay. Then two devices hand over 5 MB at 1 Mbit/s in a real run, one through each kind of
-link, and no session and no lease may be lost over it. Where there is a Docker Engine with the image, the same task is
-done in two containers, and its times must be to each other as their limits. ``ratio`` is the worst got over asked,
-folded to at most 1.
+link, and no session and no lease may be lost over it. Where there is a Docker Engine with the image, a device in a
+container does so too, and the same task is done in two of them: its times must be to each other as their limits.
+``ratio`` is the worst got over asked, folded to at most 1.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from testbed.bench.contained import missing, task_times
 from testbed.bench.figures import Benchmark, Measured, folded
 from testbed.bench.traffic import answer
 from testbed.live.run import run_scenario
+from testbed.report.summary import Summary
 from testbed.scenario.loader import parse
 from testbed.shape import cgroup, namespace
 from testbed.shape.limits import Limits
@@ -48,16 +49,18 @@ SCENARIO = """
 version: 1
 name: upload
 policy: fifo
+backend: {backend}
 duration: 3m
 every_job: {{file: {file}, demand: 1, rounds: 1, min_response: 100%, deadline: 150s}}
-jobs:
-  cable: {{requirement: fleet = cable}}
-  relay: {{requirement: fleet = relay}}
+jobs: {{{jobs}}}
 every_device: {{up: 1 Mbit/s}}
-fleets:
-  cable: {{count: 1, processes: 1}}
-  relay: {{count: 2, processes: 1}}
+fleets: {{{fleets}}}
 """
+# By backend; each fleet has a job of its name.
+UPLOADS = {
+    "process": {"cable": "{count: 1, processes: 1}", "relay": "{count: 2, processes: 1}"},
+    "compose": {"container": "{count: 1}"},
+}
 JOB = f"""
 import numpy as np
 
@@ -124,8 +127,9 @@ def run(say: Say) -> Measured:
         async with server:
             await _rates(machine, target, figures)
             await _delays(machine, target, figures)
-        await _upload(machine, figures, say)
-        if lacking := missing():
+        lacking = missing()
+        await _upload(["process"] if lacking else list(UPLOADS), figures, say)
+        if lacking:
             say(f"no containers: {lacking}")
         else:
             say("the same task in two containers, in a real run")
@@ -250,23 +254,32 @@ async def _client(command: list[str]) -> float:
 # -- a real run
 
 
-async def _upload(machine: Machine, figures: Figures, say: Say) -> None:
+async def _upload(backends: Sequence[str], figures: Figures, say: Say) -> None:
     """Seconds for 5 MB, by the job that asked for them; and what was lost, of which there shall be nothing."""
-    say(f"{UPLOAD_MB} MB up at 1 Mbit/s, in a real run")
-    asked_s = UPLOAD_MB * 8.0
+    summaries: list[Summary] = []
+    for backend in backends:
+        say(f"{UPLOAD_MB} MB up at 1 Mbit/s, in a real run, backend {backend}")
+        summaries.append(summary := await _uploaded(backend))
+        means = {limit.fleet: limit.means for limit in summary.emulation.limits if limit.key == "up"}
+        for job in summary.jobs:
+            figures.add(f"upload_{job.name}_by_{means[job.name]}_s", job.collect_s, UPLOAD_MB * 8.0)
+    leases = [summary.leases for summary in summaries]
+    figures.add("upload_leases_revoked", sum(each.revoked for each in leases), 0)
+    figures.add("upload_leases_lost", sum(each.lost + each.expired + each.failed for each in leases), 0)
+    lost = sum(summary.sessions_by_end.get(end, 0) for summary in summaries for end in LOST)
+    figures.add("upload_sessions_lost", lost, 0)
+    figures.add("upload_unfinished_jobs", sum(summary.unfinished_jobs for summary in summaries), 0)
+
+
+async def _uploaded(backend: str) -> Summary:
+    fleets = UPLOADS[backend]
+    jobs = ", ".join(f"{name}: {{requirement: fleet = {name}}}" for name in fleets)
+    many = ", ".join(f"{name}: {fleet}" for name, fleet in fleets.items())
     with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
         file = Path(folder) / "grow.py"
         file.write_text(JOB)
-        result = await run_scenario(parse(SCENARIO.format(file=file)), out=Path(folder) / "run", quiet=True)
-        summary = result.summary
-        for job in summary.jobs:
-            means = RELAY if job.name == "relay" or not machine.can("rate", TC) else TC
-            figures.add(f"upload_{job.name}_by_{means}_s", job.collect_s, asked_s)
-        figures.add("upload_leases_revoked", summary.leases.revoked, 0)
-        figures.add("upload_leases_lost", summary.leases.lost + summary.leases.expired + summary.leases.failed, 0)
-        lost = sum(summary.sessions_by_end.get(end, 0) for end in LOST)
-        figures.add("upload_sessions_lost", lost, 0)
-        figures.add("upload_unfinished_jobs", summary.unfinished_jobs, 0)
+        scenario = parse(SCENARIO.format(backend=backend, file=file, jobs=jobs, fleets=many))
+        return (await run_scenario(scenario, out=Path(folder) / "run", quiet=True)).summary
 
 
 BENCHMARK = Benchmark("emulation", "limits of devices: what was got against what was asked", run)
