@@ -36,8 +36,8 @@ def bench(
         _print_list(as_json)
         return 0
     if name not in BENCHMARKS:
-        hint = did_you_mean(name, BENCHMARKS)
-        raise UsageError("UNKNOWN_BENCHMARK", f"no benchmark {name!r}{hint}", fix="`venn bench list` names them")
+        fix = did_you_mean(name, BENCHMARKS) or "`venn bench list` names them"
+        raise UsageError("UNKNOWN_BENCHMARK", f"there is no benchmark {name!r}", fix=fix)
     benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
     measured = benchmark.run(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress is for people
     print(json.dumps(measured.to_json()) if as_json else _table(measured))  # noqa: T201 - the result is the output

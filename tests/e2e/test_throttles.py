@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from device_agent.throttle import Throttle
 from testbed.shape import cgroup, namespace
 from testbed.shape.leftovers import find
 from testbed.shape.limits import Limits
@@ -113,11 +113,13 @@ def test_a_group_holds_a_process_to_its_quota() -> None:
     need("cpu", CGROUP)
     group = cgroup.make(probe().trees, own_mark(), "test", Limits(cores=0.2))
     try:
-        with subprocess.Popen([sys.executable, "-m", "testbed.bench.spin", "30"]) as process:
-            for path in group.work_in:
-                (path / "cgroup.procs").write_text(str(process.pid))
-            time.sleep(2)
-            process.kill()
+        held = Throttle(start_in=group.start_in, work_in=group.work_in)
+        with subprocess.Popen([sys.executable, "-m", "testbed.bench.spin", "60"]) as process:
+            held.slow_down(process.pid)
+            try:
+                waited(lambda: held.held_back() > 0, "the kernel to hold it back")
+            finally:
+                process.kill()
         assert cgroup.cores_in_force(group) == pytest.approx(0.2)
     finally:
         for path in reversed(group.made):
