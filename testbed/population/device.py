@@ -19,7 +19,8 @@ class FleetSpec:
 
     name: str
     count: int  # >= 1
-    cpu: Distribution | None = None  # a score; None: not reported, here and below
+    devices: str | None = None  # `phones` or a file: what they report that is not said below; None: nothing else
+    cpu: Distribution | None = None  # a score; None: not reported, or as ``devices`` has it, here and below
     memory: Distribution | None = None  # bytes
     os: Distribution | None = None  # a level
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # all but `fleet` and `data`
@@ -39,7 +40,7 @@ class DeviceSpec:
     device: str
     fleet: str
     seed: int
-    numbers: Mapping[str, float]  # cpu, memory, os: those that it reports, in base units
+    numbers: Mapping[str, float]  # cpu, memory, os and others: those that it reports, in base units
     labels: Mapping[str, tuple[str, ...]]  # with `fleet`, and `data` if it has any
     data: Mapping[str, Path]  # its share of each data set, absolute
     session: str | None  # a distribution of durations in the notation, with the time scale in it

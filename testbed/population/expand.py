@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.engine.requirements import Capabilities
 from device_agent.availability import Spans, read_trace
 from testbed.population.device import DeviceSpec, FleetSpec
 from venn.wire.errors import UsageError
@@ -34,9 +35,9 @@ def expand(
     for fleet in fleets:
         _check(fleet)
         spans = read_trace(fleet.trace) if fleet.trace is not None else None
-        for index in range(fleet.count):
+        for index, has in enumerate(capabilities_of(fleet, seed)):
             own = {name: shares[len(devices)].absolute() for name, shares in data.items()}
-            devices.append(_device(fleet, index, seed, time_scale, own, spans))
+            devices.append(_device(fleet, index, has, seed, time_scale, own, spans))
     return devices
 
 
@@ -59,11 +60,43 @@ def _check(fleet: FleetSpec) -> None:
             raise UsageError("LABEL", f"the label {name} is set for every device", where=where, fix="take another name")
 
 
+def capabilities_of(fleet: FleetSpec, seed: int) -> list[Capabilities]:
+    """What each device has by ``fleet.devices``. Raises UsageError for a file that no devices can be made of."""
+    if fleet.devices is None:
+        return [Capabilities()] * fleet.count
+    from testbed.population.given import given  # SciPy comes with it
+
+    found = given(fleet.devices, fleet=fleet.name, count=fleet.count, seed=seed)
+    for number, one in enumerate(found, start=1):
+        _check_given(fleet, number, one)
+    return found
+
+
+def _check_given(fleet: FleetSpec, number: int, has: Capabilities) -> None:
+    """Raises UsageError for a device whose task times would not be known, or with a label of ours."""
+    where = f"fleets.{fleet.name}.devices"
+    if fleet.cpu is None and not has.numbers.get("cpu", 0.0) > 0:
+        told = f"reports {has.numbers['cpu']:g} as its" if "cpu" in has.numbers else "reports no"
+        message = f"device {number} {told} cpu, which the time of a task follows"
+        raise UsageError("CPU", message, where=where, fix="give each a cpu above 0 there, or the fleet one")
+    for name in OURS:
+        if name in has.labels:
+            message = f"device {number} has the label {name}, which is set for every device"
+            raise UsageError("LABEL", message, where=where, fix="take another name for the column")
+
+
 def _device(
-    fleet: FleetSpec, index: int, seed: int, time_scale: float, data: Mapping[str, Path], spans: Spans | None
+    fleet: FleetSpec,
+    index: int,
+    has: Capabilities,
+    seed: int,
+    time_scale: float,
+    data: Mapping[str, Path],
+    spans: Spans | None,
 ) -> DeviceSpec:
     drawn = {"cpu": fleet.cpu, "memory": fleet.memory, "os": fleet.os}
-    labels = {**fleet.labels, "fleet": (fleet.name,)}
+    given_labels = {name: tuple(values) for name, values in has.labels.items()}  # a value each
+    labels = {**given_labels, **fleet.labels, "fleet": (fleet.name,)}
     if data:
         labels["data"] = tuple(data)
     name = device_name(fleet.name, index, fleet.count)
@@ -72,9 +105,12 @@ def _device(
         fleet=fleet.name,
         seed=seed,
         numbers={
-            capability: distribution.sample(_generator(seed, fleet.name, index, capability))
-            for capability, distribution in drawn.items()
-            if distribution is not None
+            **has.numbers,
+            **{
+                capability: distribution.sample(_generator(seed, fleet.name, index, capability))
+                for capability, distribution in drawn.items()
+                if distribution is not None
+            },
         },
         labels=labels,
         data=data,

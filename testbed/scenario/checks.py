@@ -3,13 +3,13 @@
 Names that exist, files that are there, keys that go together, and for every job at least one device that can serve it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.availability import read_trace
 from testbed.population import DeviceSpec, expand
-from testbed.population.expand import device_name
+from testbed.population.expand import capabilities_of, device_name
 from testbed.population.jobs import job_names
 from testbed.scenario.checks_of_drawn import check_drawn
 from testbed.scenario.eligible import comparisons, requirement_of, served_by
@@ -19,13 +19,15 @@ from testbed.scenario.limit_checks import check_limits
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.places import KeyPath
 from testbed.scenario.population_checks import check_population
+from testbed.scenario.readers import PHONES
 from testbed.scenario.timeline import check_timeline
 from testbed.scenario.wording import known
 from venn.wire.errors import UsageError
-from venn.wire.notation import Empirical
+from venn.wire.notation import Empirical, format_bytes, format_number
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
+SHOWN = {"memory": format_bytes}  # capabilities that are no plain numbers
 SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
 
 
@@ -158,6 +160,7 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
         for key in ("gap",) if fleet.trace is not None else ("gap", "crash"):
             if getattr(fleet, key):
                 yield Finding((*here, key), "has no effect without session", "add e.g. session: exp(8s)")
+    yield from _devices(scenario, name, fleet)
     if fleet.trace is not None:
         if fleet.session is not None:
             yield Finding((*here, "trace"), "says when devices are there, as session does", "take one of them out")
@@ -173,6 +176,23 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     for key in ("session", "gap"):
         if scenario.time_scale != 1 and isinstance(getattr(fleet, key), Empirical):
             yield Finding((*here, key), "a column of a file cannot be scaled", "take time_scale out")
+
+
+def _devices(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
+    here: KeyPath = ("fleets", name, "devices")
+    if fleet.devices is None:
+        return
+    if fleet.profile is not None:
+        yield Finding(here, "says what each device is, as profile does", "keep one; link: NAME gives a link alone")
+    if fleet.devices != PHONES and not Path(fleet.devices).is_file():
+        yield Finding(here, f"there is no file {fleet.devices}", "a relative path starts at the scenario's folder")
+        return
+    spec = next(each for each in scenario.fleet_specs() if each.name == name)
+    try:
+        capabilities_of(spec, scenario.seed)
+    except UsageError as error:
+        where = f"{error.where}: " if error.where and error.where != ".".join(map(str, here)) else ""
+        yield Finding(here, f"{where}{error.message}", error.fix)
 
 
 def _trace(name: str, fleet: Fleet) -> Iterator[Finding]:
@@ -201,32 +221,33 @@ def _served(scenario: Scenario) -> Iterator[Finding]:
         if served_by(text, devices) == 0:
             told = text if stated == text else f"{stated}, which is {text}"
             message = f"none of the {len(devices)} devices meets {told}"
-            yield Finding(path, message, _instead(scenario, text))
+            yield Finding(path, message, _instead(scenario, devices, text))
 
 
-def _instead(scenario: Scenario, text: str) -> str:
+def _instead(scenario: Scenario, devices: Sequence[DeviceSpec], text: str) -> str:
     """What the fleets have of the capabilities that a requirement asks for."""
     asked = dict.fromkeys(each.name for each in comparisons(requirement_of(text)))
     have = dict.fromkeys(["cpu", "memory", "os", "fleet", "data"])
-    for fleet in scenario.fleets.values():
-        have |= dict.fromkeys(fleet.labels)
+    for device in devices:
+        have |= dict.fromkeys([*device.numbers, *device.labels])
     for name in asked:
         if name not in have:
             return f"no device reports {name}; {known(name, have)}"
-    told = [
-        f"{name} has " + " and ".join(f"{key} {_reported(scenario, name, fleet, key)}" for key in asked)
-        for name, fleet in scenario.fleets.items()
-    ]
-    return ", ".join(told) if asked else f"devices are called {drawn(scenario)[0].device} and so on"
+    told = []
+    for name, fleet in scenario.fleets.items():
+        mine = [device for device in devices if device.fleet == name]
+        told.append(f"{name} has " + " and ".join(f"{key} {_reported(fleet, mine, key)}" for key in asked))
+    return ", ".join(told) if asked else f"devices are called {devices[0].device} and so on"
 
 
-def _reported(scenario: Scenario, name: str, fleet: Fleet, key: str) -> str:
-    match key:
-        case "cpu" | "memory" | "os":
-            value = getattr(fleet, key)
-            return str(value) if value is not None else "not stated"
-        case "fleet":
-            return name
-        case "data":
-            return " ".join(scenario.data) or "not stated"
-    return " ".join(fleet.labels.get(key, ("not stated",)))
+def _reported(fleet: Fleet, devices: Sequence[DeviceSpec], key: str) -> str:
+    """What the devices of a fleet report under a name: as the fleet says it, or from what to what."""
+    stated = getattr(fleet, key) if key in ("cpu", "memory", "os") else None
+    if stated is not None:
+        return str(stated)
+    numbers = [device.numbers[key] for device in devices if key in device.numbers]
+    if numbers:
+        least, most = (SHOWN.get(key, format_number)(value) for value in (min(numbers), max(numbers)))
+        return least if least == most else f"{least}..{most}"
+    labels = sorted({value for device in devices for value in device.labels.get(key, ())})
+    return " ".join(labels) or "not stated"

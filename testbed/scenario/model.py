@@ -20,6 +20,7 @@ from testbed.scenario.fields import (
     ChurnEntry,
     Cores,
     Count,
+    DevicesSource,
     Duration,
     Expected,
     Factor,
@@ -151,8 +152,13 @@ class Fleet(Part):
     count: Count
     """How many devices."""
 
-    cpu: Score = Constant(1.0)
-    """The cpu score of a device: a capability that requirements test, and what modelled task time is divided by."""
+    devices: DevicesSource | None = None
+    """What they report, each another: `phones`, generated ones, or a file: CSV or Parquet of capabilities, or a pickled
+    dictionary of FedScale or Venn. What the fleet says itself goes before; docs/population.md has both."""
+
+    cpu: Score | None = None
+    """The cpu score of a device: a capability that requirements test, and what modelled task time is divided by.
+    Without it: as `devices` has it, or 1."""
 
     memory: Size | None = None
     """The memory that a device reports, for requirements to test; nothing is limited by it. Without it a device
@@ -313,8 +319,9 @@ class Scenario(Part):
         return [
             FleetSpec(
                 name=name,
+                cpu=Constant(1.0) if fleet.cpu is None and fleet.devices is None else fleet.cpu,
                 crash=float(fleet.crash),
-                **{key: value for key, value in fleet if key in FleetSpec.__slots__ and key != "crash"},
+                **{key: value for key, value in fleet if key in FleetSpec.__slots__ and key not in ("cpu", "crash")},
             )
             for name, fleet in self.fleets.items()
         ]

@@ -132,3 +132,66 @@ def test_a_line_that_is_no_device_is_named(tmp_path: Path, line: str) -> None:
 def test_a_population_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.jsonl: cannot be read: No such file"):
         read_population(tmp_path / "none.jsonl")
+
+
+# -- devices that are each another
+
+
+PHONES = FleetSpec(name="crowd", count=40, devices="phones")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> FleetSpec:
+    """Three devices, of which the file knows two."""
+    file = tmp_path / "lab.csv"
+    file.write_text("device,cpu,memory,soc\na,2,4e9,snap\nb,7,,exynos\n")
+    return FleetSpec(name="lab", count=3, devices=str(file))
+
+
+def test_phones_differ_and_report_what_a_generated_phone_reports() -> None:
+    devices = expanded(PHONES)
+    assert set(devices["crowd-01"].numbers) == {"cpu", "memory", "fp16", "inference", "os", "link"}
+    assert len({device.numbers["cpu"] for device in devices.values()}) == 40
+
+
+def test_a_phone_depends_on_its_seed_fleet_and_number_alone() -> None:
+    alone = expanded(PHONES)
+    assert expanded(BENCH, replace(PHONES, count=90))["crowd-07"].numbers == alone["crowd-07"].numbers
+    assert expanded(replace(PHONES, name="others"))["others-07"].numbers != alone["crowd-07"].numbers
+    assert expanded(PHONES, seed=8)["crowd-07"].numbers != alone["crowd-07"].numbers
+
+
+def test_devices_of_a_file_come_in_its_order_and_again(lab: FleetSpec) -> None:
+    first, second, third = expanded(lab).values()
+    assert first.numbers == {"cpu": 2.0, "memory": 4e9}
+    assert first.labels == {"soc": ("snap",), "fleet": ("lab",)}
+    assert second.numbers == {"cpu": 7.0}
+    assert third.numbers == first.numbers
+
+
+def test_what_the_fleet_says_itself_goes_before(lab: FleetSpec) -> None:
+    stated = replace(lab, memory=drawn("8 GB", "bytes"), labels={"soc": ("own",)})
+    devices = expanded(stated).values()
+    assert [device.numbers["memory"] for device in devices] == [8e9] * 3
+    assert [device.numbers["cpu"] for device in devices] == [2.0, 7.0, 2.0]
+    assert {device.labels["soc"] for device in devices} == {("own",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("device,memory\na,4e9\n", "device 1 reports no cpu"),
+        ("device,cpu\na,2\nb,0\n", "device 2 reports 0 as its cpu"),
+        ("device,cpu,fleet\na,2,x\n", "device 1 has the label fleet"),
+    ],
+)
+def test_a_file_that_no_devices_can_be_made_of(lab: FleetSpec, text: str, told: str) -> None:
+    Path(lab.devices or "").write_text(text)
+    with pytest.raises(UsageError, match=told) as caught:
+        expanded(lab)
+    assert caught.value.where == "fleets.lab.devices"
+
+
+def test_a_fleet_can_state_the_cpu_that_a_file_has_not(lab: FleetSpec) -> None:
+    Path(lab.devices or "").write_text("device,memory\na,4e9\n")
+    assert expanded(replace(lab, cpu=drawn("4", "number")))["lab-02"].numbers == {"cpu": 4.0, "memory": 4e9}
