@@ -1,14 +1,15 @@
 """Control groups, version 2 where it has the controllers, else version 1: for the worker of one device.
 
-A device has two groups, one below the other: a worker is born in the outer one, whose memory is limited, and enters
-the inner one when it is warm, whose processor time is limited. (Version 1 has a tree for each.)
+A worker is born where its memory is limited, and enters a group whose processor time is limited when it is warm.
+Version 1 has a tree for each. In version 2 both groups lie in one that limits the memory, since a group that has others
+in it may have no processes.
 """
 
 import errno
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ class Group:
 
     start_in: tuple[Path, ...]
     work_in: tuple[Path, ...]
+    memory_of: tuple[Path, ...]  # whose memory is limited
     made: tuple[Path, ...]  # outermost first
 
 
@@ -106,9 +108,9 @@ def _remove_when_empty(path: Path) -> None:
             return
 
 
-def cores_in_force(group: Group) -> float | None:
-    """As the kernel has it. Raises OSError or ValueError."""
-    for path in group.work_in:
+def cores_in_force(groups: Iterable[Path]) -> float | None:
+    """As the kernel has it, of the first that has a quota's file. Raises OSError or ValueError."""
+    for path in groups:
         if (path / "cpu.max").exists():
             quota, period = (path / "cpu.max").read_text().split()
             return None if quota == "max" else int(quota) / int(period)
@@ -118,9 +120,9 @@ def cores_in_force(group: Group) -> float | None:
     return None
 
 
-def memory_in_force(group: Group) -> int | None:
-    """Bytes, as the kernel has them. Raises OSError or ValueError."""
-    for path in group.start_in:
+def memory_in_force(groups: Iterable[Path]) -> int | None:
+    """Bytes, as the kernel has them, of the first that has a limit's file. Raises OSError or ValueError."""
+    for path in groups:
         for file in ("memory.max", "memory.limit_in_bytes"):
             if (path / file).exists():
                 text = (path / file).read_text().strip()
@@ -151,7 +153,7 @@ def _make_v2(trees: Trees, mark: str, name: str, limits: Limits, made: list[Path
             (device / "memory.swap.max").write_text("0")
     if limits.cores is not None:
         (work / "cpu.max").write_text("{} {}".format(*quota_us(limits.cores)))
-    return Group((warm,), (work,), tuple(made))
+    return Group((warm,), (work,), (device,), tuple(made))
 
 
 def _make_v1(trees: Trees, mark: str, name: str, limits: Limits, made: list[Path]) -> Group:
@@ -175,7 +177,7 @@ def _make_v1(trees: Trees, mark: str, name: str, limits: Limits, made: list[Path
             with suppress(OSError):  # there is none without swap accounting
                 (outermost / name / "memory.memsw.limit_in_bytes").write_text(str(limit))
             start_in.append(outermost / name)
-    return Group(tuple(start_in), tuple(work_in), tuple(made))
+    return Group(tuple(start_in), tuple(work_in), tuple(start_in), tuple(made))
 
 
 def _delegated(root: Path, own: str) -> Path | None:

@@ -191,9 +191,8 @@ def _shape(limits: Limits, netem: bool) -> None:
 
 def _engine() -> tuple[float | None, int | None]:
     """The cores and the memory of this container, as the kernel has them."""
-    group = cgroup.Group(start_in=GROUPS, work_in=GROUPS, made=())
     try:
-        return cgroup.cores_in_force(group), cgroup.memory_in_force(group)
+        return cgroup.cores_in_force(GROUPS), cgroup.memory_in_force(GROUPS)
     except (OSError, ValueError):
         return None, None
 

@@ -72,7 +72,7 @@ def probe() -> Machine:
 
 def checks_of(version: int, groups: dict[str, str], cable: str, netem: str) -> Iterable[Check]:
     """From what refused each trial, "" if nothing did."""
-    root = "run as root, or in a systemd user session that hands the controllers down (Delegate=yes)"
+    root = "run as root, or by: systemd-run --user --scope -p Delegate=yes venn ..."
     yield _check("cpu", CGROUP, groups["cpu"], f"cgroup v{version}: a quota, kept by the kernel", root)
     signals = "" if hasattr(os, "kill") and sys.platform == "linux" else "it needs Linux"
     yield _check("cpu", DUTY, signals, "stops and continues the task, 20 ms a period", "run on Linux")
@@ -109,9 +109,9 @@ def _try_group(trees: cgroup.Trees, controller: str) -> Callable[[], None]:
         wanted = Limits(cores=TRIAL.cores) if controller == "cpu" else Limits(memory_bytes=TRIAL.memory_bytes)
         group = cgroup.make(trees, own_mark(), f"probe-{controller}", wanted)
         try:
-            if controller == "cpu" and cgroup.cores_in_force(group) != TRIAL.cores:
+            if controller == "cpu" and cgroup.cores_in_force(group.work_in) != TRIAL.cores:
                 raise RefusedError("the kernel takes no quota")
-            if controller == "memory" and cgroup.memory_in_force(group) != TRIAL.memory_bytes:
+            if controller == "memory" and cgroup.memory_in_force(group.memory_of) != TRIAL.memory_bytes:
                 raise RefusedError("the kernel takes no limit")
             for path in (*group.start_in, *group.work_in):
                 enter = ["/bin/sh", "-c", 'echo $$ > "$0"/cgroup.procs', str(path)]

@@ -156,9 +156,10 @@ class Throttles:
         if (plan.cpu, plan.memory) != ("", "") and {plan.cpu, plan.memory} & {self._machine.group_name}:
             made.group = cgroup.make(self._machine.trees, own_mark(), name, limits)
             if plan.cpu == self._machine.group_name:
-                self.account.read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group))
+                self.account.read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group.work_in))
             if plan.memory == self._machine.group_name:
-                self.account.read(plan, "memory_limit", limits.memory_bytes, cgroup.memory_in_force(made.group))
+                in_force = cgroup.memory_in_force(made.group.memory_of)
+                self.account.read(plan, "memory_limit", limits.memory_bytes, in_force)
         if plan.namespace:
             offset = os.getpid() * 61  # so that runs side by side have cables of their own
             made.cable = self._cable(number, offset)

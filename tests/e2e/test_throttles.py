@@ -120,11 +120,27 @@ def test_a_group_holds_a_process_to_its_quota() -> None:
                 waited(lambda: held.held_back() > 0, "the kernel to hold it back")
             finally:
                 process.kill()
-        assert cgroup.cores_in_force(group) == pytest.approx(0.2)
+        assert cgroup.cores_in_force(group.work_in) == pytest.approx(0.2)
     finally:
         for path in reversed(group.made):
             cgroup.remove(path)
     assert not any(path.exists() for path in group.made)
+
+
+def test_a_group_kills_a_process_beyond_its_memory_from_its_birth() -> None:
+    need("memory", CGROUP)
+    group = cgroup.make(probe().trees, own_mark(), "test", Limits(memory_bytes=64 * 2**20))
+    try:
+        assert cgroup.memory_in_force(group.memory_of) == 64 * 2**20
+        held = Throttle(start_in=group.start_in, work_in=group.work_in)
+        codes = [
+            subprocess.run(held.launch([sys.executable, "-c", f"bytearray({mib} * 2**20)"]), check=False).returncode
+            for mib in (16, 256)
+        ]
+        assert codes == [0, -signal.SIGKILL]
+    finally:
+        for path in reversed(group.made):
+            cgroup.remove(path)
 
 
 def test_a_cable_is_shaped_at_both_ends_and_goes_with_its_namespace() -> None:

@@ -65,7 +65,8 @@ def test_what_is_written_in_version_two(tmp_path: Path) -> None:
     assert made.start_in == (device / "warm",)
     assert made.work_in == (device / "work",)
     assert (device / "memory.max").read_text() == str(10**8)
-    assert cgroup.cores_in_force(made) == 0.25
+    assert cgroup.memory_in_force(made.memory_of) == 10**8
+    assert cgroup.cores_in_force(made.work_in) == 0.25
     assert made.made[0] == tmp_path / "venn-p1-s2"
 
 
@@ -74,8 +75,8 @@ def test_what_is_written_in_version_one(tmp_path: Path) -> None:
     for parent in trees.parents.values():
         parent.mkdir()
     made = cgroup.make(trees, "p1-s2", "pi-01", Limits(cores=1.5, memory_bytes=10**8))
-    assert cgroup.cores_in_force(made) == 1.5
-    assert cgroup.memory_in_force(made) == 10**8
+    assert cgroup.cores_in_force(made.work_in) == 1.5
+    assert cgroup.memory_in_force(made.memory_of) == 10**8
 
 
 @pytest.mark.parametrize("cores", [0.001, 0.01, 0.08, 0.25, 1.0, 3.5])
