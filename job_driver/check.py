@@ -42,7 +42,9 @@ class Finding:
     @property
     def workload(self) -> str:
         """The line for the scenario, as if this machine had the cpu score 1."""
-        return f"workload: {{compute: {format_duration(_rounded(self.seconds))}}}"
+        compute = format_duration(_rounded(self.seconds))
+        down, up = format_bytes(self.download_bytes), format_bytes(self.upload_bytes)
+        return f"workload: {{compute: {compute}, download: {down}, upload: {up}}}"
 
 
 def check_job(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pydantic import Field, field_validator
 
 from testbed.population.job_table import PAPER, Which
-from testbed.scenario.fields import Count, Duration, JobTable, Lasting, Portion, RequirementText, Rows
+from testbed.scenario.fields import Bytes, Count, Duration, JobTable, Lasting, Portion, RequirementText, Rows
 from testbed.scenario.part import Part
 from testbed.scenario.wording import wrong
 from venn.wire.notation import format_fraction
@@ -37,6 +37,12 @@ class DrawnJobs(Part):
 
     compute: Duration = 0.0
     """As `workload.compute` of a job."""
+
+    download: Bytes = 0
+    """As `workload.download` of a job."""
+
+    upload: Bytes = 0
+    """As `workload.upload` of a job."""
 
     min_response: Portion = Fraction(4, 5)
     """As that of a job."""

@@ -24,6 +24,7 @@ from testbed.scenario.readers import (
     SOURCES,
     VERSION,
     as_backend,
+    as_bytes,
     as_capability,
     as_distribution,
     as_duration,
@@ -180,6 +181,12 @@ Cores = Annotated[
 ]
 SizeLimit = Annotated[
     int, PlainValidator(as_size), PlainSerializer(format_bytes, return_type=str), _schema("size", "string", "512 MB")
+]
+Bytes = Annotated[
+    int,
+    PlainValidator(as_bytes),
+    PlainSerializer(format_bytes, return_type=str),
+    _schema("size", "string", "5 MB"),
 ]
 Rate = Annotated[
     float, PlainValidator(as_rate), PlainSerializer(format_rate, return_type=str), _schema("rate", "string", "4 Mbit/s")

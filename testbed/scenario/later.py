@@ -9,12 +9,6 @@ LATER: dict[str, dict[str, str]] = {
         "asynchronous": _ASYNCHRONOUS,
         "concurrency": _ASYNCHRONOUS,
     },
-    "workload": {
-        "download": "bytes are not modelled yet",
-        "upload": "bytes are not modelled yet",
-        "download_bytes": "bytes are not modelled yet",
-        "upload_bytes": "bytes are not modelled yet",
-    },
     "fleet": {
         "latency": "a round trip takes longer by delay: 50ms",
     },

@@ -16,6 +16,7 @@ from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
     Backend,
+    Bytes,
     Chance,
     ChurnEntry,
     Cores,
@@ -81,6 +82,12 @@ class Workload(Part):
 
     compute: Duration = 0.0
     """How long a task takes on a device whose cpu is 1. A device with cpu 8 takes an eighth of it."""
+
+    download: Bytes = 0
+    """What a task fetches from its driver: the model. On real devices it is as large as it is, and this is not used."""
+
+    upload: Bytes = 0
+    """What a task sends to its driver: the response. On real devices it is as large as it is, and this is not used."""
 
 
 class Job(Part):

@@ -28,6 +28,7 @@ from venn.wire.notation import (
     Empirical,
     Uniform,
     exact_decimal,
+    format_bytes,
     format_duration,
     format_fraction,
     format_number,
@@ -49,6 +50,7 @@ VERSION = 1  # of the scenario format
 MOST = 1_000_000  # of anything that is counted, but
 MOST_SIMULATED = 100_000_000  # devices of a simulation
 LONGEST = 366 * 86_400.0  # seconds; as long as a coordinator counts
+MOST_BYTES = 10**15  # of a task's transfers
 MOST_SPREAD = 5  # log-sigma; the slowest of 1,000 then takes 5 million times the median
 LARGEST_SEED = 2**63 - 1
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
@@ -152,6 +154,14 @@ def as_size(value: object, info: ValidationInfo) -> int:
     size = value if info.context is None and isinstance(value, int) else _read(parse_bytes, value)
     if size <= 0:
         raise wrong(f"{shown(value)} is no limit", "write e.g. 512 MB")
+    return size
+
+
+def as_bytes(value: object, info: ValidationInfo) -> int:
+    """Of a transfer, 0 or more. A Python program, which has no context, passes them as they are."""
+    size = value if info.context is None and type(value) is int else _read(parse_bytes, value)
+    if not 0 <= size <= MOST_BYTES:
+        raise wrong(f"{shown(value)} is no size of a transfer", f"write e.g. 5 MB, at most {format_bytes(MOST_BYTES)}")
     return size
 
 

@@ -58,7 +58,7 @@ def _as_job(one: DrawnJob, asked: DrawnJobs) -> Job:
         deadline=one.size.deadline_s,
         min_response=asked.min_response,
         arrives=one.arrives_s,
-        workload=Workload(compute=asked.compute),
+        workload=Workload(compute=asked.compute, download=asked.download, upload=asked.upload),
     )
 
 

@@ -60,7 +60,7 @@ def _job(scenario: Scenario, name: str, asked: Job) -> SimulatedJob:
         deadline_s=asked.deadline * scale,
         lease_s=lease * scale,
         stragglers=StragglerRule(asked.stragglers),
-        workload=Workload(compute_s=asked.workload.compute * scale),
+        workload=Workload(asked.workload.compute * scale, asked.workload.download, asked.workload.upload),
         asynchronous=None if asked.buffer is None else Asynchronous(asked.buffer, asked.max_staleness),
     )
     return SimulatedJob(spec, asked.arrives * scale, asked.rounds or asked.max_rounds or 1)

@@ -31,6 +31,7 @@ def test_the_digits_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
     assert metrics["accuracy"] > 0.9
     assert said["download_bytes"] == said["upload_bytes"]
     assert str(said["workload"]).startswith("workload: {compute: ")
+    assert str(said["workload"]).endswith("download: 5.264 kB, upload: 5.264 kB}")
     assert "max_rounds" in str(said["notes"])
 
 
