@@ -12,6 +12,7 @@ class Purpose(IntEnum):
     NOISE = 3  # ids: lease seq
     COME_BACK = 4  # ids: session seq
     ORDER = 5  # ids: plan number, index of a job
+    LINK = 6  # ids: lease seq, part of its way, number of a draw
 
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:

@@ -40,7 +40,7 @@ class Emulation:
         return frozenset(limit.fleet for limit in self.limits if limit.key == "cores" and limit.means)
 
 
-SIMULATED = Emulation(cpu="modelled", memory="not limited", link="not modelled", processes=0)
+SIMULATED = Emulation(cpu="modelled", memory="not limited", link="modelled", processes=0)
 
 
 def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:

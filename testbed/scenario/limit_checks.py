@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from testbed.churn.link_change import LinkChange
 from testbed.scenario.errors import Finding
 from testbed.scenario.model import Fleet, Scenario
-from testbed.scenario.profiled import LIMITED, OF_A_TASK
+from testbed.scenario.profiled import OF_A_TASK, REAL
 from testbed.scenario.timeline import meant_fleets
 from venn.wire.notation import Selector, format_duration
 
@@ -21,8 +21,6 @@ def check_limits(scenario: Scenario) -> Iterator[Finding]:
         if fleet.jitter > fleet.delay:
             fix = f"let delay be at least {format_duration(fleet.jitter)}"
             yield Finding(("fleets", name, "jitter"), "is more than delay, which cannot go below 0", fix)
-        if fleet.link is not None and scenario.backend not in LIMITED:
-            yield Finding(("fleets", name, "link"), f"has no effect with backend: {scenario.backend}", "take it out")
     for number, entry in enumerate(scenario.churn):
         if entry.change is not None and isinstance(entry.of, Selector):
             yield from _change(scenario, number, entry.of, entry.change)
@@ -31,28 +29,29 @@ def check_limits(scenario: Scenario) -> Iterator[Finding]:
 def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -> Iterator[Finding]:
     """Of an entry of ``churn`` that changes links."""
     here = ("churn", number)
-    if scenario.backend in LIMITED and scenario.time_scale != 1:
-        yield Finding(here, "limit is real, and time_scale is not 1", "take time_scale out, or the entry")
+    if scenario.time_scale != 1:
+        yield Finding(here, "limit is not scaled, and time_scale is not 1", "take time_scale out, or the entry")
     for name in meant_fleets(scenario, of):
         fleet = scenario.fleets[name]
         delay = fleet.delay if change.delay is None else change.delay
         if (fleet.jitter if change.jitter is None else change.jitter) > delay:
             message = f"the jitter of {name} is more than its delay, which cannot go below 0"
             yield Finding(here, message, "add a delay, or a smaller jitter")
-        if change.loss and fleet.processes != fleet.count:
+        if change.loss and scenario.backend in REAL and fleet.processes != fleet.count:
             message = f"loss needs a process for each device of {name}: a relay loses nothing"
             yield Finding(here, message, f"add processes: {fleet.count} there")
 
 
 def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Finding]:
     here = ("fleets", name, key)
-    if scenario.backend not in LIMITED:
+    shared = scenario.backend in REAL and fleet.processes != fleet.count
+    if key in OF_A_TASK and scenario.backend not in REAL:
         fix = "take it out, or say profile: NAME, whose limits are left out here"
         yield Finding(here, f"has no effect with backend: {scenario.backend}", fix)
-    elif key in OF_A_TASK and fleet.processes != fleet.count:
+    elif key in OF_A_TASK and shared:
         message = "needs a process for each device"
         yield Finding(here, message, f"add processes: {fleet.count}, or take it out and let task time be modelled")
-    elif key == "loss" and fleet.processes != fleet.count:
+    elif key == "loss" and shared:
         yield Finding(here, "needs a process for each device: a relay loses nothing", f"add processes: {fleet.count}")
     elif scenario.time_scale != 1:
-        yield Finding(here, "is real, and time_scale is not 1", "take time_scale out, or the limit")
+        yield Finding(here, "is not scaled, and time_scale is not 1", "take time_scale out, or the limit")

@@ -229,7 +229,7 @@ class Fleet(Part):
     """By so much the delay of a round trip scatters, evenly up and down; nothing overtakes."""
 
     loss: Loss = Fraction(0)
-    """The part of the packets that is lost, each way; needs a kernel with netem (`venn doctor`)."""
+    """The part of the packets that is lost, each way; on real devices it needs a kernel with netem (`venn doctor`)."""
 
 
 class Scenario(Part):

@@ -1,7 +1,7 @@
 """What a fleet's ``profile`` and ``link`` give it: each key that it does not say itself, as far as it has an effect.
 
-Capabilities hold on every backend. Limits are given where they can be enforced: on real processes, those of the task
-only to a fleet with a process for each device. Elsewhere the same scenario runs with modelled times.
+Capabilities and links hold on every backend. Limits of the task are given where they can be enforced: on real
+processes, to a fleet with a process for each device. Elsewhere the same scenario runs with modelled times.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from testbed.scenario.document import Document, Value
 from testbed.scenario.errors import Finding
 from venn.wire.errors import UsageError
 
-LIMITED = ("process", "compose")  # backends whose devices can be limited
+REAL = ("process", "compose")  # backends whose devices are real, and have a processor and memory to be limited
 OF_A_TASK = ("cores", "memory_limit")
 
 
@@ -33,7 +33,7 @@ def fill(document: Document, folder: Path) -> Iterator[Finding]:
     fleets = root.get("fleets") if isinstance(root, dict) else None
     if not isinstance(root, dict) or not isinstance(fleets, dict):
         return
-    limited = root.get("backend", LIMITED[0]) in LIMITED
+    real = root.get("backend", REAL[0]) in REAL
     for name, fleet in fleets.items():
         if not isinstance(fleet, dict):
             continue
@@ -47,7 +47,7 @@ def fill(document: Document, folder: Path) -> Iterator[Finding]:
                 where = f" ({error.where})" if error.where else ""
                 yield Finding(("fleets", name, source), f"{error.message}{where}", error.fix)
                 continue
-            given = _given(fleet, source, limited)
+            given = _given(fleet, source, real)
             if source == "link" and (wrong := [key for key in profile.values if key not in LINK_FIELDS]):
                 message = f"{reference} is a device and no link: it gives {wrong[0]}"
                 yield Finding(("fleets", name, source), message, "`venn profile list` shows links")
@@ -58,12 +58,12 @@ def fill(document: Document, folder: Path) -> Iterator[Finding]:
                     document.places.inherit(("fleets", name, key), ("fleets", name, source))
 
 
-def _given(fleet: dict[str, Value], source: str, limited: bool) -> set[str]:
+def _given(fleet: dict[str, Value], source: str, real: bool) -> set[str]:
     """The keys that a profile may give to this fleet."""
-    keys = set() if source == "link" else set(CAPABILITIES)
-    if limited:
-        own_link = source == "profile" and "link" in fleet
-        keys |= set() if own_link else set(LINK_FIELDS)
-        if fleet.get("processes", 1) == fleet.get("count"):
-            keys |= set(OF_A_TASK)
+    own_link = source == "profile" and "link" in fleet
+    keys = set() if own_link else set(LINK_FIELDS)
+    if source == "profile":
+        keys |= set(CAPABILITIES)
+    if real and fleet.get("processes", 1) == fleet.get("count"):
+        keys |= set(OF_A_TASK)
     return keys

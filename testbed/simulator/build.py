@@ -36,6 +36,7 @@ def build(scenario: Scenario) -> Simulation:
         tasks_per_session=crowd.tasks_per_session,
         tasks_per_day=crowd.tasks_per_day,
         limits=crowd.limits,
+        links=crowd.links,
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
     )

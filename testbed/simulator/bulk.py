@@ -57,6 +57,8 @@ from testbed.simulator.tables import longer, more_slots
 
 def why_not(simulation: Simulation) -> str:
     """Why a simulation cannot be in bulk; empty: it can."""
+    if simulation.links:
+        return "links are modelled"
     requirements = {str(job.spec.requirement): job.spec.requirement for job in simulation.jobs}
     if any(names_devices(each) for each in requirements.values()):
         return "a requirement names devices"

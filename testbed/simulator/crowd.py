@@ -7,6 +7,7 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement
 from testbed.population.check_ins import check_ins
 from testbed.scenario.population import Population
+from testbed.simulator.links import Course
 from testbed.simulator.model import CheckIns
 
 
@@ -21,6 +22,7 @@ class Crowd:
     tasks_per_session: int = 0
     tasks_per_day: int = 0
     limits: tuple[tuple[int, int], ...] = ()
+    links: tuple[Course | None, ...] = ()
 
 
 def population_crowd(population: Population, seed: int, requirements: Sequence[Requirement]) -> Crowd:

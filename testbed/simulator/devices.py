@@ -1,20 +1,29 @@
 """Simulated devices: who is there, who works until when, and what they say when they are told something.
 
 A device says LeaseAccepted at once when it is offered a lease, LeaseReleased at once when that is taken back, and
-leaves at once when it is sent away. What a device was working on when it left is never answered: it does not resume.
+leaves at once when it is sent away; what has to pass a link takes its time (``links``). What a device was working on
+when it left is never answered: it does not resume.
 """
 
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
-from coordinator.engine.events import DeviceCheckedIn, Event, LeaseAccepted, LeaseReleased, SessionEnded
+from coordinator.engine.events import (
+    DeviceCheckedIn,
+    Event,
+    LeaseAccepted,
+    LeaseReleased,
+    SessionEnded,
+    TaskFinished,
+)
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
-from coordinator.engine.model import SessionEnd
+from coordinator.engine.model import Outcome, SessionEnd
+from testbed.simulator.links import CONNECT, FETCH_CODE, Course, Part, chances, free_at, task_end
 from testbed.simulator.model import CheckIns, Matching, Simulation
 from testbed.simulator.noise import noise_index, noise_table
 
@@ -46,12 +55,22 @@ class Response(NamedTuple):
     attempt: int
 
 
+class Finish(NamedTuple):
+    """A device says then that it has finished, if it is still there. In the order of events."""
+
+    at: float
+    lease: LeaseSeq
+    session: SessionSeq
+    outcome: Outcome
+
+
 @dataclass(slots=True)
 class Present:
     """A device in a session."""
 
     row: Row
     lease: LeaseSeq | None = None  # in hand
+    met: set[JobId] = field(default_factory=set)  # whose drivers it has a connection to
 
 
 class Devices:
@@ -61,9 +80,11 @@ class Devices:
         self._next = next(self._rows, None)
         self._present: dict[SessionSeq, Present] = {}
         self._responses: list[Response] = []  # a heap; some are void
+        self._finishes: list[Finish] = []  # a heap; some are void
         self._ends: list[tuple[float, SessionSeq]] = []  # a heap; some are void
         self._work = {job.spec.job: job.spec.workload for job in simulation.jobs}
         self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
+        self._code: dict[int, set[JobId]] = {}  # by device with a link: the jobs whose code it has
         self._at_check_in = simulation.matching is Matching.AT_CHECK_IN
         self.check_ins = 0  # so far; also the session of the last one
 
@@ -83,6 +104,13 @@ class Devices:
                 return first.at
             heapq.heappop(heap)
         return math.inf
+
+    def next_finish(self) -> float:
+        """inf: nobody waits for a receipt."""
+        heap = self._finishes
+        while heap and heap[0].session not in self._present:
+            heapq.heappop(heap)
+        return heap[0].at if heap else math.inf
 
     def next_end(self) -> float:
         """Of a session. inf: nobody is there."""
@@ -115,16 +143,37 @@ class Devices:
         )
 
     def respond(self) -> Response:
-        """The task that is done next. Its device lets go of it."""
+        """The task that is done next. Its device lets go of it, unless its link has to be passed first."""
         response = heapq.heappop(self._responses)
-        self._present[response.session].lease = None
+        present = self._present[response.session]
+        if self._link(present.row.device) is None:
+            present.lease = None
         return response
+
+    def acknowledge(self, response: Response, outcome: Outcome) -> TaskFinished | None:
+        """Its driver has answered. What its device says to that; None: it will, when it has heard."""
+        at, lease, session, *_ = response
+        present = self._present.get(session)
+        link = None if present is None else self._link(present.row.device)
+        if link is None:
+            return TaskFinished(session, lease, outcome)
+        free = free_at(link, at, chances(self._simulation.settings.seed, lease, Part.RECEIPT))
+        heapq.heappush(self._finishes, Finish(free, lease, session, outcome))
+        return None
+
+    def finish(self) -> TaskFinished:
+        """The device that has its receipt next lets go of its task."""
+        _, lease, session, outcome = heapq.heappop(self._finishes)
+        self._present[session].lease = None
+        return TaskFinished(session, lease, outcome)
 
     def end(self) -> SessionEnded:
         """The session that ends next."""
         _, seq = heapq.heappop(self._ends)
-        crash = self._present[seq].row.crash
-        return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if crash else SessionEnd.GOODBYE_SESSION_OVER)
+        row = self._present[seq].row
+        if row.crash:
+            self._code.pop(row.device, None)
+        return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if row.crash else SessionEnd.GOODBYE_SESSION_OVER)
 
     def idles(self, session: SessionSeq) -> bool:
         """It is there and has nothing in hand."""
@@ -162,14 +211,32 @@ class Devices:
     def _take(self, offer: OfferLease, now: float) -> LeaseAccepted:
         present = self._present[offer.session]
         present.lease = offer.lease
-        done = now + self._duration(present.row, offer.job, offer.lease)
+        done = self._done(present, offer, now)
         heapq.heappush(
             self._responses, Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt)
         )
         return LeaseAccepted(offer.session, offer.lease)
 
+    def _done(self, present: Present, offer: OfferLease, now: float) -> float:
+        """When its driver has the response."""
+        row, job = present.row, offer.job
+        seconds = self._duration(row, job, offer.lease)
+        link = self._link(row.device)
+        if link is None:
+            return now + seconds
+        code = self._code.setdefault(row.device, set())
+        first = (*(() if job in present.met else CONNECT), *(() if job in code else FETCH_CODE))
+        present.met.add(job)
+        code.add(job)
+        chance = chances(self._simulation.settings.seed, offer.lease, Part.TASK)
+        return task_end(link, now, self._work[job], seconds, first=first, chance=chance)
+
+    def _link(self, device: int) -> Course | None:
+        links = self._simulation.links
+        return links[device] if links else None
+
     def _duration(self, row: Row, job: JobId, lease: LeaseSeq) -> float:
-        """Seconds from the grant to the response. The order of these operations is part of the rules."""
+        """Seconds of a task, but for what passes a link. The order of these operations is part of the rules."""
         work = self._work[job]
         seconds = work.compute_s * row.slow + float(work.download_bytes + work.upload_bytes) * row.byte_s
         if self._noise is not None:

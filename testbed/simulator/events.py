@@ -3,14 +3,16 @@
 It drives the engine of the live coordinator. What happens next is the least of (time, class, key):
 
 1. a response, by lease;
-2. what the engine has due itself, at exactly its time;
-3. the end of a session, by session;
-4. a job's arrival, in the order of the simulation's jobs;
-5. a check-in, by row.
+2. a device on a limited link says that it has finished, by lease;
+3. what the engine has due itself, at exactly its time;
+4. the end of a session, by session;
+5. a job's arrival, in the order of the simulation's jobs;
+6. a check-in, by row.
 
 What devices and drivers say when they are told something, they say at once, first in first out in the order of the
 engine's effects, before the next event. A response is three steps: its driver records it, then all reactions to that,
-then its device says that it has finished, and all reactions to that. Sessions are numbered 1, 2, 3 ... by check-in.
+then its device says that it has finished, and all reactions to that; with a link to pass that is an event of its own,
+later. Sessions are numbered 1, 2, 3 ... by check-in.
 
 With ``Matching.AT_CHECK_IN`` a device reports a limit of one task per session, and says goodbye if nothing was given
 to it by the end of its check-in and the reactions to that.
@@ -26,7 +28,7 @@ from enum import IntEnum
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import Event, SessionEnded, TaskFinished, TimePassed
+from coordinator.engine.events import Event, SessionEnded, TimePassed
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
@@ -42,10 +44,11 @@ _LOOK_UP_EVERY = 1024  # events between two calls of the watch
 
 class _Class(IntEnum):
     RESPONSE = 1
-    DUE = 2
-    SESSION_END = 3
-    ARRIVAL = 4
-    CHECK_IN = 5
+    FINISH = 2
+    DUE = 3
+    SESSION_END = 4
+    ARRIVAL = 5
+    CHECK_IN = 6
 
 
 def simulate_events(
@@ -97,6 +100,7 @@ class _Run:
         due = self.engine.next_deadline()
         at, what = min(
             (devices.next_response(), _Class.RESPONSE),
+            (devices.next_finish(), _Class.FINISH),
             (math.inf if due is None else due, _Class.DUE),
             (devices.next_end(), _Class.SESSION_END),
             (arrival, _Class.ARRIVAL),
@@ -113,6 +117,8 @@ class _Run:
         match what:
             case _Class.RESPONSE:
                 self._respond()
+            case _Class.FINISH:
+                self._say(self.devices.finish())
             case _Class.DUE:
                 self._say(TimePassed())
             case _Class.SESSION_END:
@@ -129,7 +135,9 @@ class _Run:
         record = self.drivers.record(response)
         self._say(record)
         (_, outcome), *_ = record.responses
-        self._say(TaskFinished(response.session, response.lease, outcome))
+        finished = self.devices.acknowledge(response, outcome)
+        if finished is not None:
+            self._say(finished)
 
     def _check_out_idle(self, session: SessionSeq) -> None:
         if self._leaves_unmatched and self.devices.idles(session):

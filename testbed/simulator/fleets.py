@@ -1,6 +1,7 @@
 """The devices of a scenario's fleets, as the live testbed has them: the same ones, there at the same times."""
 
 import heapq
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -12,9 +13,12 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities
 from device_agent.availability import Ending, Interval
 from testbed.churn.devices import churned, intervals
+from testbed.churn.timeline import Action
 from testbed.population import DeviceSpec, expand
 from testbed.scenario.model import Scenario
+from testbed.shape.limits import Limits, changed, limits_of
 from testbed.simulator.crowd import Crowd
+from testbed.simulator.links import Course, course
 from testbed.simulator.model import CheckIns
 
 _ROWS = 1024  # of a block: sessions have no end, and what is not simulated need not be made
@@ -24,15 +28,15 @@ _Session = tuple[float, int, Interval]  # its start, its device's number, itself
 
 def fleet_devices(scenario: Scenario) -> list[DeviceSpec]:
     """All devices, with data that nobody reads. Raises UsageError for fleets that no devices can be made of."""
-    nowhere = [Path("share.npz")] * scenario.devices
-    data = dict.fromkeys(scenario.data, nowhere)
-    devices = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=data)
+    devices = _undisturbed(scenario)
     return churned(devices, scenario.timeline(devices))
 
 
 def fleet_crowd(scenario: Scenario) -> Crowd:
     """Of ``scenario.fleets``. Raises UsageError for fleets that no devices can be made of."""
-    devices = fleet_devices(scenario)
+    undisturbed = _undisturbed(scenario)
+    timeline = scenario.timeline(undisturbed)
+    devices = churned(undisturbed, timeline)
     first = list({_kind(device): device for device in reversed(devices)}.values())[::-1]  # one of each kind
     number = {_kind(device): index for index, device in enumerate(first)}
     kind = [number[_kind(device)] for device in devices]
@@ -46,7 +50,34 @@ def fleet_crowd(scenario: Scenario) -> Crowd:
         tasks_per_session=limits[0][0] if alike else 0,
         tasks_per_day=limits[0][1] if alike else 0,
         limits=() if alike else limits,
+        links=_links(scenario, devices, timeline.actions),
     )
+
+
+def _undisturbed(scenario: Scenario) -> list[DeviceSpec]:
+    """All devices, as they would be without ``churn``."""
+    nowhere = [Path("share.npz")] * scenario.devices
+    data = dict.fromkeys(scenario.data, nowhere)
+    return expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=data)
+
+
+def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[Action]) -> tuple[Course | None, ...]:
+    """Of each device; empty: none is limited at any time."""
+    own = {name: limits_of(fleet) for name, fleet in scenario.fleets.items()}
+    changes: dict[str, list[tuple[float, float, Limits]]] = {}
+    fleet = {device.device: device.fleet for device in devices}
+    for each in actions:
+        if each.change is not None:
+            until = math.inf if each.until_s is None else each.until_s
+            change = (each.at_s, until, changed(own[fleet[each.target]], each.change))
+            changes.setdefault(each.target, []).append(change)
+    links = tuple(
+        course(own[device.fleet], changes.get(device.device, ()))
+        if own[device.fleet].link or device.device in changes
+        else None
+        for device in devices
+    )
+    return links if any(links) else ()
 
 
 def _kind(device: DeviceSpec) -> tuple[object, ...]:

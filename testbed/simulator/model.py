@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.model import EngineSettings, JobSpec, LeaseEnd
 from coordinator.engine.requirements import Capabilities
+from testbed.simulator.links import Course
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -39,7 +40,7 @@ class CheckIns:
     interval: Ids  # number of its availability interval, ascending per device
     kind: Kinds  # index into ``Simulation.kinds``
     slow: Reals  # seconds that a task with compute 1 s takes: 1 / speed, > 0; also what tiers are cut by
-    byte_s: Reals  # seconds per byte of a task's transfers; 0: links are not modelled
+    byte_s: Reals  # seconds per byte of a task's transfers; 0: none, or the device has one of ``Simulation.links``
     crash: NDArray[np.bool_]  # whether the session ends without a goodbye
 
     def __len__(self) -> int:
@@ -69,6 +70,7 @@ class Simulation:
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
     limits: tuple[tuple[int, int], ...] = ()  # (per session, per day) by kind, in place of these two; empty: these
+    links: tuple[Course | None, ...] = ()  # of devices by number; None: this one moves bytes in no time; empty: all do
     noise_sigma: float = 0.0  # log-sigma of what a task's time is multiplied by; 0: nothing
     until_s: float = np.inf  # given up then: what is due later does not happen
 

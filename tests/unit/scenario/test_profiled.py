@@ -39,9 +39,9 @@ def test_devices_that_share_a_process_get_what_can_be_enforced(folder: Path) -> 
     assert (fleet.cores, fleet.memory_limit, fleet.up) == (None, None, 768_000.0)
 
 
-def test_a_simulation_takes_the_capabilities_alone(folder: Path) -> None:
+def test_a_simulation_takes_the_capabilities_and_the_link(folder: Path) -> None:
     fleet = scenario(folder, "count: 2, processes: 2, profile: phone-low", "backend: sim").fleets["some"]
-    assert (fleet.cores, fleet.up, fleet.delay) == (None, None, 0.0)
+    assert (fleet.cores, fleet.memory_limit, fleet.up, fleet.delay) == (None, None, 768_000.0, 0.3)
     assert fleet.cpu.mean == 2.4
 
 
@@ -64,9 +64,10 @@ def test_it_is_the_same_when_it_was_written_out(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("fleet", "more", "message"),
     [
-        ("count: 2, up: 1 Mbit/s", "backend: sim", "fleets.some.up: has no effect with backend: sim"),
-        ("count: 2, link: lte", "backend: sim", "fleets.some.link: has no effect with backend: sim"),
-        ("count: 2, up: 1 Mbit/s", "time_scale: 0.5", "fleets.some.up: is real, and time_scale is not 1"),
+        ("count: 2, cores: 0.5", "backend: sim", "fleets.some.cores: has no effect with backend: sim"),
+        ("count: 2, memory_limit: 1 GB", "backend: sim", "fleets.some.memory_limit: has no effect with backend: sim"),
+        ("count: 2, up: 1 Mbit/s", "time_scale: 0.5", "fleets.some.up: is not scaled, and time_scale is not 1"),
+        ("count: 2, loss: 1%", "seed: 1", "fleets.some.loss: needs a process for each device"),
         ("count: 2, memory_limit: 1 GB", "seed: 1", "fleets.some.memory_limit: needs a process for each device"),
         ("count: 2, profile: none.yaml", "seed: 1", "fleets.some.profile: cannot be read"),
     ],

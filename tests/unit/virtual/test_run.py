@@ -260,7 +260,6 @@ expect:
     about = json.loads((result.folder.root / "run.json").read_text())
     assert about["warnings"] == [
         "churn.0: crash has no effect in a simulation: coordinator is no program",
-        "churn.1: limit has no effect in a simulation: no links are simulated",
     ]
-    assert [one.name for one in result.summary.injected] == ["leave"]
+    assert [one.name for one in result.summary.injected] == ["limit", "leave"]
     assert result.exit_code == 0
