@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import pytest
 import typer
 
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import STOPPING, Context, command, execute, run_async
 from venn.wire.errors import PeerError
 
 Seen = list[tuple[Context, int, bool, list[str], str]]
@@ -160,6 +161,16 @@ def test_no_command_shows_the_help(several: typer.Typer, capsys: pytest.CaptureF
     assert "list" in "".join(capsys.readouterr())
 
 
+@pytest.fixture
+def heeded() -> Iterator[None]:
+    """No signal that stops is ignored, whatever started the tests (as nohup ignores SIGHUP)."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in STOPPING}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_cancels_and_lets_it_clean_up(number: int, code: int) -> None:
     story: list[str] = []
