@@ -56,7 +56,8 @@ def _check_device(world: World, device: Device) -> None:
     need(pooled == (device.state is DeviceState.IDLE), "and the pool of idle devices differ")
     due = min((one.until for one in device.stopping.values()), default=None)
     hint = world.deadlines.hint(Kind.STOP, device.id)
-    need(due is None or (hint is not None and hint <= due and due >= world.now), "would stay busy for ever")
+    bounded = due is None or (hint is not None and hint <= due and due >= world.now)
+    need(bounded or due == world.settings.liveness_s == math.inf, "would stay busy for ever")  # inf: nobody is silent
 
 
 def _check_lease(world: World, lease: Lease) -> None:

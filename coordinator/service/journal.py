@@ -25,8 +25,17 @@ class Journal:
     """
 
     def __init__(
-        self, path: Path, *, settings: EngineSettings, incarnation: int, wall_ms: int, name: str, software: str
+        self,
+        path: Path,
+        *,
+        settings: EngineSettings,
+        incarnation: int,
+        wall_ms: int,
+        name: str,
+        software: str,
+        started_s: float = 0.0,
     ) -> None:
+        """``started_s``: engine time at which this incarnation began; a simulation's share one clock."""
         self.path = path
         self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
         self._lines: list[str] = []
@@ -43,6 +52,7 @@ class Journal:
             "format": FORMAT,
             "incarnation": incarnation,
             "wall_ms": wall_ms,
+            "started_s": started_s,
             "settings": settings_to_json(settings),
             "name": name,
             "software": software,
@@ -73,6 +83,10 @@ class Journal:
     def close(self) -> None:
         """The clean end: the digest of all that was recorded."""
         self._lines.append(self._encode({"kind": "end", "digest": self._digest.hex()}))
+        self.break_off()
+
+    def break_off(self) -> None:
+        """As a coordinator that was killed leaves it."""
         try:
             self.flush()
         finally:

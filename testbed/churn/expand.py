@@ -43,12 +43,10 @@ def expand_timeline(entries: Sequence[Entry], members: Sequence[Member], *, seed
     """``scale`` is the time scale: it multiplies every time of the timeline."""
     world = _World(members)
     wanted: list[Wish] = []
-    actions: list[Action] = []
+    actions = list(on_programs(entries, scale=scale))
     for number, entry in enumerate(entries):
         of = entry.of.of if isinstance(entry.of, Rate) else entry.of
-        if of.whom in PROGRAMS:
-            actions += _on_program(entry, number, of, scale)
-        else:
+        if of.whom not in PROGRAMS:
             wanted += wishes(entry, number, pool(of, members), seed=seed, scale=scale)
     wanted.sort(key=lambda wish: (wish.at_s, wish.entry))
     _stay_away_first(world, entries, wanted, seed)
@@ -56,6 +54,15 @@ def expand_timeline(entries: Sequence[Entry], members: Sequence[Member], *, seed
         rng = generator(seed, wish.entry, f"turn {turn}")
         actions += world.grant(wish, rng.permutation(len(wish.pool)).tolist())
     return Expansion(tuple(sorted(actions, key=lambda one: (one.at_s, one.entry))), world.absences())
+
+
+def on_programs(entries: Sequence[Entry], *, scale: float) -> Iterator[Action]:
+    """What is done to programs, in the order of the entries; they do not depend on the devices."""
+    for number, entry in enumerate(entries):
+        if isinstance(entry.of, Selector) and entry.of.whom in PROGRAMS:
+            at = entry.from_s * scale
+            until = None if entry.for_s is None else at + entry.for_s * scale
+            yield Action(at, entry.verb, str(entry.of), number, until)
 
 
 def pool(selector: Selector, members: Sequence[Member]) -> tuple[int, ...]:
@@ -72,12 +79,6 @@ def _meant(selector: Selector, member: Member) -> bool:
         case Whom.LABEL:
             return selector.value in member.labels.get(selector.name, ())
     return False
-
-
-def _on_program(entry: Entry, number: int, of: Selector, scale: float) -> Iterator[Action]:
-    at = entry.from_s * scale
-    until = None if entry.for_s is None else at + entry.for_s * scale
-    yield Action(at, entry.verb, str(of), number, until)
 
 
 def _stay_away_first(world: "_World", entries: Sequence[Entry], wanted: Sequence[Wish], seed: int) -> None:

@@ -20,7 +20,6 @@ from testbed.compare.simulated import kept_cells, run_cells
 from testbed.compare.written import build_comparison, print_comparison
 from testbed.scenario import load
 from testbed.scenario.packaged import named
-from testbed.virtual.unplayed import unplayed
 from venn.wire.command import Context, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
@@ -61,19 +60,16 @@ def compare(
     plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded)
     again = ["venn", "compare", *(str(each.path) for each in loaded), "--policies", ",".join(names)]
     again += ["--seeds", str(seeds), *plan.flags]
-    _check_simulated(plan, context)
+    _check_simulated(plan)
     prepare(plan, again, resume=resume)
     return run_async(_main(plan, context, again, csv))
 
 
-def _check_simulated(plan: Plan, context: Context) -> None:
-    """Says what has no effect in simulations. Raises UsageError."""
+def _check_simulated(plan: Plan) -> None:
+    """Raises UsageError for what has no effect in simulations."""
     if plan.simulated and plan.allow_degraded:
         fix = "leave it out, or give --backend process"
         raise UsageError("USAGE", "limits nothing in a simulation", where="--allow-degraded", fix=fix)
-    for each in plan.workloads if plan.simulated and not context.quiet else ():
-        for line in unplayed(each.scenario).values():
-            write_line(sys.stderr, f"warning: {each.name}: {line}")
 
 
 def _load(scenarios: list[str], settings: list[str]) -> tuple[Workload, ...]:

@@ -70,6 +70,10 @@ class RunFolder:
         return self.root / "events.jsonl"
 
     @property
+    def unheard(self) -> Path:
+        return self.root / "unheard.jsonl"
+
+    @property
     def outcome(self) -> Path:
         return self.root / "outcome.json"
 

@@ -158,7 +158,7 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
     """Account for every lease and every response of a run. A simulated one has no log but the journal."""
     coordinator = _Coordinator(record.journal)
     if simulated:
-        manifests, receipts = simulated_logs(record.journal)
+        manifests, receipts = simulated_logs(record.journal, record.unheard)
     else:
         manifests = read_manifests(record.drivers, record.journal)
         receipts = read_receipts(record.hosts, record.journal)

@@ -1,18 +1,23 @@
 """The logs that simulated devices and drivers would have written, read from the only one there is: the journal."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from coordinator.engine import effects as done
 from coordinator.engine.events import ResponsesRecorded, TaskFinished
-from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import AttemptStatus, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, Sum
 from testbed.report.journal import Journal
+from testbed.report.jsonlines import Row, integer, text
 from testbed.report.story import job_name
 
 
-def simulated_logs(journal: Journal) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:
-    """Drivers decide what they recorded and sum what they counted; devices have the receipts that they told of."""
+def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:
+    """Drivers decide what they recorded and sum what they counted; devices have the receipts that they told of.
+
+    ``unheard``: of unheard.jsonl, what drivers decided and no coordinator heard of.
+    """
     granted: dict[LeaseSeq, tuple[str, AttemptKey]] = {}
     decisions: list[Decision] = []
     receipts: dict[LeaseSeq, Receipt] = {}
@@ -46,5 +51,13 @@ def simulated_logs(journal: Journal) -> tuple[Manifest, dict[LeaseSeq, Receipt]]
                     sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
                 case _:
                     pass
+    for row in unheard:
+        number = journal.lease(integer(row, "life"), integer(row, "lease"))
+        if number is not None:
+            key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
+            device, given = granted[number]
+            outcome = Outcome(text(row, "outcome"))
+            decisions.append(Decision(number, device, key, given, outcome, ""))
+            receipts[number] = Receipt(device, given, outcome, "")
     leases = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
     return Manifest(tuple(decisions), leases, sums, last), receipts

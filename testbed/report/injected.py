@@ -74,6 +74,8 @@ class _Observer:
         if word == Whom.COORDINATOR:
             again = [when for when in self.story.restarts if verb == Verb.CRASH and when >= at]
             return ("restarted", again[0] - at) if again else (UNSEEN, None)
+        if word == Whom.BROKER:
+            return UNSEEN, None  # nobody of ours talks to it
         noticed_s = 2 * self.liveness_s  # at the latest: silence ends nothing while a coordinator is young
         limit = at + min(noticed_s, noticed_s if lasts is None else lasts) + _LATE_S
         if word == Whom.DRIVER:

@@ -45,6 +45,7 @@ class Journal:
     entries: tuple[Entry, ...]
     digest: str  # as the coordinator wrote it; empty: it did not stop cleanly
     lives: tuple[Life, ...] = ()  # empty: one
+    started_s: float = 0.0  # engine time; of a simulated coordinator that came after another: not 0
 
     @property
     def last_s(self) -> float:
@@ -90,6 +91,7 @@ def read_journal(path: Path) -> Journal:
         software=text(start, "software"),
         entries=tuple(entries),
         digest=digest,
+        started_s=number(start, "started_s"),
     )
 
 

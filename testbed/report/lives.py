@@ -1,8 +1,8 @@
 """The journals of a coordinator that was started again, told as one.
 
 Each life counts its sessions, requests and leases from 1 and its time from 0: those of later lives are moved on behind
-the ones before. What a life that was killed could not write down is added where it breaks off: its sessions and leases
-are over, and so are its attempts, which the next life does not know.
+the ones before. (Simulated lives share a clock.) What a life that was killed could not write down is added where it
+breaks off: its sessions and leases are over, and so are its attempts, which the next life does not know.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -43,11 +43,12 @@ def joined(journals: Sequence[Journal]) -> Journal:
     lives: list[Life] = []
     for number, journal in enumerate(journals):
         shift = _shift(entries, (journal.wall_ms - journals[0].wall_ms) / 1000)
-        lives.append(Life(journal.incarnation, shift[float], shift[LeaseSeq]))
+        lives.append(Life(journal.incarnation, shift[float] + journal.started_s, shift[LeaseSeq]))
         moved = [_moved_entry(entry, shift, len(entries)) for entry in journal.entries]
         if number + 1 < len(journals):
             again = {key for later in journals[number + 1 :] for key in _opened(later)}
-            moved = [_not_told(entry, again) for entry in moved]
+            rounds = {(job, round_) for job, round_, _ in again}
+            moved = [_not_told(entry, again, rounds) for entry in moved]
             moved.append(_break(moved, at=max([shift[float], *(entry.t for entry in moved)])))
         entries += moved
     digest = "-".join(journal.digest or _digest(journal) for journal in journals) if journals[-1].digest else ""
@@ -61,19 +62,21 @@ def _digest(journal: Journal) -> str:
     return digest.hex()
 
 
-def _opened(journal: Journal) -> Iterator[tuple[JobId, int]]:
-    """The rounds that were asked for."""
+def _opened(journal: Journal) -> Iterator[AttemptNo]:
+    """The attempts that were asked for."""
     for entry in journal.entries:
         if isinstance(entry.event, AttemptOpened):
-            yield entry.event.job, entry.event.round
+            yield entry.event.job, entry.event.round, entry.event.attempt
 
 
-def _not_told(entry: Entry, again: set[tuple[JobId, int]]) -> Entry:
-    """A round that was closed and is opened in a later life: its driver never heard that it was."""
+def _not_told(entry: Entry, again: set[AttemptNo], rounds: set[tuple[JobId, int]]) -> Entry:
+    """A round that was closed, or an attempt that was aborted, and is opened in a later life: unheard."""
 
     def corrected(effect: done.Effect) -> done.Effect:
-        closed = isinstance(effect, done.EndAttempt) and effect.status is AttemptStatus.CLOSED
-        if closed and isinstance(effect, done.EndAttempt) and (effect.job, effect.round) in again:
+        if not isinstance(effect, done.EndAttempt):
+            return effect
+        closed = effect.status is AttemptStatus.CLOSED and (effect.job, effect.round) in rounds
+        if closed or (effect.job, effect.round, effect.attempt) in again:
             return replace(effect, status=AttemptStatus.ABORTED, reason=AttemptEndReason.UNKNOWN)
         return effect
 

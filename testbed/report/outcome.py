@@ -24,8 +24,9 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
     jcts = [job.jct_s for job in jobs if job.jct_s is not None]
     leases = _leases(record)
     in_rounds = sum(attempt.responses for attempt in record.attempts if attempt.closed)
-    in_aborted = sum(attempt.responses for attempt in record.attempts if not attempt.closed)
-    pending = leases.responses - in_rounds - in_aborted
+    acknowledged = leases.responses + record.unheard
+    in_aborted = sum(attempt.responses for attempt in record.attempts if not attempt.closed) + record.unheard
+    pending = acknowledged - in_rounds - in_aborted
     first = min((facts.arrived_s for facts in record.jobs), default=0.0)
     ends = [virtual_s if facts.ended_s is None else facts.ended_s for facts in record.jobs]
     summary = Summary(
@@ -46,7 +47,7 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         injected=(),
         processes_killed=0,
         leases=leases,
-        responses_acknowledged=leases.responses,
+        responses_acknowledged=acknowledged,
         responses_in_rounds=in_rounds,
         responses_in_aborted=in_aborted,
         responses_pending=pending,
@@ -56,7 +57,7 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         host=_NO_HOST,
         expectations=(),
         digest=record.digest,
-        audit=Audit(leases.granted, leases.responses, in_rounds, in_aborted, pending, 0, 0, ()),
+        audit=Audit(leases.granted, acknowledged, in_rounds, in_aborted, pending, 0, 0, ()),
         simulated=record.simulated,
     )
     return judged(summary, record.about, record.folder)

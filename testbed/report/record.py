@@ -43,6 +43,7 @@ class RunRecord:
     population: tuple[Row, ...]
     host_samples: tuple[Row, ...]
     churn: tuple[Row, ...]  # what the timeline did
+    unheard: tuple[Row, ...]  # what simulated drivers decided while there was no coordinator
     loads: dict[str, tuple[Row, ...]]  # by process: its event loop
 
     def alone(self) -> frozenset[str]:
@@ -69,6 +70,7 @@ def load_run(folder: Path) -> RunRecord:
         population=read_rows(place.population),
         host_samples=read_rows(place.host),
         churn=read_rows(place.churn),
+        unheard=read_rows(place.unheard),
         loads=_loads(folder, jobs, hosts),
     )
 

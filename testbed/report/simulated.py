@@ -1,7 +1,7 @@
 """A simulated run that kept no journal, as its folder tells it: rounds.csv, and what outcome.json and run.json say.
 
-``outcome.json`` holds ``digest``, ``leases`` (ended, by reason), ``live`` and ``jobs``: by arrival, the fields of
-``SimulatedJobFacts``. ``run.json`` holds ``simulated``, the fields of ``Simulated``, for every simulated run.
+``outcome.json`` holds ``digest``, ``leases`` (ended, by reason), ``live``, ``unheard`` and ``jobs``: by arrival, the
+fields of ``SimulatedJobFacts``. ``run.json`` holds ``simulated``, the fields of ``Simulated``, for every simulated run.
 """
 
 import csv
@@ -65,6 +65,7 @@ class SimulatedRecord:
     digest: str
     leases: dict[str, int]  # ended, by reason
     live: int
+    unheard: int  # responses that count for their driver, and that no coordinator has heard of
     jobs: tuple[SimulatedJobFacts, ...]  # by arrival
     attempts: tuple[EndedAttempt, ...]  # by their end
 
@@ -91,6 +92,7 @@ def load_simulated(folder: Path) -> SimulatedRecord:
         digest=str(outcome.get("digest", "")),
         leases={str(reason): int(count) for reason, count in leases.items()},
         live=_whole(outcome, "live", place.outcome),
+        unheard=_whole(outcome, "unheard", place.outcome),
         jobs=tuple(_made(SimulatedJobFacts, job, place.outcome) for job in jobs),
         attempts=tuple(_attempts(place.attempts)),
     )

@@ -78,11 +78,9 @@ def with_defaults(expectations: Sequence[Expectation]) -> tuple[Expectation, ...
 
 
 def is_simulated(expectation: Expectation) -> bool:
-    """Whether a simulation has the number. It trains nothing and loads no machine: there is neither metric nor host,
-    nor are there programs that a timeline could break."""
+    """Whether a simulation has the number. It trains nothing and loads no machine: there is neither metric nor
+    host."""
     path = expectation.path
-    if path[0] == "injected":
-        return path[-1] not in ("restarted", "driver_lost")
     return path[0] not in ("host", "emulation") and not (
         path[0] == "jobs" and path[2:3] in (("accuracy",), ("metrics",))
     )

@@ -6,10 +6,11 @@ import numpy as np
 
 from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndJob, EndLease, FillAttempt, OfferLease
 from coordinator.engine.engine import Engine
+from coordinator.engine.events import ResponsesRecorded
 from coordinator.engine.ids import LeaseSeq, RequestId
-from coordinator.engine.model import AttemptStatus, LeaseEnd
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
-from testbed.simulator.model import Attempts, Outcome, Reals, Simulation
+from testbed.simulator.model import Attempts, Outcome, Reals, Simulation, Unheard
 
 _Ended = tuple[int, int, int, float, float, float, bool, int]  # in the order of the fields of Attempts
 
@@ -18,6 +19,11 @@ class Accounts:
     def __init__(self, simulation: Simulation) -> None:
         self._jobs = {job.spec.job: index for index, job in enumerate(simulation.jobs)}
         self._digest = Digest()
+        self._digests: list[str] = []  # of former lives of the coordinator
+        self._plans = 0  # in them, as the next two
+        self._leases = dict.fromkeys(LeaseEnd, 0)
+        self._device_s = np.zeros(len(self._jobs))
+        self._unheard: list[Unheard] = []
         self._ended_s = [math.nan] * len(self._jobs)
         self._useful_s = [0.0] * len(self._jobs)  # leased, counted, in rounds that closed
         self._opened: dict[RequestId, float] = {}  # of open attempts
@@ -25,6 +31,9 @@ class Accounts:
         self._counted_s: dict[RequestId, float] = {}  # leased, and counted so far
         self._granted: dict[LeaseSeq, float] = {}  # of live leases
         self._attempts: list[_Ended] = []
+        self._breaks = bool(simulation.breaks)
+        self._corrected: dict[LeaseSeq, float] = {}  # leased, of leases that a driver may yet have counted
+        self._useful_of: dict[tuple[int, int], float] = {}  # by job and round, if programs are killed
 
     def note(self, now: float, effects: list[Effect]) -> None:
         """Of one event, in their order."""
@@ -34,10 +43,8 @@ class Accounts:
                 case OfferLease():
                     self._granted[effect.lease] = now
                 case EndLease():
-                    seconds = now - self._granted.pop(effect.lease)
-                    if effect.reason is LeaseEnd.COUNTED:
-                        self._counted_s[effect.request] += seconds
-                case AcceptAttempt():
+                    self._end_lease(now, effect)
+                case AcceptAttempt() if self._is_new(effect):
                     self._opened[effect.request] = now
                     if effect.deadline_at is None:
                         self._filled[effect.request] = now  # an asynchronous round has no delay of its own
@@ -51,23 +58,81 @@ class Accounts:
                 case _:
                     pass
 
-    def outcome(self, engine: Engine, check_ins: int, now: float) -> Outcome:
-        """When it is over, at ``now``."""
-        device_s = np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
-        world = engine.world
+    def outcome(self, engine: Engine, check_ins: int, now: float, *, killed: bool) -> Outcome:
+        """When it is over, at ``now``. ``killed``: the engine's last event was its last word."""
+        device_s = self._device_s + self._attained(engine, engine.now if killed else now)
         return Outcome(
             ended_s=np.array(self._ended_s),
             attempts=self._table(),
             check_ins=check_ins,
-            plans=world.plan_number,
-            leases=dict(world.ends),
-            live=len(world.leases),
+            plans=self._plans + engine.plan_number,
+            leases={reason: count + engine.world.ends[reason] for reason, count in self._leases.items()},
+            live=len(engine.leases),
             device_s=device_s,
             wasted_device_s=_at_least_0(device_s - np.array(self._useful_s)),
             now_s=now,
-            digest=self._digest.hex(),
+            digest="-".join((*self._digests, self._digest.hex())),
+            unheard=tuple(self._unheard),
+            killed=killed,
             path="events",
         )
+
+    # -- a coordinator that was killed
+
+    def unheard(self, life: int, event: ResponsesRecorded) -> None:
+        """No coordinator will ever hear what a driver has decided."""
+        for lease, outcome in event.responses:
+            self._unheard.append(Unheard(life, lease, event.job, event.round, event.attempt, outcome))
+
+    def end_life(self, engine: Engine) -> None:
+        """What was open when it was killed ended with the last that it handled, as ``testbed.report.lives`` has it."""
+        now = engine.now
+        for request in engine.world.open_requests.values():
+            if request.id in self._opened:
+                ended = (AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN, request.responses)
+                self._end_attempt(now, EndAttempt(request.id, request.job.id, request.round, request.attempt, *ended))
+        self._opened.clear()
+        self._filled.clear()
+        self._counted_s.clear()
+        self._granted.clear()
+        self._corrected.clear()
+        self._plans += engine.plan_number
+        self._device_s += self._attained(engine, now)
+        for reason, count in engine.world.ends.items():
+            self._leases[reason] += count
+        self._leases[LeaseEnd.UNKNOWN] += len(engine.leases)
+        self._digests.append(self._digest.hex())
+        self._digest = Digest()
+
+    def _is_new(self, accepted: AcceptAttempt) -> bool:
+        """Not one that is taken up by a driver that was killed."""
+        if accepted.request in self._opened or accepted.status is not AttemptStatus.OPEN:
+            return False
+        if self._digests:
+            self._not_told(accepted)
+        return True
+
+    def _not_told(self, again: AcceptAttempt) -> None:
+        """A round that a former life has closed is opened once more: its driver never heard that it was."""
+        job = self._jobs[again.job]
+        for number, (of, round_, *rest, closed, counted) in enumerate(self._attempts):
+            if (of, round_, closed) == (job, again.round, True):
+                self._attempts[number] = (of, round_, *rest, False, counted)  # type: ignore[assignment]
+                self._useful_s[job] -= self._useful_of.pop((job, round_))
+
+    def _attained(self, engine: Engine, now: float) -> Reals:
+        return np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
+
+    def _end_lease(self, now: float, ended: EndLease) -> None:
+        if ended.lease in self._granted:
+            seconds = now - self._granted.pop(ended.lease)
+        else:
+            seconds = self._corrected.pop(ended.lease)
+        if ended.reason is not LeaseEnd.COUNTED:
+            if self._breaks:
+                self._corrected[ended.lease] = seconds
+        elif ended.request in self._counted_s:
+            self._counted_s[ended.request] += seconds
 
     def _end_attempt(self, now: float, ended: EndAttempt) -> None:
         job = self._jobs[ended.job]
@@ -76,6 +141,8 @@ class Accounts:
         useful_s = self._counted_s.pop(ended.request)
         if closed:
             self._useful_s[job] += useful_s
+            if self._breaks:
+                self._useful_of[job, ended.round] = useful_s
         self._attempts.append((job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
 
     def _table(self) -> Attempts:

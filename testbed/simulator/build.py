@@ -3,16 +3,21 @@
 A scenario's ``time_scale`` is applied here and where its devices are made, and nowhere else.
 """
 
+from collections.abc import Iterator
+
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import Asynchronous, JobSpec, StragglerRule, Workload
 from coordinator.engine.requirements import AllDevices, Comparison, Every, Requirement
+from testbed.churn.expand import on_programs
+from testbed.churn.timeline import Verb
 from testbed.scenario.eligible import requirement_of
 from testbed.scenario.model import Job, Scenario
 from testbed.scenario.unfold import unfolded
 from testbed.simulator.crowd import population_crowd
 from testbed.simulator.fleets import fleet_crowd
-from testbed.simulator.model import SimulatedJob, Simulation
+from testbed.simulator.model import Break, SimulatedJob, Simulation
 from testbed.simulator.settings import simulated_settings
+from venn.wire.notation import Whom
 
 OWNER, RUN = "testbed", "sim"  # of the jobs: OWNER/NAME/RUN
 
@@ -39,6 +44,7 @@ def build(scenario: Scenario) -> Simulation:
         links=crowd.links,
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
+        breaks=tuple(_breaks(whole)),
     )
 
 
@@ -46,12 +52,16 @@ def _arrival(job: SimulatedJob) -> tuple[float, JobId]:
     return job.arrives_s, job.spec.job
 
 
+def _job_id(name: str) -> JobId:
+    return JobId(f"{OWNER}/{name}/{RUN}")
+
+
 def _job(scenario: Scenario, name: str, asked: Job) -> SimulatedJob:
     scale = scenario.time_scale
     stated, text = scenario.requirement_of(name)
     lease = asked.deadline if asked.lease is None else asked.lease
     spec = JobSpec(
-        job=JobId(f"{OWNER}/{name}/{RUN}"),
+        job=_job_id(name),
         requirement=_with_data(requirement_of(text), asked.data),
         requirement_name=stated,
         rounds=asked.rounds,
@@ -65,6 +75,16 @@ def _job(scenario: Scenario, name: str, asked: Job) -> SimulatedJob:
         asynchronous=None if asked.buffer is None else Asynchronous(asked.buffer, asked.max_staleness),
     )
     return SimulatedJob(spec, asked.arrives * scale, asked.rounds or asked.max_rounds or 1)
+
+
+def _breaks(scenario: Scenario) -> Iterator[Break]:
+    """Nothing of the testbed waits for a broker: what is done to one changes nothing."""
+    for action in on_programs(scenario.churn, scale=scenario.time_scale):
+        whom, _, name = action.target.partition(" ")
+        if whom != Whom.BROKER:
+            job = _job_id(name) if whom == Whom.DRIVER else None
+            until = action.at_s if action.until_s is None else action.until_s
+            yield Break(action.at_s, until, job, stands_still=action.verb is Verb.SUSPEND)
 
 
 def _with_data(requirement: Requirement, data: str | None) -> Requirement:

@@ -59,6 +59,8 @@ def why_not(simulation: Simulation) -> str:
     """Why a simulation cannot be in bulk; empty: it can."""
     if simulation.links:
         return "links are modelled"
+    if simulation.breaks:
+        return "the timeline breaks programs"
     requirements = {str(job.spec.requirement): job.spec.requirement for job in simulation.jobs}
     if any(names_devices(each) for each in requirements.values()):
         return "a requirement names devices"

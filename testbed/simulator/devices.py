@@ -71,6 +71,8 @@ class Present:
     row: Row
     lease: LeaseSeq | None = None  # in hand
     met: set[JobId] = field(default_factory=set)  # whose drivers it has a connection to
+    told: LeaseSeq | None = None  # its driver has answered, and no coordinator has heard of it
+    gone: bool = False  # and the coordinator has not heard of it yet
 
 
 class Devices:
@@ -86,7 +88,8 @@ class Devices:
         self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
         self._code: dict[int, set[JobId]] = {}  # by device with a link: the jobs whose code it has
         self._at_check_in = simulation.matching is Matching.AT_CHECK_IN
-        self.check_ins = 0  # so far; also the session of the last one
+        self.check_ins = 0  # that were said so far
+        self._sessions = 0  # that were begun so far; also the last one
 
     # -- what happens next
 
@@ -99,8 +102,7 @@ class Devices:
         heap = self._responses
         while heap:
             first = heap[0]
-            present = self._present.get(first.session)
-            if present is not None and present.lease == first.lease:
+            if self.has(first):
                 return first.at
             heapq.heappop(heap)
         return math.inf
@@ -108,7 +110,7 @@ class Devices:
     def next_finish(self) -> float:
         """inf: nobody waits for a receipt."""
         heap = self._finishes
-        while heap and heap[0].session not in self._present:
+        while heap and ((there := self._present.get(heap[0].session)) is None or there.gone):
             heapq.heappop(heap)
         return heap[0].at if heap else math.inf
 
@@ -119,16 +121,18 @@ class Devices:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
-    def check_in(self) -> DeviceCheckedIn:
-        """The next row of the trace: a device arrives."""
+    def arrive(self) -> SessionSeq:
+        """The next row of the trace: a device is there from here on."""
         row = self._next
         if row is None:
             raise IndexError("the trace has ended")
         self._next = next(self._rows, None)
+        return self._attend(row)
+
+    def check_in(self, seq: SessionSeq, foreign: tuple[LeaseSeq, ...] = ()) -> DeviceCheckedIn:
+        """What a device says first in its session; ``foreign``: what it was given by another coordinator."""
         self.check_ins += 1
-        seq, simulation = SessionSeq(self.check_ins), self._simulation
-        self._present[seq] = Present(row)
-        heapq.heappush(self._ends, (row.end_s, seq))
+        row, simulation = self._present[seq].row, self._simulation
         names = simulation.names
         per_session, per_day = self._limits(row.kind)
         return DeviceCheckedIn(
@@ -137,48 +141,87 @@ class Devices:
             _INSTANCE,
             row.interval,
             simulation.kinds[row.kind],
+            foreign=foreign,
             tasks_per_session=per_session,
             tasks_per_day=per_day,
             reference_s=row.slow,
         )
 
     def respond(self) -> Response:
-        """The task that is done next. Its device lets go of it, unless its link has to be passed first."""
-        response = heapq.heappop(self._responses)
+        """The task that is done next; its device has it in hand until its driver has answered."""
+        return heapq.heappop(self._responses)
+
+    def has(self, response: Response) -> bool:
+        """Its device is there and has it in hand."""
+        present = self._present.get(response.session)
+        return present is not None and present.lease == response.lease
+
+    def let_go(self, response: Response) -> None:
+        """Its driver has answered: the device lets go of it, unless its link has to be passed first."""
         present = self._present[response.session]
         if self._link(present.row.device) is None:
             present.lease = None
-        return response
 
-    def acknowledge(self, response: Response, outcome: Outcome) -> TaskFinished | None:
+    def acknowledge(self, response: Response, outcome: Outcome, now: float) -> TaskFinished | None:
         """Its driver has answered. What its device says to that; None: it will, when it has heard."""
-        at, lease, session, *_ = response
+        _, lease, session, *_ = response
         present = self._present.get(session)
         link = None if present is None else self._link(present.row.device)
         if link is None:
             return TaskFinished(session, lease, outcome)
-        free = free_at(link, at, chances(self._simulation.settings.seed, lease, Part.RECEIPT))
+        free = free_at(link, now, chances(self._simulation.settings.seed, lease, Part.RECEIPT))
         heapq.heappush(self._finishes, Finish(free, lease, session, outcome))
         return None
 
     def finish(self) -> TaskFinished:
         """The device that has its receipt next lets go of its task."""
         _, lease, session, outcome = heapq.heappop(self._finishes)
-        self._present[session].lease = None
+        present = self._present[session]
+        if present.lease == lease:
+            present.lease = None
         return TaskFinished(session, lease, outcome)
 
     def end(self) -> SessionEnded:
-        """The session that ends next."""
+        """The session that ends next. Its device stops with what it has in hand."""
         _, seq = heapq.heappop(self._ends)
-        row = self._present[seq].row
-        if row.crash:
-            self._code.pop(row.device, None)
-        return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if row.crash else SessionEnd.GOODBYE_SESSION_OVER)
+        present = self._present[seq]
+        present.lease, present.gone = None, True
+        if present.row.crash:
+            self._code.pop(present.row.device, None)
+        return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if present.row.crash else SessionEnd.GOODBYE_SESSION_OVER)
 
     def idles(self, session: SessionSeq) -> bool:
         """It is there and has nothing in hand."""
         present = self._present.get(session)
         return present is not None and present.lease is None
+
+    # -- a coordinator that is away
+
+    @property
+    def attended(self) -> bool:
+        """Somebody is there."""
+        return bool(self._present)
+
+    def unheard(self, event: Event) -> None:
+        """No coordinator will ever hear what a device has said."""
+        match event:
+            case DeviceCheckedIn():
+                self.check_ins -= 1
+            case SessionEnded():
+                self._present.pop(event.session, None)
+            case TaskFinished() if event.session in self._present:
+                self._present[event.session].told = event.lease
+            case _:
+                pass
+
+    def check_in_again(self) -> Iterator[DeviceCheckedIn]:
+        """All who are there, with another coordinator, in order of their sessions."""
+        former, self._present = self._present, {}
+        for present in former.values():
+            held = present.lease or present.told
+            session = self._attend(present.row)
+            self._present[session].met = present.met
+            yield self.check_in(session, () if held is None else (held,))
 
     # -- what devices are told
 
@@ -202,14 +245,23 @@ class Devices:
             case _:
                 return None
 
+    def _attend(self, row: Row) -> SessionSeq:
+        self._sessions += 1
+        seq = SessionSeq(self._sessions)
+        self._present[seq] = Present(row)
+        heapq.heappush(self._ends, (row.end_s, seq))
+        return seq
+
     def _limits(self, kind: int) -> tuple[int, int]:
         """How many tasks in a session, and in a day; 0: no limit."""
         about = self._simulation
         per_session, per_day = about.limits[kind] if about.limits else (about.tasks_per_session, about.tasks_per_day)
         return (1 if self._at_check_in else per_session), per_day
 
-    def _take(self, offer: OfferLease, now: float) -> LeaseAccepted:
+    def _take(self, offer: OfferLease, now: float) -> LeaseAccepted | None:
         present = self._present[offer.session]
+        if present.gone:
+            return None
         present.lease = offer.lease
         done = self._done(present, offer, now)
         heapq.heappush(

@@ -1,33 +1,79 @@
 """Simulated drivers: one per job. What they do when their job arrives, a response comes, an attempt has ended.
 
 A driver needs no time: it opens the next attempt at once, with round + 1 after a close and attempt + 1 after an abort.
+
+One that was killed comes back with a higher incarnation, submits its job again and asks for the attempt that was open;
+responses wait for it, in their devices. One that stands still hears what was said to it when it goes on. Another
+coordinator does not know its attempt: it opens the next one, and takes the one before for aborted.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from coordinator.engine.effects import Effect, EndAttempt, EndJob
-from coordinator.engine.events import AttemptOpened, DriverFollowed, Event, JobEnded, JobSubmitted, ResponsesRecorded
+from coordinator.engine.effects import AcceptAttempt, AcceptJob, Effect, EndAttempt, EndJob
+from coordinator.engine.events import (
+    AttemptOpened,
+    DriverFollowed,
+    DriverLost,
+    Event,
+    JobEnded,
+    JobSubmitted,
+    ResponsesRecorded,
+)
+from coordinator.engine.ids import JobId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome
 from testbed.simulator.devices import Response
 from testbed.simulator.model import SimulatedJob
+from testbed.simulator.programs import State
 
-_INCARNATION = 1  # no driver is ever restarted
+_HEARD = frozenset({AcceptJob, AcceptAttempt, EndAttempt, EndJob})  # effects that mean something to a driver
 
 
 @dataclass(slots=True)
 class Driver:
     job: SimulatedJob
-    open: tuple[int, int] | None = None  # (round, attempt) of the open attempt
+    state: State = State.THERE
+    incarnation: int = 1
+    arrived: bool = False
+    over: bool = False  # its job has ended
+    life: int = 0  # of the coordinator that has accepted its job last; 0: none has
+    reborn: bool = False  # it was killed since then
+    open: tuple[int, int] | None = None  # (round, attempt) of the open attempt; None: all its rounds have closed
     counted: int = 0  # responses in it
+    decided: bool = False  # about a response to it
+    missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
 
     def opens(self, round_: int, attempt: int) -> AttemptOpened:
         """The next attempt."""
+        self.open, self.counted, self.decided = (round_, attempt), 0, False
+        return self._asks(round_, attempt)
+
+    def submits(self, life: int) -> list[Event]:
+        """It brings its job to the coordinator, or back to it, and follows it from where it is."""
         spec = self.job.spec
-        self.open, self.counted = (round_, attempt), 0
+        ends: Event = JobEnded(spec.job, JobEnd.FINISHED)
+        if self.open is not None:
+            round_, attempt = self.open
+            strange = self.life not in (0, life) and (self.decided or not self.reborn)
+            ends = self.opens(round_, attempt + 1) if strange else self._asks(round_, attempt)
+        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), ends]
+
+    def takes(self) -> bool:
+        """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
+        spec = self.job.spec
+        full = spec.asynchronous is not None and self.open is not None and self.counted >= spec.responses_needed
+        return self.state is State.THERE and not full
+
+    def forget(self) -> None:
+        """What a coordinator has said, and it has not heard yet."""
+        self.missed = [each for each in self.missed if isinstance(each, Response)]
+
+    def _asks(self, round_: int, attempt: int) -> AttemptOpened:
+        spec = self.job.spec
         left = None if spec.rounds is None else spec.rounds - round_ + 1
-        return AttemptOpened(spec.job, _INCARNATION, round_, attempt, left)
+        return AttemptOpened(spec.job, self.incarnation, round_, attempt, left)
 
 
 class Drivers:
@@ -36,20 +82,26 @@ class Drivers:
         self._drivers = {job.spec.job: Driver(job) for job in jobs}
         self._to_come = list(self._drivers.values())[::-1]  # the next one last
         self.unfinished = len(self._drivers)
+        self.life = 1  # of the coordinator, or of the one that was killed
+        self.catching_up: deque[Effect | Response] = deque()  # what drivers that are there have yet to hear
 
     def next_arrival(self) -> float:
         """inf: all jobs have come."""
         return self._to_come[-1].job.arrives_s if self._to_come else math.inf
 
     def arrive(self) -> list[Event]:
-        """The next job: its driver submits it, follows it and opens round 1."""
+        """The next job: its driver, if it is there, submits it, follows it and opens round 1."""
         driver = self._to_come.pop()
-        spec = driver.job.spec
-        return [
-            JobSubmitted(spec, _INCARNATION),
-            DriverFollowed(spec.job, _INCARNATION),
-            driver.opens(1, 1),
-        ]
+        driver.arrived, driver.open = True, (1, 1)
+        return driver.submits(self.life) if driver.state is State.THERE else []
+
+    def takes(self, response: Response) -> bool:
+        """False: it has to wait."""
+        return self._drivers[response.job].takes()
+
+    def keep(self, response: Response) -> None:
+        """It waits for its driver."""
+        self._drivers[response.job].missed.append(response)
 
     def record(self, response: Response) -> ResponsesRecorded:
         """It counts while its attempt is open and has too few; after that it is a straggler.
@@ -57,38 +109,86 @@ class Drivers:
         Asynchronously it counts in the round that is open now, unless it is too stale.
         """
         driver = self._drivers[response.job]
-        asynchronous = driver.job.spec.asynchronous
+        spec, asynchronous, no = driver.job.spec, driver.job.spec.asynchronous, (response.round, response.attempt)
         if asynchronous is not None and driver.open is not None:
             staleness = driver.open[0] - response.round
-            fresh = asynchronous.max_staleness is None or staleness <= asynchronous.max_staleness
-            outcome = Outcome.COUNTED if fresh else Outcome.STRAGGLER
-            return ResponsesRecorded(response.job, _INCARNATION, *driver.open, ((response.lease, outcome),))
-        outcome = Outcome.STRAGGLER
-        if driver.open == (response.round, response.attempt) and driver.counted < driver.job.spec.responses_needed:
-            outcome = Outcome.COUNTED
-            driver.counted += 1
-        return ResponsesRecorded(
-            response.job, _INCARNATION, response.round, response.attempt, ((response.lease, outcome),)
-        )
+            counts = asynchronous.max_staleness is None or staleness <= asynchronous.max_staleness
+            no = driver.open
+        else:
+            counts = driver.open == no and driver.counted < spec.responses_needed
+        driver.counted += counts
+        driver.decided = True
+        outcome = Outcome.COUNTED if counts else Outcome.STRAGGLER
+        return ResponsesRecorded(response.job, driver.incarnation, *no, ((response.lease, outcome),))
 
     def react(self, effect: Effect) -> Event | None:
-        """What the driver that hears of ``effect`` says at once."""
+        """What the driver that hears of ``effect`` says at once; one that stands still hears of it later."""
+        if effect.__class__ not in _HEARD:
+            return None
+        assert isinstance(effect, AcceptJob | AcceptAttempt | EndAttempt | EndJob)
+        driver = self._drivers[effect.job]
+        if isinstance(effect, EndJob):
+            driver.over = True
+            self.unfinished -= 1
+        elif driver.state is State.STILL:
+            driver.missed.append(effect)
+        elif driver.state is State.THERE:
+            return self._hear(driver, effect)
+        return None
+
+    # -- what the timeline does to them, and to the coordinator
+
+    def submissions(self) -> Iterator[list[Event]]:
+        """Another coordinator has begun: what each driver that is there says to it, in order of arrival."""
+        self.life += 1
+        for driver in self._drivers.values():
+            driver.forget()
+            if driver.arrived and not driver.over and driver.state is State.THERE:
+                yield driver.submits(self.life)
+
+    def stop(self, job: JobId, state: State) -> list[Event]:
+        """A driver is killed, or stands still from here on."""
+        driver = self._drivers[job]
+        driver.state = state
+        if state is State.STILL:
+            return []
+        driver.forget()
+        knows = driver.arrived and not driver.over and driver.life == self.life
+        return [DriverLost(job, driver.incarnation)] if knows else []
+
+    def return_(self, job: JobId, before: State) -> list[Event]:
+        """It is there again, or goes on; what it has to catch up with is yet to be heard."""
+        driver = self._drivers[job]
+        driver.state = State.THERE
+        if before is State.AWAY:
+            driver.incarnation, driver.reborn = driver.incarnation + 1, True
+        self._let_hear(driver)
+        submits = before is State.AWAY or driver.life != self.life
+        return driver.submits(self.life) if driver.arrived and not driver.over and submits else []
+
+    def _let_hear(self, driver: Driver) -> None:
+        self.catching_up += driver.missed
+        driver.missed = []
+
+    def _hear(self, driver: Driver, effect: AcceptJob | AcceptAttempt | EndAttempt) -> Event | None:
         match effect:
-            case EndAttempt():
-                return self._go_on(effect)
-            case EndJob():
-                self.unfinished -= 1
+            case AcceptJob():
+                driver.life, driver.reborn = self.life, False
+                return None
+            case AcceptAttempt(status=AttemptStatus.OPEN) | EndAttempt(reason=AttemptEndReason.CANCELLED):
                 return None
             case _:
-                return None
+                known = driver.open == (effect.round, effect.attempt)
+                return self._go_on(driver, effect) if known else None
 
-    def _go_on(self, ended: EndAttempt) -> Event | None:
-        driver = self._drivers[ended.job]
-        driver.open = None
-        if ended.reason is AttemptEndReason.CANCELLED:
-            return None
+    def _go_on(self, driver: Driver, ended: AcceptAttempt | EndAttempt) -> Event | None:
+        says: Event
         if ended.status is AttemptStatus.ABORTED:
-            return driver.opens(ended.round, ended.attempt + 1)
-        if ended.round < driver.job.rounds:
-            return driver.opens(ended.round + 1, 1)
-        return JobEnded(ended.job, JobEnd.FINISHED)
+            says = driver.opens(ended.round, ended.attempt + 1)
+        elif ended.round < driver.job.rounds:
+            says = driver.opens(ended.round + 1, 1)
+        else:
+            driver.open = None
+            says = JobEnded(ended.job, JobEnd.FINISHED)
+        self._let_hear(driver)
+        return says if driver.life == self.life else None

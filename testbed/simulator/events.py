@@ -7,7 +7,8 @@ It drives the engine of the live coordinator. What happens next is the least of 
 3. what the engine has due itself, at exactly its time;
 4. the end of a session, by session;
 5. a job's arrival, in the order of the simulation's jobs;
-6. a check-in, by row.
+6. a check-in, by row;
+7. what the timeline does to a program, in its order.
 
 What devices and drivers say when they are told something, they say at once, first in first out in the order of the
 engine's effects, before the next event. A response is three steps: its driver records it, then all reactions to that,
@@ -17,27 +18,36 @@ later. Sessions are numbered 1, 2, 3 ... by check-in.
 With ``Matching.AT_CHECK_IN`` a device reports a limit of one task per session, and says goodbye if nothing was given
 to it by the end of its check-in and the reactions to that.
 
+A coordinator that is killed takes all with it that it knows: sessions, leases and attempts are over. While it is away
+devices work on, and drivers decide about responses, of which nobody hears. Another one, with the next number, begins
+with an engine and a policy that know nothing; first the drivers say what they have to say, by arrival of their jobs,
+then the devices that are there check in, by session, with the leases that they still hold, which are taken back. One
+that stands still hears all that is said to it when it goes on, in the order in which it was said.
+
 It ends when the last job has, with all reactions; or when no check-in and no arrival is to come and no session is
 open: then the jobs that are left would wait for ever.
 """
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from copy import deepcopy
 from enum import IntEnum
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import Event, SessionEnded, TimePassed
+from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded, SessionEnded, TimePassed
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
 from testbed.simulator.accounts import Accounts
-from testbed.simulator.devices import Devices
+from testbed.simulator.devices import Devices, Response
 from testbed.simulator.drivers import Drivers
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
+from testbed.simulator.programs import Change, Programs, State
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
+Reborn = Callable[[float], None]  # another coordinator begins now
 
 _LOOK_UP_EVERY = 1024  # events between two calls of the watch
 
@@ -49,6 +59,7 @@ class _Class(IntEnum):
     SESSION_END = 4
     ARRIVAL = 5
     CHECK_IN = 6
+    BREAK = 7
 
 
 def simulate_events(
@@ -56,25 +67,33 @@ def simulate_events(
     policy: Policy,
     *,
     journal: Journal | None = None,
+    reborn: Reborn | None = None,
     validate: bool = False,
     watch: Watch | None = None,
 ) -> Outcome:
     """Run it to its end. ``validate``: check every invariant of the engine after every event (slow).
 
+    ``policy`` is fresh; each coordinator that begins after one was killed has a copy of it as it was.
+
     Raises InvariantError, and whatever the policy raises.
     """
-    run = _Run(simulation, policy, journal, validate=validate)
+    run = _Run(simulation, policy, journal, reborn, validate=validate)
     steps = 0
     while run.step():
         steps += 1
         if watch is not None and steps % _LOOK_UP_EVERY == 0 and not watch(run.progress()):
             break
-    return run.accounts.outcome(run.engine, run.devices.check_ins, run.now)
+    return run.outcome()
 
 
 class _Run:
-    def __init__(self, simulation: Simulation, policy: Policy, journal: Journal | None, *, validate: bool) -> None:
-        self.engine = Engine(simulation.settings, policy)
+    def __init__(
+        self, simulation: Simulation, policy: Policy, journal: Journal | None, reborn: Reborn | None, *, validate: bool
+    ) -> None:
+        self.programs = Programs(simulation.breaks)
+        self._fresh = deepcopy(policy) if simulation.breaks else policy
+        self.engine = Engine(simulation.settings, policy)  # of the coordinator, or of the one that was killed
+        self.coordinator = State.THERE
         self.devices = Devices(simulation)
         self.drivers = Drivers(simulation.jobs)
         self.accounts = Accounts(simulation)
@@ -82,9 +101,10 @@ class _Run:
         self._leaves_unmatched = simulation.matching is Matching.AT_CHECK_IN
         self._until_s = simulation.until_s
         self._jobs = len(simulation.jobs)
-        self._journal = journal
+        self._journal, self._reborn = journal, reborn
         self._validate = validate
         self._said: deque[Event] = deque()  # reactions that the engine has not heard yet
+        self._inbox: deque[Event] = deque()  # what a coordinator that stands still has yet to hear
 
     def progress(self) -> Progress:
         return Progress(self.now, self.devices.check_ins, self._jobs - self.drivers.unfinished)
@@ -95,9 +115,9 @@ class _Run:
             return False
         devices, drivers = self.devices, self.drivers
         check_in, arrival = devices.next_check_in(), drivers.next_arrival()
-        if check_in == arrival == math.inf and not self.engine.sessions:
+        if check_in == arrival == math.inf and not self._anybody():
             return False
-        due = self.engine.next_deadline()
+        due = self.engine.next_deadline() if self.coordinator is State.THERE else None
         at, what = min(
             (devices.next_response(), _Class.RESPONSE),
             (devices.next_finish(), _Class.FINISH),
@@ -105,18 +125,29 @@ class _Run:
             (devices.next_end(), _Class.SESSION_END),
             (arrival, _Class.ARRIVAL),
             (check_in, _Class.CHECK_IN),
+            (self.programs.next_at(), _Class.BREAK),
         )
         if at > self._until_s:
             self.now = self._until_s
             return False
         self.now = at
         self._happen(what)
+        while drivers.catching_up:
+            self._catch_up(drivers.catching_up.popleft())
         return True
+
+    def outcome(self) -> Outcome:
+        killed = self.coordinator is State.AWAY
+        return self.accounts.outcome(self.engine, self.devices.check_ins, self.now, killed=killed)
+
+    def _anybody(self) -> bool:
+        """A session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
+        return bool(self.engine.sessions if self.coordinator is State.THERE else self.devices.attended or self._inbox)
 
     def _happen(self, what: _Class) -> None:
         match what:
             case _Class.RESPONSE:
-                self._respond()
+                self._respond(self.devices.respond())
             case _Class.FINISH:
                 self._say(self.devices.finish())
             case _Class.DUE:
@@ -126,25 +157,107 @@ class _Run:
             case _Class.ARRIVAL:
                 self._say(*self.drivers.arrive())
             case _Class.CHECK_IN:
-                event = self.devices.check_in()
-                self._say(event)
-                self._check_out_idle(event.session)
+                session = self.devices.arrive()
+                if self.coordinator is not State.AWAY:
+                    self._check_in(self.devices.check_in(session))
+            case _Class.BREAK:
+                for change in self.programs.take():
+                    self._break(change)
 
-    def _respond(self) -> None:
-        response = self.devices.respond()
+    def _respond(self, response: Response) -> None:
+        if not self.drivers.takes(response):
+            self.drivers.keep(response)
+            return
         record = self.drivers.record(response)
+        self.devices.let_go(response)
         self._say(record)
         (_, outcome), *_ = record.responses
-        finished = self.devices.acknowledge(response, outcome)
+        finished = self.devices.acknowledge(response, outcome, self.now)
         if finished is not None:
             self._say(finished)
+
+    def _check_in(self, event: DeviceCheckedIn) -> None:
+        self._say(event)
+        if self.coordinator is State.THERE:
+            self._check_out_idle(event.session)
 
     def _check_out_idle(self, session: SessionSeq) -> None:
         if self._leaves_unmatched and self.devices.idles(session):
             self._say(SessionEnded(session, SessionEnd.GOODBYE_SESSION_OVER))
 
+    def _catch_up(self, missed: Effect | Response) -> None:
+        """A driver hears of what it has missed."""
+        if not isinstance(missed, Response):
+            answer = self.drivers.react(missed)
+            if answer is not None:
+                self._say(answer)
+        elif self.devices.has(missed):  # else its device has left, or was told to stop
+            self._respond(missed)
+
+    # -- programs
+
+    def _break(self, change: Change) -> None:
+        job, before, state = change
+        if job is not None and state is State.THERE:
+            self._say(*self.drivers.return_(job, before))
+        elif job is not None:
+            self._say(*self.drivers.stop(job, state))
+        elif state is State.AWAY:
+            self._die()
+        elif before is State.AWAY:
+            self._begin()
+        elif state is State.THERE:
+            self._go_on()
+        else:
+            self.coordinator = state
+
+    def _die(self) -> None:
+        """The coordinator is killed; the last that it does is to look at its clock, so that its end has a time."""
+        self._say(TimePassed())
+        self.coordinator = State.AWAY
+        while self._inbox:
+            self._lose(self._inbox.popleft())
+
+    def _begin(self) -> None:
+        """Another coordinator."""
+        self.accounts.end_life(self.engine)
+        self.engine = Engine(self.engine.settings, deepcopy(self._fresh))
+        self.coordinator = State.THERE
+        if self._reborn is not None:
+            self._reborn(self.now)
+        for events in self.drivers.submissions():
+            self._say(*events)
+        for check_in in self.devices.check_in_again():
+            self._check_in(check_in)
+
+    def _go_on(self) -> None:
+        self.coordinator = State.THERE
+        self._say(TimePassed())
+        while self._inbox:
+            event = self._inbox.popleft()
+            self._say(event)
+            if isinstance(event, DeviceCheckedIn):
+                self._check_out_idle(event.session)
+
+    def _lose(self, event: Event) -> None:
+        """It was said to a coordinator that is away."""
+        if isinstance(event, ResponsesRecorded):
+            self.accounts.unheard(self.drivers.life, event)
+        else:
+            self.devices.unheard(event)
+
+    def _miss(self, events: Iterable[Event]) -> None:
+        if self.coordinator is State.STILL:
+            self._inbox.extend(events)
+        else:
+            for event in events:
+                self._lose(event)
+
     def _say(self, *events: Event) -> None:
         """The engine hears of the events, and of every reaction to them, first in first out."""
+        if self.coordinator is not State.THERE:
+            self._miss(events)
+            return
         said = self._said
         said.extend(events)
         while said:

@@ -11,8 +11,9 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.ids import DeviceId
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings, JobSpec, LeaseEnd
+from coordinator.engine.model import Outcome as Decided
 from coordinator.engine.requirements import Capabilities
 from testbed.simulator.links import Course
 
@@ -56,6 +57,16 @@ class SimulatedJob:
     rounds: int  # it ends when so many have closed, >= 1
 
 
+@dataclass(frozen=True, slots=True)
+class Break:
+    """What a timeline does to a program: it is killed, or stands still."""
+
+    at_s: float
+    until_s: float  # it is there again, or goes on; ``at_s``: one that was killed is started again at once
+    job: JobId | None  # whose driver it is; None: the coordinator
+    stands_still: bool = False
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
     """One cell: a world and the settings of the engine that schedules it. The policy comes beside it."""
@@ -73,6 +84,7 @@ class Simulation:
     links: tuple[Course | None, ...] = ()  # of devices by number; None: this one moves bytes in no time; empty: all do
     noise_sigma: float = 0.0  # log-sigma of what a task's time is multiplied by; 0: nothing
     until_s: float = np.inf  # given up then: what is due later does not happen
+    breaks: tuple[Break, ...] = ()  # of programs, in the order of the timeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,18 @@ class Attempts:
     counted: Kinds  # responses
 
 
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A response that a driver has decided about, and that no coordinator has heard of."""
+
+    life: int  # of the coordinator that granted its lease, from 1
+    lease: LeaseSeq
+    job: JobId
+    round: int
+    attempt: int
+    outcome: Decided
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """What came of it, the same by either path."""
@@ -114,7 +138,9 @@ class Outcome:
     device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased, per job
     wasted_device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased and in no closed round, per job
     now_s: float = 0.0  # when it ended
-    digest: str = ""  # of all leases and transitions, see ``coordinator.engine.record.Digest``
+    digest: str = ""  # of all leases and transitions, see ``coordinator.engine.record.Digest``; a part for each life
+    unheard: tuple[Unheard, ...] = ()
+    killed: bool = False  # the coordinator was, and was not back when the simulation ended
     path: str = ""  # "events" or "bulk"
     why: str = ""  # it could not be in bulk; empty: it could
     wall_s: float = 0.0  # that it took

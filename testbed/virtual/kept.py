@@ -9,8 +9,10 @@ from dataclasses import asdict
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
 from testbed.live.folder import RunFolder
+from testbed.report.lives import journal_files
 from testbed.report.simulated import HEADER, Simulated, SimulatedJobFacts
 from testbed.report.story import job_name
 from testbed.simulator.model import Outcome, Simulation
@@ -21,14 +23,13 @@ _LINES_AT_A_TIME = 2000
 
 
 class KeptJournal:
-    """events.jsonl as a coordinator writes it; engine time 0 is Unix time 0."""
+    """events.jsonl as a coordinator writes it, one for each of its lives; engine time 0 is Unix time 0."""
 
     def __init__(self, folder: RunFolder, settings: EngineSettings, name: str) -> None:
-        self._folder = folder
+        self._folder, self._settings, self._name = folder, settings, name
         self._lines = 0
-        self._journal = Journal(
-            folder.events, settings=settings, incarnation=1, wall_ms=0, name=name, software=SOFTWARE
-        )
+        self._lives = 0
+        self._journal = self._begin(0.0)
 
     def hear(self, now: float, event: Event, effects: list[Effect]) -> None:
         self._journal.append(now, event, effects)
@@ -36,13 +37,35 @@ class KeptJournal:
         if self._lines % _LINES_AT_A_TIME == 0:
             self._journal.flush()
 
-    def close(self) -> None:
-        self._journal.close()
+    def reborn(self, now: float) -> None:
+        """The coordinator was killed, and another begins."""
+        self._journal.break_off()
+        self._journal = self._begin(now)
+
+    def close(self, *, killed: bool) -> None:
+        """``killed``: the last one did not live to the end."""
+        if killed:
+            self._journal.break_off()
+        else:
+            self._journal.close()
 
     def discard(self) -> None:
         """There is none after all."""
-        self._journal.close()
-        self._folder.events.unlink()
+        self._journal.break_off()
+        for path in journal_files(self._folder.root):
+            path.unlink()
+
+    def _begin(self, now: float) -> Journal:
+        self._lives += 1
+        return Journal(
+            self._folder.events,
+            settings=self._settings,
+            incarnation=self._lives,
+            wall_ms=0,
+            name=self._name,
+            software=SOFTWARE,
+            started_s=now,
+        )
 
 
 def facts(simulation: Simulation, outcome: Outcome) -> dict[str, object]:
@@ -57,6 +80,12 @@ def facts(simulation: Simulation, outcome: Outcome) -> dict[str, object]:
         wall_s=outcome.wall_s,
     )
     return asdict(simulated)
+
+
+def keep_unheard(folder: RunFolder, outcome: Outcome) -> None:
+    """unheard.jsonl, if there are any: what stands in no journal. Raises PeerError OUT_OF_SPACE."""
+    if outcome.unheard:
+        write_atomic(folder.unheard, "".join(json.dumps(asdict(one)) + "\n" for one in outcome.unheard))
 
 
 def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) -> None:
@@ -78,6 +107,7 @@ def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) ->
         "digest": outcome.digest,
         "leases": {reason.value: count for reason, count in outcome.leases.items()},
         "live": outcome.live,
+        "unheard": sum(one.outcome is Decided.COUNTED for one in outcome.unheard),
         "jobs": [asdict(job) for job in jobs],
     }
     write_atomic(folder.outcome, json.dumps(about, indent=2) + "\n")

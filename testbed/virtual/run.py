@@ -27,9 +27,8 @@ from testbed.simulator.build import build
 from testbed.simulator.fleets import fleet_devices
 from testbed.simulator.model import Outcome, Simulation
 from testbed.simulator.run import simulate
-from testbed.virtual.kept import KeptJournal, facts, keep_outcome
+from testbed.virtual.kept import KeptJournal, facts, keep_outcome, keep_unheard
 from testbed.virtual.progress import Watching
-from testbed.virtual.unplayed import unplayed
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.notation import format_duration
 
@@ -62,7 +61,7 @@ class VirtualRun:
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
-        for line in (*unplayed(self.scenario).values(), *unfinished(simulation, outcome, stopped=bool(stopped_by))):
+        for line in unfinished(simulation, outcome, stopped=bool(stopped_by)):
             self._warn(line)
         self._write_manifest(interrupted=bool(stopped_by), simulated=facts(simulation, outcome))
         summary = self._report()
@@ -89,7 +88,8 @@ class VirtualRun:
                 journal.discard()
                 raise
             if not watching.too_many:
-                journal.close()
+                journal.close(killed=outcome.killed)
+                keep_unheard(self.folder, outcome)
                 return outcome, watching.stopped_by
             journal.discard()
             self._print(f"more than {MOST_JOURNALED:,} check-ins: once more from the start, without a journal")
@@ -102,8 +102,9 @@ class VirtualRun:
         watching = Watching(len(simulation.jobs), self._print, most)
         policy = policy_of(self.scenario.policy)
         with watching.listening(), told_with_its_plan(self.scenario.policy):
-            hear = None if journal is None else journal.hear
-            return simulate(simulation, policy, journal=hear, validate=self.validate, watch=watching), watching
+            hear, reborn = (None, None) if journal is None else (journal.hear, journal.reborn)
+            outcome = simulate(simulation, policy, journal=hear, reborn=reborn, validate=self.validate, watch=watching)
+            return outcome, watching
 
     def _write_inputs(self) -> None:
         write_atomic(self.folder.scenario, self.scenario.dump())
@@ -118,8 +119,7 @@ class VirtualRun:
             return
         whole = unfolded(self.scenario)
         actions = whole.timeline(fleet_devices(whole)).actions
-        left_out = unplayed(whole)
-        played = (each for each in actions if each.at_s <= until_s and each.entry not in left_out)
+        played = (each for each in actions if each.at_s <= until_s)
         rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in played)
         write_atomic(self.folder.churn, "".join(json.dumps(row) + "\n" for row in rows))
 

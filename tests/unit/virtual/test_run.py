@@ -248,9 +248,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert "is not an empty folder" in capsys.readouterr().err
 
 
-def test_what_a_simulation_has_no_part_for_is_left_out_and_said(tmp_path: Path) -> None:
+def test_links_change(tmp_path: Path) -> None:
     churn = """churn:
-  - {at: 1s, crash: coordinator}
   - {at: 2s, limit: all, up: 1 Mbit/s}
   - {at: 3s, leave: 1 of plain, for: 5s}
 expect:
@@ -258,8 +257,50 @@ expect:
 """
     result = simulated(tmp_path, SMALL, ("expect:\n", churn))
     about = json.loads((result.folder.root / "run.json").read_text())
-    assert about["warnings"] == [
-        "churn.0: crash has no effect in a simulation: coordinator is no program",
-    ]
+    assert about["warnings"] == []
     assert [one.name for one in result.summary.injected] == ["limit", "leave"]
     assert result.exit_code == 0
+
+
+BROKEN = """churn:
+  - {at: 1s, crash: coordinator, for: 1500ms}
+  - {at: 3s, crash: driver soon, for: 1s}
+  - {at: 5s, suspend: driver soon, for: 1s}
+  - {at: 6s, crash: coordinator}
+  - {at: 7s, suspend: coordinator, for: 1s}
+  - {at: 7s, crash: broker}
+expect:
+  - injected.crash.actions == 4
+  - injected.crash.observed.restarted == 2
+  - injected.crash.observed.driver_lost == 1
+  - injected.crash.observed.nothing == 1
+  - injected.suspend.observed.nothing == 2
+"""
+
+
+def test_programs_break(tmp_path: Path) -> None:
+    result = simulated(tmp_path, SMALL, ("expect:\n", BROKEN))
+    folder = result.folder.root
+    assert json.loads((folder / "run.json").read_text())["warnings"] == []
+    assert [one.expect for one in result.summary.expectations if one.judged and not one.held] == []
+    assert sum(one.judged for one in result.summary.expectations) == 7
+    assert {path.name for path in folder.glob("events*")} == {"events-1.jsonl", "events-2.jsonl", "events.jsonl"}
+    assert len((folder / "churn.jsonl").read_text().splitlines()) == 6
+    assert result.summary.audit.findings == ()
+    assert result.summary.digest.count("-") == 2
+    assert replay(folder).same
+    assert build_report(folder) == result.summary
+
+
+def test_programs_break_without_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = simulated(tmp_path / "whole", SMALL, ("expect:\n", BROKEN)).summary
+    monkeypatch.setattr(virtual, "journaled", lambda simulation: False)
+    result = simulated(tmp_path, SMALL, ("expect:\n", BROKEN))
+    summary, folder = result.summary, result.folder.root
+    assert json.loads((folder / "run.json").read_text())["simulated"]["path"] == "events"
+    assert not list(folder.glob("events*"))
+    for figure in ("digest", "leases", "sessions", "responses_acknowledged", "responses_in_aborted"):
+        assert getattr(summary, figure) == getattr(whole, figure)
+    for mine, theirs in zip(summary.jobs, whole.jobs, strict=True):
+        assert (mine.rounds, mine.aborts) == (theirs.rounds, theirs.aborts)
+        assert mine.wasted_device_s == pytest.approx(theirs.wasted_device_s, abs=1e-6)
