@@ -24,13 +24,12 @@ def make_replica(folder: RunFolder, *, profile: str, host: str, data: str, sampl
     ``samples`` are drawn from the data set ``data``, without repetition, its classes in proportions of
     Dirichlet(``evenness``). Raises UsageError.
     """
+    known = load_profile(profile).values
     name = f"{profile}-{host}"
     own = folder.device_host(name)
-    own.mkdir(parents=True, exist_ok=True)
     share = own / f"{data}.npz"
     if not share.exists():
         draw(folder.data(data) / POOL, share, name=name, samples=samples, evenness=evenness)
-    known = load_profile(profile).values
     spec = DeviceSpec(
         device=name,
         fleet=profile,
@@ -55,11 +54,13 @@ def draw(pool: Path, share: Path, *, name: str, samples: int, evenness: float) -
         with np.load(pool, allow_pickle=False) as arrays:
             x, y = arrays["x"], arrays["y"]
     except OSError as error:
-        raise UsageError("DATA", f"cannot be read: {error.strerror}", where=str(pool)) from None
+        fix = "name the run folder and the --data that `venn compose attend` has made"
+        raise UsageError("DATA", f"cannot be read: {error.strerror}", where=str(pool), fix=fix) from None
     rng = np.random.default_rng(seed_of(name))
     classes, of_class, counts = np.unique(y, return_inverse=True, return_counts=True)
     chances = (rng.dirichlet(np.full(len(classes), evenness)) / counts)[of_class]
     rows = rng.choice(len(y), min(samples, len(y)), replace=False, p=chances / chances.sum())
+    share.parent.mkdir(parents=True, exist_ok=True)
     np.savez(share, x=x[rows], y=y[rows])
 
 

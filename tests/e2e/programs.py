@@ -16,6 +16,22 @@ ROOT = Path(__file__).parents[2]
 QUICK = ROOT / "examples" / "quick.yaml"
 VENN = [sys.executable, "-m", "testbed.cli.main"]
 PATIENCE_S = 60.0
+SPIN = """\
+import time
+
+import numpy as np
+from job_driver import Job, Result
+
+
+def spin(model, task):
+    end = time.process_time() + 0.4
+    while time.process_time() < end:
+        pass
+    return Result(dict(model))
+
+
+job = Job(initial=lambda rng: {"w": np.zeros(50_000)}, on_device=spin)
+"""  # a job file whose task takes processor time, and whose model is 400 kB
 
 
 def environment() -> dict[str, str]:

@@ -14,26 +14,10 @@ from testbed.shape import cgroup, namespace
 from testbed.shape.leftovers import find
 from testbed.shape.limits import Limits
 from testbed.shape.probe import CGROUP, TC, probe
-from tests.e2e.programs import lines, run, started, waited
+from tests.e2e.programs import SPIN, lines, run, started, waited
 from venn.wire.marks import PREFIX, mark_of, own_mark
 
 pytestmark = pytest.mark.e2e
-JOB = """\
-import time
-
-import numpy as np
-from job_driver import Job, Result
-
-
-def spin(model, task):
-    end = time.process_time() + 0.4
-    while time.process_time() < end:
-        pass
-    return Result(dict(model))
-
-
-job = Job(initial=lambda rng: {"w": np.zeros(50_000)}, on_device=spin)
-"""
 SCENARIO = """\
 version: 1
 name: slow
@@ -54,7 +38,7 @@ def need(field: str, means: str) -> None:
 
 
 def scenario(folder: Path, rounds: int) -> Path:
-    (folder / "job.py").write_text(JOB)
+    (folder / "job.py").write_text(SPIN)
     (folder / "slow.yaml").write_text(SCENARIO.format(rounds=rounds))
     return folder / "slow.yaml"
 

@@ -49,6 +49,14 @@ def test_each_replica_has_a_share_of_its_own_which_its_name_alone_decides(folder
         assert share["x"].ravel().tolist() == shares[0]
 
 
+def test_what_all_devices_of_a_kind_lack_is_said_once(folder: RunFolder) -> None:
+    for host in ("aaaa", "bbbb"):
+        told = {"limits": [], "degraded": ["VENN_LOSS: no"] + ["VENN_UP: no"] * (host == "bbbb")}
+        (folder.device_host(replica(folder, host)) / "limits.json").write_text(json.dumps(told))
+    gather(folder, cores=8)
+    assert emulation(folder)["degraded"] == ["2 devices of phone-low: VENN_LOSS: no", "phone-low-bbbb: VENN_UP: no"]
+
+
 def test_a_replica_is_what_its_profile_says(folder: RunFolder) -> None:
     name = replica(folder, "aaaa", "pi-4")
     (device,) = read_population(folder.device_host(name) / "population.jsonl")
@@ -61,6 +69,7 @@ def test_without_data_a_replica_says_where_it_looked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read") as told:
         replica(RunFolder(tmp_path), "aaaa")
     assert str(tmp_path) in told.value.where
+    assert "venn compose attend" in told.value.fix
 
 
 def test_the_report_reads_what_was_gathered(folder: RunFolder) -> None:
