@@ -28,7 +28,8 @@ from testbed.population.data import split
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import Summary
 from testbed.report.view import snapshot_once
-from testbed.shape.entrypoint import COUNTS, USER
+from testbed.shape.limits import COUNTS
+from testbed.shape.user import USER
 from venn.wire.channel import parse_address
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import write_atomic

@@ -13,10 +13,9 @@ from testbed.live.folder import RunFolder
 from testbed.population.device import DeviceSpec, read_population, write_population
 from testbed.profiles.model import FIELDS
 from testbed.report.emulation import FILE as EMULATION
-from testbed.report.emulation import OF_A_CONTAINER
 from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
 from testbed.shape.account import SAME, moved_by_device
-from testbed.shape.entrypoint import COUNTS
+from testbed.shape.limits import COUNTS, OF_A_CONTAINER
 from testbed.shape.plan import SPARE_CORES
 from venn.wire.files import write_atomic
 
@@ -27,6 +26,7 @@ SESSIONS = "sessions.jsonl"  # of an agent that had some
 class _Device:
     name: str
     fleet: str
+    said: bool  # which limits it had
     limits: tuple[Row, ...]
     degraded: tuple[str, ...]
     passed: Mapping[str, object] | None  # what its relay has passed; None: it has none
@@ -71,9 +71,11 @@ def _write(folder: RunFolder, devices: Sequence[_Device], degraded: Sequence[str
 
 def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:
     own = folder.device_host(spec.device)
-    held, passed = _object(own / OF_A_CONTAINER) or {}, _object(own / COUNTS)
+    told, passed = _object(own / OF_A_CONTAINER), _object(own / COUNTS)
+    held = told or {}
     counts = None if passed is None else next((each for each in passed.values() if isinstance(each, dict)), {})
-    return _Device(spec.device, spec.fleet, tuple(rows_in(held.get("limits"))), tuple(texts(held, "degraded")), counts)
+    limits, degraded = tuple(rows_in(held.get("limits"))), tuple(texts(held, "degraded"))
+    return _Device(spec.device, spec.fleet, told is not None, limits, degraded, counts)
 
 
 def _limits(fleet: str, members: list[_Device]) -> Iterator[dict[str, object]]:
@@ -90,13 +92,18 @@ def _limits(fleet: str, members: list[_Device]) -> Iterator[dict[str, object]]:
 
 def _silent(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
     for device in devices:
-        if not device.limits and (folder.device_host(device.name) / SESSIONS).exists():
+        if not device.said and (folder.device_host(device.name) / SESSIONS).exists():
             yield f"{device.name}: does not say which limits were in force"
 
 
 def _degraded(devices: list[_Device]) -> Iterator[str]:
+    """A line for all devices of a fleet that lack the same."""
+    lacking: dict[tuple[str, str], list[str]] = {}
     for device in devices:
-        yield from (f"{device.name}: {line}" for line in device.degraded)
+        for line in device.degraded:
+            lacking.setdefault((device.fleet, line), []).append(device.name)
+    for (fleet, line), names in lacking.items():
+        yield f"{names[0] if len(names) == 1 else f'{len(names)} devices of {fleet}'}: {line}"
 
 
 def _too_many(devices: list[_Device], cores: int) -> Iterator[str]:

@@ -7,7 +7,6 @@ crash and fall silent by themselves. What a part cannot do to itself is done by 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from testbed.churn.timeline import Action, Verb
@@ -35,26 +34,28 @@ class Injector:
             Verb.LIMIT: (hands.limit, hands.unlimit),
         }
         self._lasting: dict[tuple[str, Verb], Action] = {}  # by target: what was done and not ended yet
+        self._last: dict[str, asyncio.Task[None]] = {}  # by target: deeds on one go in order, and on others beside them
 
     async def run(self, epoch: float) -> None:
-        """Until the timeline is over. Raises PeerError if the disk is full, and what its hands raise. ``epoch`` is the
-        Unix time at which the run's clock starts.
+        """Until the timeline is over. Raises an ExceptionGroup of what its hands raise, and PeerError if the disk is
+        full. ``epoch`` is the Unix time at which the run's clock starts.
         """
         with JsonLines(self._path) as lines:
-            for at_s, begins, action in self._steps:
-                await asyncio.sleep(epoch + at_s - time.time())
-                if begins:
-                    lines.write({**action.to_json(), "at": round(time.time(), 6)})
-                    await self._begin(action)
-                else:
-                    await self._end(action)
+            async with asyncio.TaskGroup() as deeds:
+                for at_s, begins, action in self._steps:
+                    await asyncio.sleep(epoch + at_s - time.time())
+                    if begins:
+                        lines.write({**action.to_json(), "at": round(time.time(), 6)})
+                    turn = _after(self._last.get(action.target), self._begin if begins else self._end, action)
+                    self._last[action.target] = deeds.create_task(turn)
 
     async def end(self) -> None:
         """The run is over: nothing stands still or is cut off any more. Slow links end with their devices."""
-        for action in list(self._lasting.values()):
-            if action.verb is not Verb.LIMIT:
-                with suppress(VennError):  # told already, if it is why the run ends
-                    await self._end(action)
+        lasting = [action for action in self._lasting.values() if action.verb is not Verb.LIMIT]
+        ended = await asyncio.gather(*map(self._end, lasting), return_exceptions=True)
+        for error in ended:
+            if error is not None and not isinstance(error, VennError):  # told already, if it is why the run ends
+                raise error
 
     async def _begin(self, action: Action) -> None:
         for verb in _ENDS.get(action.verb, ()):
@@ -71,6 +72,12 @@ class Injector:
         if action is not None and self._lasting.get((action.target, action.verb)) is action:
             del self._lasting[action.target, action.verb]
             await self._deeds[action.verb][1](action)
+
+
+async def _after(before: asyncio.Task[None] | None, deed: Deed, action: Action) -> None:
+    if before is not None:
+        await asyncio.wait({before})
+    await deed(action)
 
 
 def _steps(actions: Sequence[Action]) -> Iterator[tuple[float, bool, Action]]:

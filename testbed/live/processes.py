@@ -98,7 +98,7 @@ class Processes:
         if {key: said.get(key) for key in wanted} != wanted:
             raise CannotEnforceError("NOT_IN_FORCE", f"the link was to be {wanted}, and is {said}", where=device)
 
-    async def _order(self, device: str, do: str, to: Mapping[str, float | None] | None = None) -> dict[str, object]:
+    async def _order(self, device: str, do: str, to: Mapping[str, object] | None = None) -> dict[str, object]:
         assert self._relay is not None
         return await self._relay.ask({"device": device, "do": do, "to": to})
 

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from testbed.report.task_times import TaskTimes
+from testbed.shape.limits import OF_A_CONTAINER
 from venn.wire.errors import UsageError
 
 FILE = "emulation.json"
-OF_A_CONTAINER = "limits.json"  # what its entrypoint held it to, in its folder
 NOT_IN_FORCE = "not in force"
 
 

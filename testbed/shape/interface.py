@@ -4,7 +4,6 @@ It needs NET_ADMIN in the container's own network namespace. All of it goes with
 """
 
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,25 +11,26 @@ from testbed.shape.commands import RefusedError, run
 from testbed.shape.limits import Limits
 from testbed.shape.namespace import rate_of, shape_end
 
-OWN, INGRESS = "eth0", "ifb0"
+PREFIX, INGRESS = "eth", "ifb0"
 INTERFACES = Path("/sys/class/net")
 EVERYTHING = (("u32", "match", "u32", "0", "0"), ("matchall",))  # kernels have the one or the other
 
 
 def shape(limits: Limits, *, netem: bool) -> None:
     """Both ways; delay, jitter and loss only with netem. Raises RefusedError; nothing is shaped then."""
+    name = own()
     clear()
     try:
-        run("ip", "link", "set", OWN, "gso_max_segs", "1")
-        shape_end(["tc", "qdisc", "add", "dev", OWN], limits, limits.up_bits, netem=netem)
+        run("ip", "link", "set", name, "gso_max_segs", "1")
+        shape_end(["tc", "qdisc", "add", "dev", name], limits, limits.up_bits, netem=netem)
         if limits.down_bits is not None or netem:
             run("ip", "link", "add", INGRESS, "type", "ifb")
             run("ip", "link", "set", INGRESS, "up")
-            run("tc", "qdisc", "add", "dev", OWN, "handle", "ffff:", "ingress")
-            _redirect()
+            run("tc", "qdisc", "add", "dev", name, "handle", "ffff:", "ingress")
+            _redirect(name)
             shape_end(["tc", "qdisc", "add", "dev", INGRESS], limits, limits.down_bits, netem=netem)
-        if rates_in_force() != (limits.up_bits, limits.down_bits):
-            raise RefusedError(f"{limits.up_bits, limits.down_bits} was asked, and {rates_in_force()} is in force")
+        if (in_force := rates_in_force(name)) != (limits.up_bits, limits.down_bits):
+            raise RefusedError(f"{limits.up_bits, limits.down_bits} was asked, and {in_force} is in force")
     except RefusedError:
         clear()
         raise
@@ -38,40 +38,45 @@ def shape(limits: Limits, *, netem: bool) -> None:
 
 def clear() -> None:
     """As it was, whatever of it is there."""
-    for command in (
-        ("tc", "qdisc", "delete", "dev", OWN, "root"),
-        ("tc", "qdisc", "delete", "dev", OWN, "ingress"),
-        ("ip", "link", "delete", INGRESS),
-    ):
-        with suppress(RefusedError):
-            run(*command)
+    for name in names():
+        for end in ("root", "ingress"):
+            with suppress(RefusedError):
+                run("tc", "qdisc", "delete", "dev", name, end)
+    with suppress(RefusedError):
+        run("ip", "link", "delete", INGRESS)
 
 
-def rates_in_force() -> tuple[float | None, float | None]:
+def rates_in_force(name: str) -> tuple[float | None, float | None]:
     """Up and down, bits per second, as the kernel has them; None where there is none. Raises RefusedError."""
-    up = json.loads(run("tc", "-j", "qdisc", "show", "dev", OWN))
+    up = json.loads(run("tc", "-j", "qdisc", "show", "dev", name))
     down = json.loads(run("tc", "-j", "qdisc", "show", "dev", INGRESS)) if (INTERFACES / INGRESS).exists() else []
     return rate_of(up), rate_of(down)
 
 
-def others(interfaces: Path = INTERFACES) -> list[str]:
-    """Interfaces that lead out of the container past the one that is shaped."""
-    return sorted(name for name in _names(interfaces) if name.startswith("eth") and name != OWN)
+def own(interfaces: Path = INTERFACES) -> str:
+    """The one that leads out of the container: eth0, or eth1 after it was taken away and given back. Raises
+    RefusedError: there is none, or another, past which the container would go.
+    """
+    found = names(interfaces)
+    if len(found) != 1:
+        raise RefusedError(f"the container has {' beside '.join(found) or 'no network'}")
+    return found[0]
 
 
-def _names(interfaces: Path) -> Iterable[str]:
+def names(interfaces: Path = INTERFACES) -> list[str]:
+    """All that lead out of the container."""
     try:
-        return [path.name for path in interfaces.iterdir()]
+        return sorted(path.name for path in interfaces.iterdir() if path.name.startswith(PREFIX))
     except OSError:
         return []
 
 
-def _redirect() -> None:
+def _redirect(name: str) -> None:
     refused: RefusedError | None = None
     for match in EVERYTHING:
         words = ("parent", "ffff:", "protocol", "all", *match, "action", "mirred", "egress", "redirect", "dev", INGRESS)
         try:
-            run("tc", "filter", "add", "dev", OWN, *words)
+            run("tc", "filter", "add", "dev", name, *words)
         except RefusedError as error:
             refused = error
         else:

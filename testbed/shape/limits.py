@@ -1,13 +1,14 @@
 """How slow one device shall be, in absolute units; None is no limit."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:  # a container that starts slowly enough has no need of it
     from testbed.churn.link_change import LinkChange
     from testbed.scenario.model import Fleet
 
 LINK = ("up", "down", "delay", "jitter", "loss")
+OF_A_CONTAINER, COUNTS = "limits.json", "links-counts.json"  # what held a container, and what its relay has passed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,16 @@ class Limits:
     def link(self) -> bool:
         """Whether its link is limited in any way."""
         return bool(self.up_bits or self.down_bits or self.delay_s or self.jitter_s or self.loss)
+
+
+class Relayed(TypedDict):
+    """What a relay holds a link to, and may be told anew."""
+
+    up_bits: float | None
+    down_bits: float | None
+    delay_s: float
+    jitter_s: float
+    stall: float  # the part of the packets that wait for a retransmission timeout
 
 
 def changed(limits: Limits, change: "LinkChange") -> Limits:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from testbed.shape.limits import Limits, limits_of
+from testbed.shape.limits import Limits, Relayed, limits_of
 from testbed.shape.pacer import STALL_S
 from testbed.shape.probe import CGROUP, NETEM, RELAY, STALL, TC, Machine
 from venn.wire.errors import CannotEnforceError
@@ -47,6 +47,25 @@ class FleetPlan:
     def netem(self) -> bool:
         """Whether packets are delayed or lost in the kernel."""
         return NETEM in (self.delay, self.loss)
+
+    @property
+    def stalls(self) -> str:
+        """What a relay does in place of the losses that were asked for, as people are told; "" if it does nothing."""
+        if self.loss != STALL:
+            return ""
+        most = max(limits.loss for limits in (self.limits, *self.changes))
+        return f"{format_fraction(most)} cannot be enforced; in place of each loss a relay can stall for {STALL_S:g} s"
+
+    def relayed(self, limits: Limits) -> Relayed:
+        """What of such limits ``tc`` leaves to the relay."""
+        delayed = self.delay == RELAY
+        return Relayed(
+            up_bits=None if self.rate == TC else limits.up_bits,
+            down_bits=None if self.rate == TC else limits.down_bits,
+            delay_s=limits.delay_s if delayed else 0.0,
+            jitter_s=limits.jitter_s if delayed else 0.0,
+            stall=limits.loss if self.loss == STALL else 0.0,
+        )
 
     def asked(self) -> Iterator[tuple[str, str, str]]:
         """Each limit: its key, its value in the notation, its means."""
@@ -92,7 +111,8 @@ def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
             if not means:
                 field = {"cores": "cpu", "memory_limit": "memory", "loss": "loss"}.get(key, "rate")
                 problems.append(_problem(f"fleets.{name}.{key}", f"{value} cannot be enforced", machine.why_not(field)))
-        problems += _stalls(plan, machine)
+        if plan.stalls:  # not the same as a loss, and called by its own name
+            problems.append(_problem(f"fleets.{name}.loss", plan.stalls, machine.why_not("loss")))
     problems += _too_many_cores(scenario, fleets, machine)
     problems += _too_much_memory(fleets, machine)
     return Plan(fleets, tuple(problems))
@@ -116,15 +136,6 @@ def _fleet(
         delay="" if not any(each.delay_s or each.jitter_s for each in every) else NETEM if netem else RELAY,
         loss="" if not any(each.loss for each in every) else NETEM if netem else STALL,
     )
-
-
-def _stalls(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
-    """Loss without netem: what a relay can do in its place is not the same, and is called by its own name."""
-    if plan.loss == STALL:
-        most = max(limits.loss for limits in (plan.limits, *plan.changes))
-        message = f"{format_fraction(most)} cannot be enforced; in place of each loss a relay can stall for "
-        message += f"{STALL_S:g} s"
-        yield _problem(f"fleets.{plan.fleet}.loss", message, machine.why_not("loss"))
 
 
 def _named(means: str, machine: Machine) -> str:

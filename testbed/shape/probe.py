@@ -98,8 +98,13 @@ def _tried(trial: Callable[[], None]) -> str:
     try:
         trial()
     except (OSError, ValueError, RefusedError) as error:
-        return "this kernel has no netem" if "qdisc kind is unknown" in str(error) else str(error)
+        return why_refused(error)
     return ""
+
+
+def why_refused(error: Exception) -> str:
+    """As people are told."""
+    return "this kernel has no netem" if "qdisc kind is unknown" in str(error) else str(error)
 
 
 def _try_group(trees: cgroup.Trees, controller: str) -> Callable[[], None]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from testbed.shape.limits import Relayed
 from testbed.shape.link import Link, make_link
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
@@ -21,7 +22,6 @@ from venn.wire.files import write_atomic
 from venn.wire.lag import LagMonitor
 
 COUNT_S = 1.0
-LIMITED = ("up_bits", "down_bits", "delay_s", "jitter_s", "stall")  # what may change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class LinkSpec:
     down_bits: float | None = None
     delay_s: float = 0.0
     jitter_s: float = 0.0
-    stall: float = 0.0  # the part of the packets that wait for a retransmission timeout
+    stall: float = 0.0
     seed: str = ""
     host: str = "127.0.0.1"
     interface: str = ""
@@ -126,7 +126,7 @@ async def _obey_one(link: Link, do: str, to: object) -> dict[str, object]:
         case "reset":
             await link.reset()
         case "limit" if isinstance(to, dict):
-            link.limit(**{name: to[name] for name in LIMITED})
+            link.limit(**{name: to[name] for name in Relayed.__annotations__})
         case _:
             return {"error": f"{do} is no order"}
     return {"whole": link.whole, **link.limits()}

@@ -14,10 +14,10 @@ from testbed.live.prepare import DeviceHost
 from testbed.shape import cgroup, namespace
 from testbed.shape.account import SAME, Account, same
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import Limits, changed
+from testbed.shape.limits import Limits, Relayed, changed
 from testbed.shape.plan import FleetPlan, Plan
-from testbed.shape.probe import DUTY, RELAY, RLIMIT, STALL, TC, Machine
-from testbed.shape.relay import LIMITED, LinkSpec, write_specs
+from testbed.shape.probe import DUTY, RLIMIT, TC, Machine
+from testbed.shape.relay import LinkSpec, write_specs
 from venn.wire.errors import CannotEnforceError
 from venn.wire.marks import PREFIX, own_mark
 
@@ -109,7 +109,7 @@ class Throttles:
         """Whether it has a link in the relay."""
         return device in self._linked()
 
-    def relink(self, device: str, change: LinkChange | None) -> dict[str, float | None]:
+    def relink(self, device: str, change: LinkChange | None) -> Relayed:
         """A device's link from now on, as the timeline wants it; None: its own. What ``tc`` does of it is done then,
         and read back; what is left to the relay is returned. Raises CannotEnforceError.
         """
@@ -123,8 +123,7 @@ class Throttles:
                     raise RefusedError(f"{in_force} bits per second up and down are in force")
         except (OSError, ValueError, RefusedError) as error:
             raise CannotEnforceError("NOT_IN_FORCE", f"its link was not changed: {error}", where=device) from error
-        spec = self._link(device, limits)
-        return {name: getattr(spec, name) for name in LIMITED}
+        return made.plan.relayed(limits)
 
     def bypassed(self, moved: Mapping[str, tuple[int, int]]) -> list[str]:
         """Devices that moved more bytes (up, down) than their links saw: they went past them."""
@@ -181,14 +180,8 @@ class Throttles:
     def _link(self, name: str, limits: Limits) -> LinkSpec:
         """What is left to the relay: what ``tc`` does not do."""
         made = self._devices[name]
-        plan = made.plan
-        relayed = plan.delay == RELAY
         return LinkSpec(
-            up_bits=None if plan.rate == TC else limits.up_bits,
-            down_bits=None if plan.rate == TC else limits.down_bits,
-            delay_s=limits.delay_s if relayed else 0.0,
-            jitter_s=limits.jitter_s if relayed else 0.0,
-            stall=limits.loss if plan.loss == STALL else 0.0,
+            **made.plan.relayed(limits),
             seed=f"{self._seed}/{name}/link",
             host=made.cable.address if made.cable else "127.0.0.1",
             interface=made.cable.interface if made.cable else "",

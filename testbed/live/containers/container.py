@@ -3,21 +3,23 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 from docker.errors import APIError
 from docker.models.containers import Container as Made
 
+from testbed.live.containers import sockets
 from testbed.live.containers.dock import Dock
-from testbed.live.containers.limits import Row, rows_of
+from testbed.live.containers.engine import BUILD
+from testbed.live.containers.limits import is_held
 from testbed.live.containers.luggage import SETTINGS, packed, unpack
 from testbed.live.containers.project import INSIDE
 from testbed.live.failures import failure_of, told
 from testbed.live.programs import STOP_GRACE_S, TAIL_LINES
-from testbed.shape.entrypoint import AGAIN
+from testbed.shape.entrypoint import AGAIN, CHANGED
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.files import write_atomic
 
@@ -39,7 +41,8 @@ class Container:
         self._dock, self._find, self._settings = dock, find, settings
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
-        self._link: Mapping[str, str] = {}  # a change of its limits
+        self._link: Mapping[str, str] = {}  # what has changed of its limits
+        self._still = self._cut_off = False  # it cannot be told of that now
         self._used: dict[str, Any] = {}  # before it was stopped, as the engine counts
         self.starts = 0
         self._words: list[str] = []  # its last ones
@@ -66,9 +69,8 @@ class Container:
         self._ended = asyncio.get_running_loop().create_future()
         self._started_at = time.time()
         self.starts += 1
-        settings = packed({f"{INSIDE}/{SETTINGS}": self._settings.encode()})
         try:
-            await self._dock.order(f"{self.name} was not given its settings", made.put_archive, "/", settings)
+            await self._give({SETTINGS: self._settings})
             await self._dock.order(f"{self.name} did not start", made.start)
         except BaseException:
             self._ended = None  # nobody will say that it has ended
@@ -106,7 +108,7 @@ class Container:
         if not self.running:
             return await self.wait()
         with suppress(TimeoutError):  # the engine does not say that it has ended: it has been restarted, perhaps
-            await self.go_on()
+            await self._unpause()
             self._used = await self._dock.order("the engine does not say what it used", self._stats)
             grace = STOP_GRACE_S if grace_s is None else grace_s
             await self._dock.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
@@ -122,15 +124,24 @@ class Container:
 
     async def kill(self) -> None:
         """A container that stands still is let go on first: the engine kills no other."""
-        await self.go_on()
+        await self._unpause()
         with suppress(VennError):  # it has ended by itself
             await self._dock.order(f"{self.name} is not killed", self._made().kill)
 
     async def stand_still(self) -> None:
+        self._still = True
         with suppress(VennError):
             await self._dock.order(f"{self.name} does not stand still", self._made().pause)
 
     async def go_on(self) -> None:
+        """Its link may have changed meanwhile."""
+        await self._unpause()
+        if self._link:
+            await self._set_link()
+
+    async def _unpause(self) -> None:
+        self._still = False
+
         def unpause() -> None:
             with suppress(APIError):  # it does not stand still
                 self._made().unpause()
@@ -169,27 +180,66 @@ class Container:
 
     async def cut_off(self) -> None:
         """It has no network until ``connect``."""
+        self._cut_off = True
         await self._dock.order(f"{self.name} is not cut off", self._dock.network.disconnect, self._made(), force=True)
 
     async def connect(self) -> None:
         """A new interface knows nothing of the old one's limits: they are set once more."""
         made = self._made()
         await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, made)
-        if made.attrs["HostConfig"]["CapAdd"] and self.running:
-            await self.limit(self._link)
+        self._cut_off = False
+        if made.attrs["HostConfig"]["CapAdd"]:
+            await self._set_link()
 
-    async def limit(self, link: Mapping[str, str]) -> list[Row]:
-        """Its link from now on, as its entrypoint is told of it; what holds it now. Raises CannotEnforceError."""
+    async def limit(self, link: Mapping[str, str]) -> None:
+        """Its link from now on, as its entrypoint is told of it; as soon as it goes on, is connected, or starts again.
+        Raises CannotEnforceError: it is not in force.
+        """
         self._link = link
-        made = self._made()
-        done = await self._dock.order(
-            "its link is not limited", made.exec_run, LINK_AGAIN, user="root", environment=dict(link)
-        )
-        said = done.output.decode(errors="replace").strip() if isinstance(done.output, bytes) else ""
+        await self._give({CHANGED: json.dumps(dict(link))})
+        await self._set_link()
+
+    async def _set_link(self) -> None:
+        if not self.running or self._still or self._cut_off:
+            return
+        made, starts = self._made(), self.starts
         try:
-            return rows_of(said) if done.exit_code == 0 else _refused(self.name, said)
-        except (ValueError, KeyError, TypeError):
-            return _refused(self.name, said or "its image does not say what is in force; build it anew")
+            done, said = await self._run("its link is not limited", LINK_AGAIN, user="root")
+            if not done:
+                raise CannotEnforceError("NOT_IN_FORCE", f"its link is not limited: {said.strip()}", where=self.name)
+            if not is_held(said):
+                message = "its image is older than this testbed: it does not say what holds its link"
+                raise CannotEnforceError("NOT_IN_FORCE", message, where=self.name, fix=BUILD)
+        except VennError:
+            await self._dock.order("it cannot be looked at", made.reload)
+            if made.status == "running" and self.starts == starts:  # else its next start knows
+                raise
+
+    async def address(self) -> str:
+        """Of its network; "" while it has none."""
+        made = self._made()
+        await self._dock.order("it cannot be looked at", made.reload)
+        own = made.attrs["NetworkSettings"]["Networks"].get(self._dock.network.name, {})
+        return str(own.get("IPAddress") or "")
+
+    async def hears(self, address: str) -> bool:
+        """Whether it has a connection with the address that is open at its end; also if it stands still."""
+        if not self.running:
+            return False
+        if self._still:
+            return True
+        _, listed = await self._run("its connections are not listed", sockets.LIST)
+        return sockets.connected(listed, address)
+
+    async def _run(self, what: str, command: Sequence[str], *, user: str = "") -> tuple[bool, str]:
+        """A command in it: whether it went well, and what it says."""
+        done = await self._dock.order(what, self._made().exec_run, list(command), user=user)
+        return done.exit_code == 0, done.output.decode(errors="replace") if isinstance(done.output, bytes) else ""
+
+    async def _give(self, files: Mapping[str, str]) -> None:
+        """Files of ``INSIDE``; also while it does not run."""
+        luggage = packed({f"{INSIDE}/{name}": text.encode() for name, text in files.items()})
+        await self._dock.order(f"{self.name} was not given its files", self._made().put_archive, "/", luggage)
 
     def _made(self) -> Made:
         if (made := self._find()) is None:
@@ -204,10 +254,6 @@ class Container:
         """What it has said since it started, or the last lines of that."""
         logs: bytes = self._made().logs(stdout=True, stderr=stderr, since=self._started_at, tail=tail)
         return logs.decode(errors="replace")
-
-
-def _refused(name: str, said: str) -> NoReturn:
-    raise CannotEnforceError("NOT_IN_FORCE", f"its link is not limited: {said}", where=name)
 
 
 def settings(table: str, flags: Mapping[str, str | float]) -> str:

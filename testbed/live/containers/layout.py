@@ -27,6 +27,7 @@ from testbed.live.prepare import Prepared
 from testbed.population.device import DeviceSpec
 from testbed.scenario.model import Scenario
 from testbed.shape.changes import changes_of
+from testbed.shape.entrypoint import ALLOW_DEGRADED, CHANGES
 from testbed.shape.limits import limits_of
 from venn.wire.notation import Selector, Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
@@ -57,15 +58,19 @@ class Layout:
             services[BROKER] = Service(command=[str(HERE.tokens / BROKER)], entrypoint=BROKER_STARTS)
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
-            linked = limits.link or bool(changes_of(self.scenario, name))
-            degraded = {"VENN_ALLOW_DEGRADED": "true"} if self.allow_degraded else {}
+            changes = list(dict.fromkeys(changes_of(self.scenario, name)))
+            environment = told(limits)
+            if environment or changes:
+                environment["VENN_LIMITS"] = INSIDE
+                environment |= {CHANGES: json.dumps([told(each) for each in changes])} if changes else {}
+                environment |= {ALLOW_DEGRADED: "true"} if self.allow_degraded else {}
             services[fleet_service(name)] = Service(
                 command=["agent", *self._agent, *modelled],
                 count=fleet.count,
                 cores=fleet.cores,
                 memory_bytes=fleet.memory_limit,
-                link=linked,
-                environment={**told(limits), "VENN_LIMITS": INSIDE, **degraded} if linked or told(limits) else {},
+                link=limits.link or bool(changes),
+                environment=environment,
             )
         return services
 

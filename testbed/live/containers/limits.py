@@ -1,7 +1,6 @@
 """What an engine can hold its containers to, and what it and the kernel say that they are held to."""
 
 import json
-from dataclasses import dataclass
 
 from docker import DockerClient
 from docker.models.containers import Container as Made
@@ -9,16 +8,7 @@ from docker.models.containers import Container as Made
 from testbed.live.containers.engine import obeyed
 from testbed.shape import cgroup
 from testbed.shape.entrypoint import CPUS, MEM_LIMIT
-from testbed.shape.probe import NETEM, RELAY, Check, Machine
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One limit of one device."""
-
-    key: str
-    read_back: float | None  # base unit; None: no kernel holds it
-    means: str  # empty: it is not in force
+from testbed.shape.probe import NETEM, RELAY, STALL, Check, Machine
 
 
 def machine_of(client: DockerClient) -> Machine:
@@ -44,6 +34,10 @@ def memory_of(made: Made) -> int | None:
     return made.attrs["HostConfig"].get("Memory") or None
 
 
-def rows_of(text: str) -> list[Row]:
-    """As an entrypoint writes them. Raises ValueError, KeyError or TypeError."""
-    return [Row(str(row["key"]), row["read_back"], str(row["means"])) for row in json.loads(text)["limits"]]
+def is_held(text: str) -> bool:
+    """Whether an entrypoint says that all of a link is in force; a relay says so itself."""
+    try:
+        rows = json.loads(text)["limits"]
+        return all(row["read_back"] is not None for row in rows if row["means"] in (RELAY, STALL))
+    except (ValueError, KeyError, TypeError):
+        return False

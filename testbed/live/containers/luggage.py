@@ -10,13 +10,14 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from testbed.live.containers.project import INSIDE
+from testbed.shape.entrypoint import CHANGED
+from testbed.shape.user import USER
 from venn.wire.files import writing
 
-USER = 1000  # of the image, whom it all belongs to
 SHARED = (PurePosixPath("/tmp"), PurePosixPath("/var/tmp"))  # folders of everybody, in any image
 SECRET, OPEN, FOLDER = 0o600, 0o644, 0o755
 TOKENS, DATA, CODE, POPULATION, SETTINGS = "tokens", "data", "code", "population.jsonl", "venn.toml"
-OURS = frozenset((TOKENS, DATA, CODE, POPULATION, SETTINGS))  # what was put in, and does not come back
+OURS = frozenset((TOKENS, DATA, CODE, POPULATION, SETTINGS, CHANGED))  # what was put in, and does not come back
 
 Luggage = Mapping[str, bytes]  # absolute path in the container -> content
 

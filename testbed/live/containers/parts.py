@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,22 @@ from testbed.live.containers.engine import image_name
 from testbed.live.containers.layout import BROKER, Layout, driver
 from testbed.live.containers.limits import cores_of, memory_of
 from testbed.live.containers.luggage import POPULATION, packed
-from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told, write_project
+from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told_again, write_project
 from testbed.live.folder import RunFolder
 from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
 from testbed.shape.account import Account, used_by_device
 from testbed.shape.commands import RefusedError
-from testbed.shape.entrypoint import variable
 from testbed.shape.limits import changed, limits_of
 from testbed.shape.plan import Plan
-from testbed.shape.probe import RELAY
 from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.marks import PREFIX, own_mark
 
 MOST_COST_S = 3.0  # of a core, for one to be warm: a coordinator that took longer was alone in having to wait
+HANGS_UP_WITHIN_S = 10.0  # a slow one takes a second; a coordinator that hears nothing for so long says silent
+LOOK_S = 0.2
 DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may have a relay
 
 
@@ -92,27 +93,33 @@ class Containers:
         own = settings("agent", {"from": f"{INSIDE}/{POPULATION}:{host.name}", "epoch": epoch})
         return self._container(host.name, host.name, self._folder.device_host(host.name) / "agent.log", own)
 
-    # A device plays its absences as everywhere, so that a crash may be its own or the engine's, whichever comes first;
-    # and whether the coordinator hears of a cut depends on whether the device hangs up before its network goes.
+    # A device plays its absences as everywhere, so that a crash may be its own or the engine's, whichever comes first.
 
     async def crash(self, device: str) -> None:
         await self._parts[device].kill()
 
     async def cut(self, device: str, *, reset: bool) -> None:
+        """Its network goes when the coordinator has got what a device says that hangs up: by itself it would not."""
+        if reset:
+            await self._hung_up(self._parts[device])
         await self._parts[device].cut_off()
+
+    async def _hung_up(self, device: Container) -> None:
+        """Returns in any case: a device that has not hung up by then is silent."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(HANGS_UP_WITHIN_S):
+                address = await device.address()
+                while True:
+                    if not address or not await self._parts[COORDINATOR].hears(address):
+                        return
+                    await asyncio.sleep(LOOK_S)
 
     async def mend(self, device: str) -> None:
         await self._parts[device].connect()
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
-        """By ``tc`` alone: the relay of a container cannot be told."""
         own = limits_of(self._scenario.fleets[self._layout.devices[device].fleet])
-        before, after = told(own), told(own if change is None else changed(own, change))
-        for row in await self._parts[device].limit(after):
-            name = variable(row.key)
-            if row.means == RELAY and before.get(name) != after.get(name):
-                message = f"{row.key} cannot be changed in a container without netem"
-                raise CannotEnforceError("NOT_IN_FORCE", message, where=device, fix="see `venn doctor`")
+        await self._parts[device].limit(told_again(own if change is None else changed(own, change)))
 
     @property
     def others(self) -> Sequence[Container]:

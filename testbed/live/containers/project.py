@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from testbed.shape.entrypoint import variable
-from testbed.shape.limits import Limits
+from testbed.shape.limits import LINK, Limits
 from testbed.shape.plan import FleetPlan
 from venn.wire.marks import LABEL
 
@@ -75,6 +75,11 @@ def fleet_service(fleet: str) -> str:
 def told(limits: Limits) -> dict[str, str]:
     """The environment by which a device's entrypoint knows its limits; see ``testbed.shape.entrypoint``."""
     return {variable(key): text for key, text, _ in FleetPlan("", 1, limits).asked()}
+
+
+def told_again(limits: Limits) -> dict[str, str]:
+    """The same for a link that is changed: what is not limited any more is said too."""
+    return {variable(key): "" for key in LINK} | told(limits)
 
 
 def scale_flags(services: Mapping[str, Service]) -> list[str]:

@@ -1,6 +1,5 @@
 """What a scenario comes to as containers, without an engine: the Compose file, and what goes in and out."""
 
-import asyncio
 import io
 import json
 import shlex
@@ -8,10 +7,7 @@ import shutil
 import subprocess
 import tarfile
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 from unittest.mock import Mock
 
 import pytest
@@ -20,21 +16,20 @@ import yaml
 pytest.importorskip("docker")
 
 from docker.errors import APIError
-from docker.models.containers import Container as Made
 
 from testbed.live.capacity import Capacity, check_containers, need
 from testbed.live.containers.container import Container, settings
-from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import obeyed
 from testbed.live.containers.layout import Layout
 from testbed.live.containers.luggage import packed, unpack
-from testbed.live.containers.project import scale_flags, write_project
+from testbed.live.containers.project import scale_flags, told_again, write_project
 from testbed.live.folder import RunFolder
 from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import prepare
 from testbed.report.emulation import read_emulation
 from testbed.scenario import Scenario, parse
 from testbed.shape.cgroup import NONE
+from testbed.shape.limits import Limits
 from testbed.shape.plan import make_plan
 from testbed.shape.probe import NETEM, RELAY, Check, Machine
 from venn.wire.errors import CannotEnforceError, PeerError
@@ -120,6 +115,28 @@ def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder
     device = layout.luggage("slow-02")
     [share] = device.keys() - {"/venn/tokens/device", "/venn/population.jsonl"}
     assert json.loads(device["/venn/population.jsonl"])["data"] == {"marks": share}
+
+
+def test_a_fleet_whose_links_change_is_told_to_what(two: Scenario, folder: RunFolder) -> None:
+    slower = "churn: [{at: 1s, limit: slow, delay: 90ms}, {at: 2s, limit: all, link: ethernet}]"
+    changing = parse(two.dump().replace("churn: []", slower))
+    layout = Layout(changing, folder, prepare(changing, folder), allow_degraded=True)
+    services = layout.services(port=1, validate=False)
+    slow, free = services["fleet-slow"], services["fleet-free"]
+    assert [each["VENN_DELAY"] for each in json.loads(slow.environment["VENN_CHANGES"]) if "VENN_DELAY" in each] == [
+        "90ms",
+        "40ms",
+    ]
+    assert json.loads(free.environment["VENN_CHANGES"]) == [{"VENN_UP": "100 Mbit/s", "VENN_DOWN": "100 Mbit/s"}]
+    assert free.link
+    assert free.environment["VENN_ALLOW_DEGRADED"] == "true"
+
+
+def test_a_link_that_is_changed_is_told_what_is_not_limited_any_more() -> None:
+    assert told_again(Limits(up_bits=1e6)) == {
+        "VENN_UP": "1 Mbit/s",
+        **dict.fromkeys(("VENN_DOWN", "VENN_DELAY", "VENN_JITTER", "VENN_LOSS"), ""),
+    }
 
 
 def test_a_timeline_that_breaks_the_broker_has_one(two: Scenario, folder: RunFolder) -> None:
@@ -230,24 +247,3 @@ def test_what_the_engine_refuses_is_one_line() -> None:
     with pytest.raises(PeerError, match="a did not start: no space") as caught, obeyed("a did not start"):
         raise APIError("500 Server Error", explanation="no space")
     assert caught.value.exit_code == 4
-
-
-async def test_a_start_that_is_cancelled_goes_to_its_end(tmp_path: Path) -> None:
-    """Else the container would start after it was told to stop, and nobody would hear of its end."""
-    reached, may_go_on, done = asyncio.Event(), asyncio.Event(), list[str]()
-
-    class Engine:
-        async def order(self, what: str, do: Callable[..., object], *args: object) -> None:
-            reached.set()
-            await may_go_on.wait()
-            do(*args)
-
-    made = SimpleNamespace(put_archive=lambda *_: done.append("settings"), start=lambda: done.append("start"))
-    container = Container("phone-01", cast(Dock, Engine()), lambda: cast(Made, made), log=tmp_path / "log")
-    starting = asyncio.create_task(container.start())
-    await reached.wait()
-    starting.cancel()
-    may_go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await starting
-    assert done == ["settings", "start"]

@@ -99,6 +99,30 @@ async def test_what_is_done_to_links_is_ended_once(
     assert first["link"] == {"up": "1 Mbit/s"}
 
 
+async def test_what_takes_its_time_on_one_holds_up_no_other(
+    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = asyncio.Event()
+
+    async def slowly(action: Action) -> None:
+        await may_go_on.wait()
+        signals.append((action.target, "limit"))
+
+    monkeypatch.setattr(hands, "limit", slowly)
+    slow = LinkChange(up=1e6)
+    actions = [
+        Action(1.0, Verb.LIMIT, "a", 0, 2.0, slow),
+        Action(3.0, Verb.PARTITION, "b", 1, 4.0),
+        Action(5.0, Verb.PARTITION, "a", 2, 6.0),
+    ]
+    running = asyncio.create_task(Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100))
+    await until(lambda: len(signals) == 2)
+    assert signals == [("b", "cut"), ("b", "mend")]
+    may_go_on.set()
+    await running
+    assert signals[2:] == [("a", "limit"), ("a", "unlimit"), ("a", "cut"), ("a", "mend")]
+
+
 async def test_what_stands_still_goes_on_before_it_is_killed(
     tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
 ) -> None:

@@ -1,23 +1,32 @@
 """What a container is slowed down by: the decisions of its entrypoint, without a container."""
 
+from pathlib import Path
+
 import pytest
 
 from testbed.shape.commands import RefusedError
-from testbed.shape.entrypoint import Held, asked_limits, hold
+from testbed.shape.entrypoint import Held, asked_changes, asked_limits, hold, wait_for
 from testbed.shape.limits import Limits
-from venn.wire.errors import UsageError
+from venn.wire.errors import PeerError, UsageError
 
 LINK = Limits(up_bits=1e6, down_bits=4e6, delay_s=0.1, jitter_s=0.02)
 
 
+MOST_BITS = 1e9  # that this kernel takes
+
+
 def held(
-    limits: Limits, *, netem: bool = False, tc: bool = True, engine: tuple[float | None, int | None] = (None, None)
+    limits: Limits,
+    *changes: Limits,
+    netem: bool = False,
+    tc: bool = True,
+    engine: tuple[float | None, int | None] = (None, None),
 ) -> Held:
-    def shape(_: Limits, with_netem: bool) -> None:
-        if not (netem if with_netem else tc):
+    def shape(wanted: Limits, with_netem: bool) -> None:
+        if not (netem if with_netem else tc) or (wanted.up_bits or 0.0) > MOST_BITS:
             raise RefusedError("the kernel has no such thing")
 
-    return hold(limits, shape, lambda: engine)
+    return hold(limits, shape, lambda: engine, changes)
 
 
 def means(of: Held) -> dict[str, object]:
@@ -70,11 +79,54 @@ def test_where_tc_is_refused_the_relay_does_all_and_nothing_is_read_back() -> No
     assert got.problems == ()
 
 
-def test_what_nothing_can_do_is_a_problem() -> None:
+def test_without_netem_a_stall_stands_in_for_a_loss_and_is_a_problem() -> None:
     got = held(Limits(up_bits=1e6, loss=0.01))
-    assert means(got) == {"up": "tc", "loss": ""}
-    assert [problem.where for problem in got.problems] == ["VENN_LOSS"]
-    assert got.problems[0].exit_code == 3
+    assert means(got) == {"up": "tc", "loss": "stall in the relay"}
+    [problem] = got.problems
+    assert (problem.where, problem.exit_code) == ("VENN_LOSS", 3)
+    assert problem.message == "1% cannot be enforced; in place of each loss a relay can stall for 0.2 s"
+    assert "--allow-degraded" in problem.fix
+    assert got.plan.relayed(got.plan.limits)["stall"] == 0.01
+
+
+def test_what_only_a_change_asks_for_has_its_relay_from_the_start() -> None:
+    plain, slow = Limits(), Limits(up_bits=1e6, delay_s=0.3)
+    got = held(plain, slow)
+    assert (got.rows(), got.by_relay, got.problems) == ([], True, ())
+    assert got.plan.relayed(slow) == {"up_bits": None, "down_bits": None, "delay_s": 0.3, "jitter_s": 0.0, "stall": 0.0}
+    assert not held(plain, slow, netem=True).by_relay
+    assert not held(plain, Limits(up_bits=1e6)).by_relay
+
+
+def test_a_change_that_nothing_can_hold_is_a_problem_from_the_start() -> None:
+    assert [problem.where for problem in held(LINK, Limits(up_bits=1e6, loss=0.1)).problems] == ["VENN_LOSS"]
+    assert held(LINK, Limits(up_bits=1e6, loss=0.1), netem=True).problems == ()
+
+
+def test_a_means_must_hold_each_change() -> None:
+    assert means(held(Limits(up_bits=1e6), Limits(up_bits=2 * MOST_BITS))) == {"up": "relay"}
+
+
+def test_changes_are_told_as_limits_are() -> None:
+    assert asked_changes({}) == ()
+    told = {
+        "VENN_CHANGES": '[{"VENN_UP": "1 Mbit/s"}, {"VENN_DELAY": "300ms", "VENN_UP": ""}]',
+        "VENN_DOWN": "9 Mbit/s",
+    }
+    assert asked_changes(told) == (Limits(up_bits=1e6), Limits(delay_s=0.3))
+
+
+@pytest.mark.parametrize("text", ["{", "3", "[3]", '[{"VENN_UP": "1"}]'])
+def test_changes_that_cannot_be_read_name_their_variable(text: str) -> None:
+    with pytest.raises(UsageError, match=r"VENN_(CHANGES|UP): "):
+        asked_changes({"VENN_CHANGES": text})
+
+
+def test_who_sets_a_link_again_waits_for_its_start(tmp_path: Path) -> None:
+    with pytest.raises(PeerError, match="has not set its limits within 0 s"):
+        wait_for(tmp_path / "started", 0.0)
+    (tmp_path / "started").touch()
+    wait_for(tmp_path / "started", 0.0)
 
 
 def test_what_the_engine_holds_is_read_back() -> None:
