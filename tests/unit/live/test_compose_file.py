@@ -50,6 +50,11 @@ def test_a_device_is_limited_to_what_its_profile_says(services: dict[str, dict[s
     assert service["mem_limit"] == FIELDS["memory_limit"](profile["memory_limit"].value)
 
 
+def test_nothing_is_pulled_where_the_image_has_to_be_built_first(services: dict[str, dict[str, Any]]) -> None:
+    assert {service["pull_policy"] for service in services.values()} == {"never"}
+    assert [name for name, service in services.items() if "build" in service] == ["testbed"]
+
+
 def test_the_fleet_fits_on_two_cores(services: dict[str, dict[str, Any]]) -> None:
     assert sum(services[name]["cpus"] * services[name]["scale"] for name in FLEET) <= 2 - SPARE_CORES
 
