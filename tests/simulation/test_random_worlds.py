@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -12,7 +13,9 @@ from coordinator.engine.effects import Effect, EndLease, OfferLease
 from coordinator.engine.events import Event
 from coordinator.engine.model import Asynchronous, StragglerRule
 from coordinator.policies.registry import load_policy
+from testbed.shape.limits import Limits
 from testbed.simulator.events import simulate_events
+from testbed.simulator.links import Course, course
 from testbed.simulator.model import Matching, SimulatedJob, Simulation
 from tests.simulation.worlds import Session, has, job, needs, world
 
@@ -86,10 +89,24 @@ def random_sessions(device: int, pick: Callable[[int], int]) -> list[Session]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from(POLICIES))
-def test_invariants_and_sums(seed: int, policy: str) -> None:
-    made = random_world(seed)
+def random_links(made: Simulation, seed: int) -> Simulation:
+    """The same world, with limited links for two in three devices, that change for half of these."""
+    pick = chooser(seed + 1)
+
+    def limits() -> Limits:
+        return Limits(up_bits=(None, 8000.0)[pick(2)], delay_s=float(pick(4)), jitter_s=0.0, loss=0.1 * pick(2))
+
+    def link() -> Course:
+        return course(limits(), [(float(pick(30)), float(30 + pick(30)), limits())] if pick(2) else ())
+
+    devices = 1 + max(int(block.device.max()) for block in made.trace())
+    return replace(made, links=tuple(link() if pick(3) else None for _ in range(devices)))
+
+
+@settings(max_examples=90, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(POLICIES), st.booleans())
+def test_invariants_and_sums(seed: int, policy: str, linked: bool) -> None:
+    made = random_links(random_world(seed), seed) if linked else random_world(seed)
     leased: dict[str, float] = dict.fromkeys((one.spec.job for one in made.jobs), 0.0)
     counts: Counter[str] = Counter()
     specs = {one.spec.job: one.spec for one in made.jobs}
