@@ -84,10 +84,11 @@ class Workload(Part):
     """How long a task takes on a device whose cpu is 1. A device with cpu 8 takes an eighth of it."""
 
     download: Bytes = 0
-    """What a task fetches from its driver: the model. On real devices it is as large as it is, and this is not used."""
+    """How large the model is that a task fetches from its driver. It takes its time where links are simulated; on real
+    devices it is as large as it is, and this is not used."""
 
     upload: Bytes = 0
-    """What a task sends to its driver: the response. On real devices it is as large as it is, and this is not used."""
+    """How large the response is that a task sends to its driver; as with `download`."""
 
 
 class Job(Part):
