@@ -14,8 +14,8 @@ from testbed.population.device import DeviceSpec, read_population, write_populat
 from testbed.profiles.model import FIELDS
 from testbed.report.emulation import FILE as EMULATION
 from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
-from testbed.shape.account import SAME, moved_by_device
-from testbed.shape.limits import COUNTS, OF_A_CONTAINER
+from testbed.shape.account import moved_by_device
+from testbed.shape.limits import COUNTS, OF_A_CONTAINER, SAME
 from testbed.shape.plan import SPARE_CORES
 from venn.wire.files import write_atomic
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from testbed.report.emulation import FILE as EMULATION
 from testbed.shape.commands import RefusedError
+from testbed.shape.limits import same
 from testbed.shape.plan import FleetPlan, Plan
 from venn.wire.files import read_json_lines, write_atomic
 
 TOO_FAST = 0.15  # more of the processor than asked, on average over a fleet
 LONG_TASK_S = 0.5  # of wall time: a shorter task may lie within a burst
-SAME = 0.05  # what is read back may differ by so much from what was asked
 
 
 @dataclass(slots=True)
@@ -56,13 +56,6 @@ class Account:
         fleets = [{"fleet": each.fleet, "count": each.count} for each in self.plan.fleets.values()]
         told: dict[str, object] = {"fleets": fleets, "limits": rows, "degraded": list(degraded)}
         write_atomic(root / EMULATION, json.dumps(told, indent=2) + "\n")
-
-
-def same(got: float | None, asked: float | None) -> bool:
-    """As near as a kernel comes to it."""
-    if got is None or asked is None:
-        return got is asked
-    return abs(got - asked) <= SAME * asked
 
 
 def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:

@@ -39,7 +39,7 @@ from typing import NoReturn
 
 from testbed.shape import cgroup, interface
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import COUNTS, LINK, OF_A_CONTAINER, Limits
+from testbed.shape.limits import COUNTS, LINK, OF_A_CONTAINER, Limits, same
 from testbed.shape.plan import FleetPlan
 from testbed.shape.probe import NETEM, RELAY, STALL, TC, why_refused
 from testbed.shape.user import HOME, as_user, dropped
@@ -50,7 +50,6 @@ from venn.wire.files import write_atomic
 AGAIN = "--again"
 KEYS = (*LINK, "cores", "memory_limit")
 GROUPS = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup/memory"))  # of either version
-SAME = 0.05  # what is read back may differ by so much from what was asked
 CPUS, MEM_LIMIT = "cpus", "mem_limit"  # keys of a Compose file, and means
 CHANGED = "changed.json"
 STARTED = Path("/dev/shm/venn-started")  # goes with this life of the container: its limits are set
@@ -162,8 +161,7 @@ def hold(
         delay="" if not delayed else NETEM if netem else RELAY,
         loss="" if not lossy else NETEM if netem else STALL,
     )
-    read_back: dict[str, float | None] = {"cores": cores, "memory_limit": memory}
-    read_back |= {"up": limits.up_bits, "down": limits.down_bits} if plan.rate == TC else {}  # ``shape`` has compared
+    read_back = {"cores": cores, "memory_limit": memory, **plan.by_kernel(limits)}  # ``shape`` has compared
     fixes = {
         "cores": f"the engine holds {cores or 'none'}; write cpus: {limits.cores}",
         "memory_limit": f"the engine holds {memory or 'none'}; write mem_limit: {limits.memory_bytes}",
@@ -260,7 +258,7 @@ def _engine() -> tuple[float | None, int | None]:
 
 
 def _same(asked: float | None, got: float | None) -> bool:
-    return asked is not None and got is not None and abs(got - asked) <= SAME * asked
+    return asked is not None and same(got, asked)
 
 
 def _relay(plan: FleetPlan, folder: Path) -> dict[str, str]:

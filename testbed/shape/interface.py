@@ -5,11 +5,12 @@ It needs NET_ADMIN in the container's own network namespace. All of it goes with
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from testbed.shape.commands import RefusedError, run
-from testbed.shape.limits import Limits
-from testbed.shape.namespace import rate_of, shape_end
+from testbed.shape.limits import Limits, alike
+from testbed.shape.namespace import held_by, shape_end
 
 PREFIX, INGRESS = "eth", "ifb0"
 INTERFACES = Path("/sys/class/net")
@@ -29,8 +30,9 @@ def shape(limits: Limits, *, netem: bool) -> None:
             run("tc", "qdisc", "add", "dev", name, "handle", "ffff:", "ingress")
             _redirect(name)
             shape_end(["tc", "qdisc", "add", "dev", INGRESS], limits, limits.down_bits, netem=netem)
-        if (in_force := rates_in_force(name)) != (limits.up_bits, limits.down_bits):
-            raise RefusedError(f"{limits.up_bits, limits.down_bits} was asked, and {in_force} is in force")
+        asked = limits if netem else replace(limits, delay_s=0.0, jitter_s=0.0, loss=0.0)
+        if not alike(got := in_force(name), asked):
+            raise RefusedError(f"{asked.of_link} was asked, and {got.of_link} is in force")
     except RefusedError:
         clear()
         raise
@@ -46,11 +48,11 @@ def clear() -> None:
         run("ip", "link", "delete", INGRESS)
 
 
-def rates_in_force(name: str) -> tuple[float | None, float | None]:
-    """Up and down, bits per second, as the kernel has them; None where there is none. Raises RefusedError."""
+def in_force(name: str) -> Limits:
+    """As the kernel has them. Raises RefusedError."""
     up = json.loads(run("tc", "-j", "qdisc", "show", "dev", name))
     down = json.loads(run("tc", "-j", "qdisc", "show", "dev", INGRESS)) if (INTERFACES / INGRESS).exists() else []
-    return rate_of(up), rate_of(down)
+    return held_by(up, down)
 
 
 def own(interfaces: Path = INTERFACES) -> str:

@@ -7,6 +7,7 @@ if TYPE_CHECKING:  # a container that starts slowly enough has no need of it
     from testbed.churn.link_change import LinkChange
     from testbed.scenario.model import Fleet
 
+SAME = 0.05  # what is in force may differ by so much from what was asked
 LINK = ("up", "down", "delay", "jitter", "loss")
 OF_A_CONTAINER, COUNTS = "limits.json", "links-counts.json"  # what held a container, and what its relay has passed
 
@@ -22,9 +23,27 @@ class Limits:
     loss: float = 0.0  # of the packets, each way
 
     @property
+    def of_link(self) -> dict[str, float | None]:
+        """Its link's limits, by key."""
+        values = (self.up_bits, self.down_bits, self.delay_s, self.jitter_s, self.loss)
+        return dict(zip(LINK, values, strict=True))
+
+    @property
     def link(self) -> bool:
         """Whether its link is limited in any way."""
-        return bool(self.up_bits or self.down_bits or self.delay_s or self.jitter_s or self.loss)
+        return any(self.of_link.values())
+
+
+def same(got: float | None, asked: float | None) -> bool:
+    """As near as a kernel comes to it."""
+    if got is None or asked is None:
+        return got is asked
+    return abs(got - asked) <= SAME * asked
+
+
+def alike(got: Limits, asked: Limits) -> bool:
+    """Whether a link is held to what was asked."""
+    return all(same(got.of_link[key], asked.of_link[key]) for key in LINK)
 
 
 class Relayed(TypedDict):

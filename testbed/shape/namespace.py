@@ -23,7 +23,11 @@ BURST_S = 0.010  # of the rate, at least
 LEAST_BURST = 3200  # bytes: two packets
 QUEUE_MS = 400
 NETEM_PACKETS = 10_000
+IN_ORDER = ("rate", "100gbit")  # with a rate, of any size, netem lets no packet overtake another
 DEVICE_END = "eth0"
+
+
+Qdisc = dict[str, Any]  # as ``tc`` tells it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ def netem_arguments(limits: Limits) -> list[str]:
     words = ["netem", "limit", str(NETEM_PACKETS)]
     if limits.delay_s or limits.jitter_s:
         words += ["delay", f"{limits.delay_s * 500:.3f}ms"]
-        words += [f"{limits.jitter_s * 500:.3f}ms"] if limits.jitter_s else []
+        words += [f"{limits.jitter_s * 500:.3f}ms", *IN_ORDER] if limits.jitter_s else []
     return words + (["loss", f"{limits.loss * 100:.4f}%"] if limits.loss else [])
 
 
@@ -124,16 +128,30 @@ def shape_end(add: Sequence[str], limits: Limits, rate_bits: float | None, *, ne
         run(*add, *parent, *rate_arguments(rate_bits))
 
 
-def rates_in_force(namespace: Namespace) -> tuple[float | None, float | None]:
-    """Up and down, bits per second, as the kernel has them; None where there is none. Raises RefusedError."""
+def in_force(namespace: Namespace) -> Limits:
+    """As the kernel has them. Raises RefusedError."""
     up = run("tc", "-j", "-n", namespace.name, "qdisc", "show", "dev", DEVICE_END)
     down = run("tc", "-j", "qdisc", "show", "dev", namespace.interface)
-    return rate_of(json.loads(up)), rate_of(json.loads(down))
+    return held_by(json.loads(up), json.loads(down))
 
 
-def rate_of(qdiscs: list[dict[str, Any]]) -> float | None:
-    """Bits per second of the tbf among them; ``tc`` tells bytes."""
-    for qdisc in qdiscs:
-        if qdisc.get("kind") == "tbf":
-            return 8.0 * float(qdisc["options"]["rate"])
-    return None
+def held_by(up: list[Qdisc], down: list[Qdisc]) -> Limits:
+    """What the qdiscs of both ways hold, as ``tc`` tells them (bytes, seconds); a loss is the lesser of both."""
+    netems = [_options(qdiscs, "netem") for qdiscs in (up, down)]
+    delays = [options.get("delay", {}) for options in netems]
+    return Limits(
+        up_bits=_rate_of(up),
+        down_bits=_rate_of(down),
+        delay_s=sum(float(each.get("delay", 0.0)) for each in delays),
+        jitter_s=sum(float(each.get("jitter", 0.0)) for each in delays),
+        loss=min(float(options.get("loss-random", {}).get("loss", 0.0)) for options in netems),
+    )
+
+
+def _rate_of(qdiscs: list[Qdisc]) -> float | None:
+    rate = _options(qdiscs, "tbf").get("rate")
+    return None if rate is None else 8.0 * float(rate)
+
+
+def _options(qdiscs: list[Qdisc], kind: str) -> dict[str, Any]:
+    return next((qdisc["options"] for qdisc in qdiscs if qdisc.get("kind") == kind), {})

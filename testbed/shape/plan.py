@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from testbed.shape.limits import Limits, Relayed, limits_of
+from testbed.shape.limits import LINK, Limits, Relayed, limits_of
 from testbed.shape.pacer import STALL_S
 from testbed.shape.probe import CGROUP, NETEM, RELAY, STALL, TC, Machine
 from venn.wire.errors import CannotEnforceError
@@ -66,6 +66,11 @@ class FleetPlan:
             jitter_s=limits.jitter_s if delayed else 0.0,
             stall=limits.loss if self.loss == STALL else 0.0,
         )
+
+    def by_kernel(self, limits: Limits) -> dict[str, float | None]:
+        """What of such limits of a link the kernel holds, by key."""
+        means = dict(zip(LINK, (self.rate, self.rate, self.delay, self.delay, self.loss), strict=True))
+        return {key: value for key, value in limits.of_link.items() if means[key] in (TC, NETEM)}
 
     def asked(self) -> Iterator[tuple[str, str, str]]:
         """Each limit: its key, its value in the notation, its means."""

@@ -13,7 +13,7 @@ import psutil
 
 from testbed.shape import cgroup, namespace
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import Limits
+from testbed.shape.limits import Limits, alike
 from venn.wire.marks import own_mark
 
 CGROUP, DUTY, RLIMIT, TC, NETEM, RELAY = "cgroup", "duty cycle", "rlimit", "tc", "netem", "relay"
@@ -135,9 +135,10 @@ def _try_cable(*, netem: bool) -> Callable[[], None]:
         name = f"venn-{own_mark()}-probe"
         made = namespace.create(name, f"vn{os.getpid()}p", os.getpid())
         try:
-            namespace.shape(made, TRIAL if netem else Limits(up_bits=1e6, down_bits=1e6), netem=netem)
-            if namespace.rates_in_force(made) != (1e6, 1e6):
-                raise RefusedError("the kernel does not hold the rate")
+            wanted = TRIAL if netem else Limits(up_bits=TRIAL.up_bits, down_bits=TRIAL.down_bits)
+            namespace.shape(made, wanted, netem=netem)
+            if not alike(namespace.in_force(made), wanted):
+                raise RefusedError("the kernel does not hold the link to what it is told")
             if subprocess.run([*made.enter, "true"], capture_output=True, check=False).returncode != 0:
                 raise RefusedError("no process can enter a namespace: nsenter is missing or refused")
         except FileNotFoundError as error:

@@ -12,11 +12,11 @@ from testbed.churn.link_change import LinkChange
 from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost
 from testbed.shape import cgroup, namespace
-from testbed.shape.account import SAME, Account, same
+from testbed.shape.account import Account
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import Limits, Relayed, changed
+from testbed.shape.limits import SAME, Limits, Relayed, changed, same
 from testbed.shape.plan import FleetPlan, Plan
-from testbed.shape.probe import DUTY, RLIMIT, TC, Machine
+from testbed.shape.probe import DUTY, RLIMIT, Machine
 from testbed.shape.relay import LinkSpec, write_specs
 from venn.wire.errors import CannotEnforceError
 from venn.wire.marks import PREFIX, own_mark
@@ -118,9 +118,10 @@ class Throttles:
         try:
             if made.cable is not None:
                 namespace.shape(made.cable, limits, netem=made.plan.netem)
-                in_force = namespace.rates_in_force(made.cable)
-                if made.plan.rate == TC and not all(map(same, in_force, (limits.up_bits, limits.down_bits))):
-                    raise RefusedError(f"{in_force} bits per second up and down are in force")
+                in_force = made.plan.by_kernel(namespace.in_force(made.cable))
+                for key, asked in made.plan.by_kernel(limits).items():
+                    if not same(in_force[key], asked):
+                        raise RefusedError(f"{key} {asked} was asked, and {in_force[key]} is in force")
         except (OSError, ValueError, RefusedError) as error:
             raise CannotEnforceError("NOT_IN_FORCE", f"its link was not changed: {error}", where=device) from error
         return made.plan.relayed(limits)
@@ -157,15 +158,15 @@ class Throttles:
             if plan.cpu == self._machine.group_name:
                 self.account.read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group.work_in))
             if plan.memory == self._machine.group_name:
-                in_force = cgroup.memory_in_force(made.group.memory_of)
-                self.account.read(plan, "memory_limit", limits.memory_bytes, in_force)
+                memory = cgroup.memory_in_force(made.group.memory_of)
+                self.account.read(plan, "memory_limit", limits.memory_bytes, memory)
         if plan.namespace:
             offset = os.getpid() * 61  # so that runs side by side have cables of their own
             made.cable = self._cable(number, offset)
             namespace.shape(made.cable, limits, netem=plan.netem)
-            up, down = namespace.rates_in_force(made.cable)
-            self.account.read(plan, "up", limits.up_bits, up)
-            self.account.read(plan, "down", limits.down_bits, down)
+            in_force = plan.by_kernel(namespace.in_force(made.cable))
+            for key, asked in plan.by_kernel(limits).items():
+                self.account.read(plan, key, asked, in_force[key])
 
     def _cable(self, number: int, offset: int) -> namespace.Namespace:
         taken = namespace.addresses_in_use()

@@ -3,8 +3,11 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,8 @@ import pytest
 from device_agent.throttle import Throttle
 from testbed.shape import cgroup, namespace
 from testbed.shape.leftovers import find
-from testbed.shape.limits import Limits
-from testbed.shape.probe import CGROUP, TC, probe
+from testbed.shape.limits import Limits, alike
+from testbed.shape.probe import CGROUP, NETEM, TC, probe
 from tests.e2e.programs import SPIN, lines, run, started, waited
 from venn.wire.marks import PREFIX, mark_of, own_mark
 
@@ -31,6 +34,14 @@ fleets:
 """
 
 
+SEND = """
+import socket, sys
+with socket.socket(type=socket.SOCK_DGRAM) as out:
+    for number in range(300):
+        out.sendto(str(number).encode(), (sys.argv[1], int(sys.argv[2])))
+"""
+
+
 def need(field: str, means: str) -> None:
     machine = probe()
     if not machine.can(field, means):
@@ -41,6 +52,13 @@ def scenario(folder: Path, rounds: int) -> Path:
     (folder / "job.py").write_text(SPIN)
     (folder / "slow.yaml").write_text(SCENARIO.format(rounds=rounds))
     return folder / "slow.yaml"
+
+
+def datagrams(end: socket.socket) -> Iterator[int]:
+    """Until no more come."""
+    with suppress(TimeoutError):
+        while True:
+            yield int(end.recv(100))
 
 
 def of(mark: str) -> list[str]:
@@ -132,7 +150,30 @@ def test_a_cable_is_shaped_at_both_ends_and_goes_with_its_namespace() -> None:
     made = namespace.create(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
     try:
         namespace.shape(made, Limits(up_bits=1e6, down_bits=5e6), netem=False)
-        assert namespace.rates_in_force(made) == (1e6, 5e6)
+        assert namespace.in_force(made) == Limits(up_bits=1e6, down_bits=5e6)
     finally:
         namespace.remove(made.name)
     assert not Path("/sys/class/net", made.interface).exists()
+
+
+def test_netem_delays_loses_and_keeps_the_order_and_is_taken_off_again() -> None:
+    need("loss", NETEM)
+    made = namespace.create(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
+    try:
+        rough = Limits(up_bits=5e6, down_bits=8e6, delay_s=0.04, jitter_s=0.03, loss=0.2)
+        namespace.shape(made, rough, netem=True)
+        assert alike(namespace.in_force(made), rough)
+        with socket.socket(type=socket.SOCK_DGRAM) as end:
+            end.bind((made.address, 0))
+            end.settimeout(1.0)  # longer than any is under way
+            to = (made.address, str(end.getsockname()[1]))
+            subprocess.run([*made.enter, sys.executable, "-c", SEND, *to], check=True)
+            came = list(datagrams(end))
+        assert len(came) > 100
+        assert came == sorted(came)
+        sent = came[-1] - came[0] + 1  # the first ones may be lost while the addresses are resolved
+        assert 0.65 * sent < len(came) < 0.95 * sent
+        namespace.shape(made, Limits(down_bits=8e6), netem=True)
+        assert namespace.in_force(made) == Limits(down_bits=8e6)
+    finally:
+        namespace.remove(made.name)

@@ -44,6 +44,14 @@ def test_the_strongest_means_of_a_whole_machine(tmp_path: Path) -> None:
     assert not made.problems
 
 
+def test_what_the_kernel_holds_of_a_link_is_read_back_from_it(tmp_path: Path) -> None:
+    fleet, limits = f"{ALONE}, loss: 1%, {LINK}", Limits(up_bits=1e6, delay_s=0.02, loss=0.01)
+    whole = plan(tmp_path, fleet, machine()).fleets["pi"]
+    assert whole.by_kernel(limits) == {"up": 1e6, "down": None, "delay": 0.02, "jitter": 0.0, "loss": 0.01}
+    without = plan(tmp_path, fleet, machine(netem="no netem")).fleets["pi"]
+    assert without.by_kernel(limits) == {"up": 1e6, "down": None}
+
+
 def test_a_machine_without_netem_relays_delays_and_loses_nothing(tmp_path: Path) -> None:
     made = plan(tmp_path, f"{ALONE}, loss: 1%, {LINK}", machine(netem="no netem"))
     fleet = made.fleets["pi"]
