@@ -1,11 +1,12 @@
-"""The timeline of a scenario on its devices."""
+"""The timeline of a scenario on the devices of its fleets."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from device_agent.absences import without
 from device_agent.availability import Interval, always, generated, traced
-from testbed.churn.expand import Expansion, Member, expand_timeline
+from testbed.churn.expand import Expansion, expand_timeline
+from testbed.churn.members import Member, Members
 from testbed.churn.timeline import Entry
 from testbed.population import DeviceSpec
 from venn.wire.notation import Constant, parse_distribution
@@ -30,9 +31,11 @@ def intervals(device: DeviceSpec) -> Iterator[Interval]:
 def expanded(entries: Sequence[Entry], devices: Iterable[DeviceSpec], *, seed: int, scale: float) -> Expansion:
     """The timeline on these devices; ``scale`` is the scenario's time scale."""
     members = [Member(one.device, one.fleet, one.labels, own_intervals(one)) for one in devices]
-    return expand_timeline(entries, members, seed=seed, scale=scale)
+    return expand_timeline(entries, Members(members), seed=seed, scale=scale)
 
 
 def churned(devices: Sequence[DeviceSpec], expansion: Expansion) -> list[DeviceSpec]:
-    """The devices, each with its absences."""
-    return [replace(device, absences=expansion.absences.get(device.device, ())) for device in devices]
+    """The devices that were expanded, in their order, each with its absences."""
+    return [
+        replace(device, absences=tuple(expansion.absences.get(number, ()))) for number, device in enumerate(devices)
+    ]

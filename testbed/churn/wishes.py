@@ -4,29 +4,32 @@ Seconds are those of the run, with the time scale in them.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
 
 import numpy as np
+from numpy.typing import NDArray
 
 from testbed.churn.link_change import LinkChange
 from testbed.churn.timeline import Entry, Verb
 from venn.wire.notation import Rate
 
+Pool = NDArray[np.int64]  # numbers of devices, ascending
+
 HITS = (Verb.CRASH, Verb.SUSPEND, Verb.DISCONNECT)  # of a storm, in equal parts
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Wish:
-    """``verb`` for ``count`` of ``pool`` at ``at_s``."""
+    """``verb`` for ``count`` of a pool at ``at_s``, or for one device that is known already."""
 
     at_s: float
     entry: int
     verb: Verb  # none of GENERATORS
-    pool: Sequence[int]  # numbers of devices
-    count: int
+    of: Pool | int
+    count: int  # 1 for the one device
     for_s: float | None = None
     change: LinkChange | None = None
 
@@ -36,40 +39,40 @@ def generator(seed: int, entry: int, purpose: str) -> np.random.Generator:
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
 
-def wishes(entry: Entry, number: int, pool: Sequence[int], *, seed: int, scale: float) -> Iterator[Wish]:
+def hits(entry: Entry, devices: int) -> int:
+    """How many of so many devices an entry is about, or how often a storm hits one of them."""
+    if not isinstance(entry.of, Rate):
+        return entry.of.size(devices)
+    assert entry.to_s is not None
+    # A minute of the scenario is scaled as its times are: a scaled run hits as many devices.
+    minutes = Fraction(repr(entry.to_s - entry.from_s)) / 60
+    return int(entry.of.per_minute * minutes * devices + Fraction(1, 2))
+
+
+def wishes(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float) -> Iterator[Wish]:
     """Of one entry, whose selector means the devices ``pool``; ``scale`` is the time scale."""
     start, lasting = entry.from_s * scale, None if entry.for_s is None else entry.for_s * scale
-    if isinstance(entry.of, Rate):
-        yield from _storm(entry, entry.of, number, pool, seed, scale)
-        return
-    count = entry.of.size(len(pool))
+    count = hits(entry, len(pool))
     if entry.to_s is None:
         yield Wish(start, number, entry.verb, pool, count, lasting, entry.change)
         return
     end = entry.to_s * scale
     match entry.verb:
+        case Verb.CHURN:
+            verbs = generator(seed, number, "how").permutation(np.arange(count) % len(HITS)).tolist()
+            times = _spread(generator(seed, number, "when"), count, start, end)
+            for at, verb in zip(times, verbs, strict=True):
+                yield Wish(at, number, HITS[verb], pool, 1, lasting)
         case Verb.FLAP | Verb.ON_OFF | Verb.DIURNAL:
             assert lasting is not None
-            for device in sorted(generator(seed, number, "whom").permutation(np.array(pool, int))[:count].tolist()):
+            for device in sorted(generator(seed, number, "whom").permutation(pool)[:count].tolist()):
                 rng = generator(seed, number, str(device))
                 going = Verb.DISCONNECT if entry.verb is Verb.FLAP else Verb.LEAVE
                 for since, until in _SPANS[entry.verb](rng, start, end, lasting):
-                    yield Wish(since, number, going, (device,), 1, until - since)
+                    yield Wish(since, number, going, device, 1, until - since)
         case _:
             for at in _spread(generator(seed, number, "when"), count, start, end):
                 yield Wish(at, number, entry.verb, pool, 1, lasting, entry.change)
-
-
-def _storm(entry: Entry, rate: Rate, number: int, pool: Sequence[int], seed: int, scale: float) -> Iterator[Wish]:
-    assert entry.to_s is not None
-    assert entry.for_s is not None
-    start, end = entry.from_s * scale, entry.to_s * scale
-    # A minute of the scenario is scaled as its times are: a scaled run hits as many devices.
-    minutes = Fraction(repr(entry.to_s - entry.from_s)) / 60
-    count = int(rate.per_minute * minutes * len(pool) + Fraction(1, 2))
-    verbs = generator(seed, number, "how").permutation(np.arange(count) % len(HITS))
-    for at, verb in zip(_spread(generator(seed, number, "when"), count, start, end), verbs, strict=True):
-        yield Wish(at, number, HITS[int(verb)], pool, 1, entry.for_s * scale)
 
 
 def _spread(rng: np.random.Generator, count: int, start: float, end: float) -> list[float]:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from device_agent.absences import Going, without
 from device_agent.availability import generated
-from testbed.churn.expand import Expansion, Member, expand_timeline
+from testbed.churn.expand import Expansion, expand_timeline
+from testbed.churn.members import Member, Members
 from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
 from venn.wire.notation import parse_distribution, parse_rate_of, parse_selector
 
@@ -37,7 +38,7 @@ def expand(timeline: list[Entry], seed: int) -> Expansion:
         )
         for number in range(COUNT)
     ]
-    return expand_timeline(timeline, members, seed=seed, scale=1.0)
+    return expand_timeline(timeline, Members(members), seed=seed, scale=1.0)
 
 
 TIMELINES = st.lists(entries(), max_size=6)
@@ -59,14 +60,14 @@ def test_nobody_is_acted_on_while_away(timeline: list[Entry], seed: int) -> None
     begun = Counter(each.target for each in found.actions if each.verb.value in set(Going))
     for device, absences in found.absences.items():
         assert all(one.from_s < one.until_s <= other.from_s for one, other in pairwise(absences))
-        stayed_away = bool(absences) and absences[0].from_s == 0.0 and len(absences) == begun[device] + 1
-        assert stayed_away or len(absences) == begun[device]
+        stayed_away = bool(absences) and absences[0].from_s == 0.0 and len(absences) == begun[f"d-{device}"] + 1
+        assert stayed_away or len(absences) == begun[f"d-{device}"]
 
 
 @given(TIMELINES, st.integers(0, 5))
 def test_intervals_stay_apart_and_ascend(timeline: list[Entry], seed: int) -> None:
     for device, absences in expand(timeline, seed).absences.items():
-        own = generated(3, device, parse_distribution("exp(6s)"), parse_distribution("exp(2s)"), 0.2)
+        own = generated(3, f"d-{device}", parse_distribution("exp(6s)"), parse_distribution("exp(2s)"), 0.2)
         left = [each for each, _ in zip(without(own, absences), range(20), strict=False)]
         assert [each.number for each in left] == list(range(1, len(left) + 1))
         assert all(one.end_s <= other.start_s for one, other in pairwise(left))

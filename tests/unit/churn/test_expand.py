@@ -8,8 +8,12 @@ import pytest
 
 from device_agent.absences import Absence, Going
 from device_agent.availability import Interval, always
-from testbed.churn.expand import RESTART_S, Expansion, Member, expand_timeline
+from testbed.churn import expand as expanding
+from testbed.churn.expand import Expansion, expand_timeline
+from testbed.churn.members import Member, Members
 from testbed.churn.timeline import Entry, Verb
+from testbed.churn.world import RESTART_S
+from venn.wire.errors import UsageError
 from venn.wire.notation import parse_rate_of, parse_selector
 
 
@@ -29,7 +33,7 @@ def members(count: int, sessions: Sequence[Interval] | None = None) -> list[Memb
 
 
 def expand(entries: Sequence[Entry], devices: Sequence[Member], seed: int = 1, scale: float = 1.0) -> Expansion:
-    return expand_timeline(entries, devices, seed=seed, scale=scale)
+    return expand_timeline(entries, Members(devices), seed=seed, scale=scale)
 
 
 def told(found: Expansion) -> list[tuple[float, str, str]]:
@@ -50,9 +54,9 @@ def test_selectors_mean_devices() -> None:
 def test_a_crash_that_says_not_for_how_long_ends_the_session() -> None:
     sessions = [Interval(1, 0, 10), Interval(2, 15, 20)]
     found = expand([entry("crash", "all", 4)], members(1, sessions))
-    assert found.absences == {"d-0": (Absence(4, 10, Going.CRASH),)}
+    assert found.absences == {0: [Absence(4, 10, Going.CRASH)]}
     found = expand([entry("crash", "all", 4)], members(1))
-    assert found.absences == {"d-0": (Absence(4, 4 + RESTART_S, Going.CRASH),)}
+    assert found.absences == {0: [Absence(4, 4 + RESTART_S, Going.CRASH)]}
 
 
 def test_who_is_in_no_session_cannot_crash_but_can_be_cut_off() -> None:
@@ -78,10 +82,10 @@ def test_who_is_away_is_not_acted_on() -> None:
 def test_leave_until_join_and_disconnect_until_reconnect() -> None:
     entries = [entry("leave", "even", 2), entry("disconnect", "odd", 3), entry("join", "all", 6)]
     found = expand([*entries, entry("reconnect", "all", 9)], members(2))
-    assert found.absences == {"d-0": (Absence(2, 6, Going.LEAVE),), "d-1": (Absence(3, 9, Going.DISCONNECT),)}
+    assert found.absences == {0: [Absence(2, 6, Going.LEAVE)], 1: [Absence(3, 9, Going.DISCONNECT)]}
     assert told(found)[2:] == [(6, "join", "d-0"), (9, "reconnect", "d-1")]
     for_good = expand([entry("leave", "even", 2)], members(1))
-    assert for_good.absences["d-0"][0].until_s == math.inf
+    assert for_good.absences[0][0].until_s == math.inf
     assert for_good.actions[0].until_s is None
 
 
@@ -126,3 +130,14 @@ def test_programs_come_by_themselves() -> None:
     found = expand([entry("crash", "driver a", 5), entry("suspend", "coordinator", 3, lasts=2)], members(1))
     assert told(found) == [(3, "suspend", "coordinator"), (5, "crash", "driver a")]
     assert not found.absences
+
+
+@pytest.mark.parametrize(
+    "late",
+    [entry("leave", "all", 9), entry("leave", "all", 9, to=12), entry("flap", "1 of all", 9, to=99, lasts=1)],
+)
+def test_a_timeline_that_is_too_large(monkeypatch: pytest.MonkeyPatch, late: Entry) -> None:
+    monkeypatch.setattr(expanding, "MOST_ACTIONS", 9)
+    with pytest.raises(UsageError, match="the timeline comes to more than 9 actions") as caught:
+        expand([entry("leave", "5 of all", 5, lasts=1), late], members(5))
+    assert caught.value.where == "churn.1"
