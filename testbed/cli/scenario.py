@@ -2,14 +2,14 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from testbed.churn.timeline import Action
+from testbed.churn.timeline import Action, Verb
 from testbed.report.words import counted
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.checks import drawn
@@ -19,12 +19,13 @@ from testbed.scenario.schema import json_schema, markdown
 from testbed.scenario.unfold import unfolded
 from testbed.simulator.build import build
 from testbed.simulator.contention import contention
-from testbed.simulator.fleets import fleet_devices
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.notation import format_duration
 from venn.wire.text import printable
+
+MOST_PRINTED = 1000  # actions; no more in any scenario of fleets that comes with us
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -63,7 +64,7 @@ def check(context: Context, *, file: File, set: Set = None) -> int:
 def expand(context: Context, *, file: File, set: Set = None) -> int:
     """Print it in full, with all that is inherited, and its timeline, e.g.: venn scenario expand three-jobs.yaml"""
     loaded = Scenario.load(named(file), set or ())
-    actions = loaded.timeline(fleet_devices(unfolded(loaded))).actions if loaded.churn else ()
+    actions = build(loaded).actions if loaded.churn else ()
     if context.json:
         timeline = {"timeline": [action.to_json() for action in actions]} if actions else {}
         text = json.dumps(loaded.model_dump(mode="json", exclude_none=True) | timeline)
@@ -104,12 +105,26 @@ def _timeline(scenario: Scenario, actions: Sequence[Action]) -> list[str]:
     """As comments, so that what is printed is a scenario still."""
     if not actions:
         return []
-    lines = ["", f"# {counted(len(actions), 'action')}", f"# {'AT':>9} {'UNTIL':>9}  {'ACTION':11} {'ON':24} ENTRY"]
+    told = _each(scenario, actions) if len(actions) <= MOST_PRINTED else _sums(scenario, actions)
+    return ["", f"# {counted(len(actions), 'action')}", *told]
+
+
+def _each(scenario: Scenario, actions: Sequence[Action]) -> Iterator[str]:
+    yield f"# {'AT':>9} {'UNTIL':>9}  {'ACTION':11} {'ON':24} ENTRY"
     for each in actions:
         until = "" if each.until_s is None else f"{each.until_s:.3f}"
-        entry = scenario.churn[each.entry]
-        lines.append(f"# {each.at_s:9.3f} {until:>9}  {each.verb:11} {each.target:24} {entry}")
-    return lines
+        yield f"# {each.at_s:9.3f} {until:>9}  {each.verb:11} {each.target:24} {scenario.churn[each.entry]}"
+
+
+def _sums(scenario: Scenario, actions: Sequence[Action]) -> Iterator[str]:
+    """Too many to be read one by one: a line for what an entry comes to, and --json has each."""
+    found: dict[tuple[int, Verb], list[Action]] = {}
+    for each in actions:
+        found.setdefault((each.entry, each.verb), []).append(each)
+    yield f"# {'FIRST':>9} {'LAST':>9}  {'ACTION':11} {'TIMES':24} ENTRY"
+    for (entry, verb), same in sorted(found.items()):
+        first, last = same[0].at_s, same[-1].at_s
+        yield f"# {first:9.3f} {last:9.3f}  {verb:11} {len(same):<24} {scenario.churn[entry]}"
 
 
 def _facts(scenario: Scenario) -> dict[str, object]:

@@ -27,7 +27,9 @@ class Injected:
 
     name: str  # the verb
     actions: int
-    observed: dict[str, int]  # how their sessions ended, by the coordinator's reason; adds up to ``actions``
+    observed: dict[
+        str, int
+    ]  # how their sessions ended, by the coordinator's reason; adds up to ``actions``, or empty: nobody looked
     slowest_s: float | None  # from the action to the end of its session, at most; None: no session ended
 
 
@@ -54,6 +56,8 @@ def _row(verb: str, found: Sequence[tuple[str, float | None]]) -> Injected:
 
 def observed_words(one: Injected) -> str:
     """``4 connection ended, 1 not there; within 0.2 s``"""
+    if not one.observed:
+        return "(no journal)"
     parts = [f"{count} {what.replace('_', ' ')}" for what, count in one.observed.items()]
     within = "" if one.slowest_s is None else f"; within {seconds(one.slowest_s)} s"
     return ", ".join(parts) + within

@@ -6,6 +6,7 @@ from coordinator.engine.model import LeaseEnd
 from testbed.report.audit import Audit
 from testbed.report.emulation import SIMULATED
 from testbed.report.hostload import HostSummary
+from testbed.report.injected import Injected
 from testbed.report.jsonlines import number, text
 from testbed.report.leases import WORD, LeaseSum
 from testbed.report.simulated import EndedAttempt, SimulatedJobFacts, SimulatedRecord
@@ -44,7 +45,7 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         sessions_by_end={},
         devices_lost_in_task=None,
         lost_in_task_by_end={},
-        injected=(),
+        injected=tuple(Injected(verb, actions, {}, None) for verb, actions in record.injected.items()),
         processes_killed=0,
         leases=leases,
         responses_acknowledged=acknowledged,

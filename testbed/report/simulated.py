@@ -1,7 +1,8 @@
 """A simulated run that kept no journal, as its folder tells it: rounds.csv, and what outcome.json and run.json say.
 
-``outcome.json`` holds ``digest``, ``leases`` (ended, by reason), ``live``, ``unheard`` and ``jobs``: by arrival, the
-fields of ``SimulatedJobFacts``. ``run.json`` holds ``simulated``, the fields of ``Simulated``, for every simulated run.
+``outcome.json`` holds ``digest``, ``leases`` (ended, by reason), ``live``, ``unheard``, ``injected`` (actions of the
+timeline, by verb) and ``jobs``: by arrival, the fields of ``SimulatedJobFacts``. ``run.json`` holds ``simulated``, the
+fields of ``Simulated``, for every simulated run.
 """
 
 import csv
@@ -66,6 +67,7 @@ class SimulatedRecord:
     leases: dict[str, int]  # ended, by reason
     live: int
     unheard: int  # responses that count for their driver, and that no coordinator has heard of
+    injected: dict[str, int]  # actions of the timeline, by verb
     jobs: tuple[SimulatedJobFacts, ...]  # by arrival
     attempts: tuple[EndedAttempt, ...]  # by their end
 
@@ -81,8 +83,8 @@ def load_simulated(folder: Path) -> SimulatedRecord:
     place = RunFolder(folder)
     about, outcome = _object(place.manifest), _object(place.outcome)
     simulated = simulated_of(about, place.manifest)
-    leases, jobs = outcome.get("leases"), outcome.get("jobs")
-    if simulated is None or not isinstance(leases, dict) or not isinstance(jobs, list):
+    leases, injected, jobs = (outcome.get(key) for key in ("leases", "injected", "jobs"))
+    if simulated is None or not (isinstance(leases, dict) and isinstance(injected, dict) and isinstance(jobs, list)):
         raise damaged(place.outcome, 1)
     return SimulatedRecord(
         folder=folder,
@@ -91,6 +93,7 @@ def load_simulated(folder: Path) -> SimulatedRecord:
         simulated=simulated,
         digest=str(outcome.get("digest", "")),
         leases={str(reason): int(count) for reason, count in leases.items()},
+        injected={str(verb): int(count) for verb, count in injected.items()},
         live=_whole(outcome, "live", place.outcome),
         unheard=_whole(outcome, "unheard", place.outcome),
         jobs=tuple(_made(SimulatedJobFacts, job, place.outcome) for job in jobs),

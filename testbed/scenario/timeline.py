@@ -11,13 +11,14 @@ from testbed.scenario.errors import Finding
 from testbed.scenario.link_changes import KEYS as LINK_KEYS
 from testbed.scenario.link_changes import as_link_change
 from testbed.scenario.places import KeyPath
-from testbed.scenario.readers import as_duration
+from testbed.scenario.readers import PHONES, as_duration
 from testbed.scenario.wording import known, shown, wrong
 from venn.wire.errors import UsageError
 from venn.wire.notation import PROGRAMS, Rate, Selector, Whom, format_duration, parse_rate_of, parse_selector
 
 if TYPE_CHECKING:
     from testbed.scenario.model import Scenario
+    from testbed.scenario.population import Population
 
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
@@ -103,12 +104,11 @@ def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
     """Every problem of ``churn`` that a single entry does not show."""
     for number, entry in enumerate(scenario.churn):
         here: KeyPath = ("churn", number)
-        if scenario.population is not None:
-            yield Finding(here, "selects devices of fleets, and a population has none", "describe fleets")
-            continue
         of = entry.of.of if isinstance(entry.of, Rate) else entry.of
         if of.whom in PROGRAMS:
             yield from _program(scenario, here, entry, of)
+        elif scenario.population is not None:
+            yield from _of_population(scenario.population, here, entry, of)
         else:
             yield from _devices(scenario, here, of)
         ends = entry.end_s * scenario.time_scale
@@ -130,6 +130,16 @@ def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) ->
         yield Finding(here, f"for: drivers give a coordinator up that is away for {most}", "let it be shorter")
     if entry.to_s is not None:
         yield Finding(here, f"{of} is one, and from and to spread over many", "write at in place of from and to")
+
+
+def _of_population(population: "Population", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
+    """How many devices it means is known when they are made, and told then."""
+    if entry.verb is Verb.LIMIT:
+        yield Finding(here, "limit: the links of a population do not change", "take it out, or describe fleets")
+    if of.whom is Whom.FLEET:
+        yield Finding(here, f"there is no fleet '{of.name}': a population has none", "write all, or label=value")
+    elif of.whom is Whom.LABEL and population.devices == PHONES:
+        yield Finding(here, f"no phone has {of.name}={of.value}: phones have no labels", "write all")
 
 
 def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Finding]:

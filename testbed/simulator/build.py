@@ -27,7 +27,8 @@ def build(scenario: Scenario) -> Simulation:
     whole = unfolded(scenario)
     jobs = sorted((_job(whole, name, job) for name, job in whole.jobs.items()), key=_arrival)
     if whole.population is not None:
-        crowd = population_crowd(whole.population, whole.seed, [job.spec.requirement for job in jobs])
+        asked = [job.spec.requirement for job in jobs]
+        crowd = population_crowd(whole.population, whole.seed, asked, whole.churn)
     else:
         crowd = fleet_crowd(whole)
     return Simulation(
@@ -45,6 +46,7 @@ def build(scenario: Scenario) -> Simulation:
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
         breaks=tuple(_breaks(whole)),
+        actions=crowd.actions,
     )
 
 

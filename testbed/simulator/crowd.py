@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement
+from testbed.churn.population import churned
+from testbed.churn.timeline import Action, Entry
 from testbed.population.check_ins import check_ins
 from testbed.scenario.population import Population
 from testbed.simulator.links import Course
@@ -23,15 +25,20 @@ class Crowd:
     tasks_per_day: int = 0
     limits: tuple[tuple[int, int], ...] = ()
     links: tuple[Course | None, ...] = ()
+    actions: tuple[Action, ...] = ()
 
 
-def population_crowd(population: Population, seed: int, requirements: Sequence[Requirement]) -> Crowd:
+def population_crowd(
+    population: Population, seed: int, requirements: Sequence[Requirement], timeline: Sequence[Entry]
+) -> Crowd:
     """Of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
     made = check_ins(population.spec(), seed=seed, requirements=requirements)
+    made, actions = churned(made, timeline, seed)
     return Crowd(
         devices=made.devices,
         kinds=made.kinds,
         trace=made.trace,
         tasks_per_session=population.tasks_per_session,
         tasks_per_day=population.tasks_per_day,
+        actions=actions,
     )

@@ -51,6 +51,7 @@ def fleet_crowd(scenario: Scenario) -> Crowd:
         tasks_per_day=limits[0][1] if alike else 0,
         limits=() if alike else limits,
         links=_links(scenario, devices, timeline.actions),
+        actions=timeline.actions,
     )
 
 

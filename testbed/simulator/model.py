@@ -15,6 +15,7 @@ from coordinator.engine.ids import DeviceId, JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings, JobSpec, LeaseEnd
 from coordinator.engine.model import Outcome as Decided
 from coordinator.engine.requirements import Capabilities
+from testbed.churn.timeline import Action
 from testbed.simulator.links import Course
 
 Reals = NDArray[np.float64]
@@ -85,6 +86,7 @@ class Simulation:
     noise_sigma: float = 0.0  # log-sigma of what a task's time is multiplied by; 0: nothing
     until_s: float = np.inf  # given up then: what is due later does not happen
     breaks: tuple[Break, ...] = ()  # of programs, in the order of the timeline
+    actions: tuple[Action, ...] = ()  # of a timeline, by time, for the record: the trace, links and breaks have them
 
 
 @dataclass(frozen=True, slots=True)

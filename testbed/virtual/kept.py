@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from coordinator.engine.effects import Effect
@@ -11,6 +13,7 @@ from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
+from testbed.churn.timeline import Action
 from testbed.live.folder import RunFolder
 from testbed.report.lives import journal_files
 from testbed.report.simulated import HEADER, Simulated, SimulatedJobFacts
@@ -88,6 +91,17 @@ def keep_unheard(folder: RunFolder, outcome: Outcome) -> None:
         write_atomic(folder.unheard, "".join(json.dumps(asdict(one)) + "\n" for one in outcome.unheard))
 
 
+def keep_timeline(folder: RunFolder, simulation: Simulation, outcome: Outcome) -> None:
+    """churn.jsonl, as a live run writes it; engine time 0 is Unix time 0. Raises PeerError OUT_OF_SPACE."""
+    rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in _done(simulation, outcome))
+    write_atomic(folder.churn, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _done(simulation: Simulation, outcome: Outcome) -> Iterator[Action]:
+    """By the timeline, until it was over."""
+    return (each for each in simulation.actions if each.at_s <= outcome.now_s)
+
+
 def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) -> None:
     """rounds.csv and outcome.json. Raises PeerError OUT_OF_SPACE."""
     names = [job_name(job.spec.job) for job in simulation.jobs]
@@ -108,6 +122,7 @@ def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) ->
         "leases": {reason.value: count for reason, count in outcome.leases.items()},
         "live": outcome.live,
         "unheard": sum(one.outcome is Decided.COUNTED for one in outcome.unheard),
+        "injected": Counter(action.verb.value for action in _done(simulation, outcome)),
         "jobs": [asdict(job) for job in jobs],
     }
     write_atomic(folder.outcome, json.dumps(about, indent=2) + "\n")

@@ -27,7 +27,7 @@ from testbed.simulator.build import build
 from testbed.simulator.fleets import fleet_devices
 from testbed.simulator.model import Outcome, Simulation
 from testbed.simulator.run import simulate
-from testbed.virtual.kept import KeptJournal, facts, keep_outcome, keep_unheard
+from testbed.virtual.kept import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.virtual.progress import Watching
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.notation import format_duration
@@ -57,7 +57,6 @@ class VirtualRun:
             simulation = build(self.scenario)
             self._write_inputs()
             outcome, stopped_by = self._simulate(simulation)
-            self._write_timeline(outcome.now_s)
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
@@ -90,6 +89,8 @@ class VirtualRun:
             if not watching.too_many:
                 journal.close(killed=outcome.killed)
                 keep_unheard(self.folder, outcome)
+                if self.scenario.churn:
+                    keep_timeline(self.folder, simulation, outcome)
                 return outcome, watching.stopped_by
             journal.discard()
             self._print(f"more than {MOST_JOURNALED:,} check-ins: once more from the start, without a journal")
@@ -112,16 +113,6 @@ class VirtualRun:
             self.folder.population.parent.mkdir(parents=True, exist_ok=True)
             write_population(self.folder.population, fleet_devices(unfolded(self.scenario)))
         self._write_manifest(interrupted=True, simulated=None)
-
-    def _write_timeline(self, until_s: float) -> None:
-        """What was done by then, as a live run writes it down; engine time 0 is Unix time 0."""
-        if not self.scenario.churn:
-            return
-        whole = unfolded(self.scenario)
-        actions = whole.timeline(fleet_devices(whole)).actions
-        played = (each for each in actions if each.at_s <= until_s)
-        rows = ({**each.to_json(), "at": round(each.at_s, 6)} for each in played)
-        write_atomic(self.folder.churn, "".join(json.dumps(row) + "\n" for row in rows))
 
     def _write_manifest(self, *, interrupted: bool, simulated: dict[str, object] | None) -> None:
         scenario = self.scenario

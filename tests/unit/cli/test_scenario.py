@@ -103,6 +103,19 @@ def test_expand_shows_what_a_timeline_comes_to(file: Path, capsys: pytest.Captur
     assert (action["verb"], action["at_s"], action["until_s"], action["entry"]) == ("crash", 30.0, 34.0, 0)
 
 
+def test_expand_sums_up_what_nobody_would_read(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    population = "version: 1\nname: many\nbackend: sim\njobs: {a: {demand: 1, rounds: 1, deadline: 9s}}\n"
+    file.write_text(population + "population: {count: 3000}\nchurn: [{at: 30s, leave: 50% of all, for: 4s}]\n")
+    assert scenario.main(["expand", "small.yaml"]) == 0
+    text = capsys.readouterr().out
+    assert "# 1500 actions\n" in text
+    assert "   30.000    30.000  leave       1500  " in text
+    assert text.count("leave") == 3
+    assert parse(text, folder=Path("/nowhere")) == Scenario.load(file)
+    assert scenario.main(["expand", "small.yaml", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["timeline"]) == 1500
+
+
 def test_list_names_what_comes_with_us(capsys: pytest.CaptureFixture[str]) -> None:
     assert scenario.main(["list"]) == 0
     lines = capsys.readouterr().out.splitlines()

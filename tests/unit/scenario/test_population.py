@@ -77,3 +77,24 @@ def test_a_requirement_that_names_devices(folder: Path) -> None:
     assert line == (
         "5: jobs.a.requirement: names devices, and those of a population have no names; compare capabilities"
     )
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("crash: phones", "there is no fleet 'phones': a population has none; write all, or label=value"),
+        ("crash: 5% of site=lab", "no phone has site=lab: phones have no labels; write all"),
+        (
+            "limit: all, link: 3g",
+            "limit: the links of a population do not change; take it out, or describe fleets",
+        ),
+        ("crash: driver b", "there is no job 'b'; known are a"),
+        (
+            "leave: all, for: 595s",
+            "ends at 605s, after the run is given up (10m); raise duration, or let it end earlier",
+        ),
+    ],
+)
+def test_timelines_that_it_cannot_have(folder: Path, entry: str, said: str) -> None:
+    (line,) = told("{count: 5}", f"{HEAD}churn: [{{at: 10s, {entry}}}]\n")
+    assert line.removeprefix("4: churn.0: ") == said

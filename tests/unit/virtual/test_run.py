@@ -135,6 +135,25 @@ def test_a_large_run_keeps_its_attempts_only(
     assert "smaller --scale" in caught.value.fix
 
 
+def test_what_a_timeline_did_in_a_large_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums without a journal, each action with one."""
+    timeline = ("fine: {count: 3", "plain2: {count: 5, cpu: 1}\n  fine: {count: 3")
+    churn = (
+        "expect:",
+        "churn: [{at: 1s, leave: 2 of plain2}, {at: 2s, crash: driver soon}, {at: 9m, leave: plain2}]\nexpect:",
+    )
+    whole = simulated(tmp_path / "whole", SMALL, timeline, churn)
+    monkeypatch.setattr(virtual, "journaled", lambda simulation: False)
+    result = simulated(tmp_path, SMALL, timeline, churn)
+    told = [(one.name, one.actions, one.observed) for one in result.summary.injected]
+    assert told == [("leave", 2, {}), ("crash", 1, {})]
+    assert [(one.name, one.actions) for one in whole.summary.injected] == [("leave", 2), ("crash", 1)]
+    assert sum(whole.summary.injected[0].observed.values()) == 2
+    assert (whole.folder.root / "churn.jsonl").exists()
+    assert not (result.folder.root / "churn.jsonl").exists()
+    assert build_report(result.folder.root) == result.summary
+
+
 def test_jobs_that_do_not_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = simulated(tmp_path, SMALL, ("seed: 5", "seed: 5\nduration: 8100ms"))
     assert result.exit_code == 1

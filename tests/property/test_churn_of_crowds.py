@@ -1,0 +1,156 @@
+"""Timelines on devices by the million are granted, cut and simulated as those of fleets are."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coordinator.policies.registry import load_policy
+from device_agent.absences import Absence, Going
+from device_agent.absences import without as one_by_one
+from device_agent.availability import Ending, Interval
+from testbed.churn import cut
+from testbed.churn.crowd import CrowdWorld
+from testbed.churn.expand import Expansion, expand_timeline
+from testbed.churn.timeline import Entry, Verb
+from testbed.churn.wishes import Pool, Wish
+from testbed.churn.world import WHILE_THERE
+from testbed.simulator.bulk import simulate_in_bulk
+from testbed.simulator.compiled import COMPILES
+from testbed.simulator.events import simulate_events
+from testbed.simulator.model import CheckIns
+from tests.property.test_churn import TIMELINES
+from tests.simulation.test_bulk import assert_equal
+from tests.simulation.worlds import Session, job, world
+from venn.wire.notation import Selector, Whom
+
+COUNT = 12
+
+
+def sessions(seed: int) -> list[Session]:
+    """Of all devices, up to time 60; some follow each other without a gap, and some devices have none."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for device in range(COUNT):
+        at = float(rng.integers(0, 12)) / 2 if device else math.inf
+        while at < 60:
+            end = at + float(rng.integers(1, 20)) / 2
+            found.append(Session(at, end, device, slow=1.0 + device % 3, crash=bool(rng.random() < 0.3)))
+            at = end + float(rng.integers(0, 6)) / 2
+    return sorted(found, key=lambda one: one.start)
+
+
+class Watched(CrowdWorld):
+    """Looks at every device for every wish, as nobody could who had a million."""
+
+    rows: Sequence[Session] = ()
+
+    def choose(self, wish: Wish, turn: int) -> Sequence[int]:
+        chosen = super().choose(wish, turn)
+        pool = [wish.of] if isinstance(wish.of, int) else wish.of.tolist()
+        there = {one.device for one in self.rows if one.start <= wish.at_s < one.end}
+        able = [device for device in pool if self._able(wish, device, there)]
+        assert len(set(chosen)) == len(chosen) == min(wish.count, len(able))
+        assert set(chosen) <= set(able)
+        if wish.verb not in WHILE_THERE:
+            first = [device for device in able if device in there]
+            assert len(there & set(chosen)) == min(len(first), len(chosen)) or isinstance(wish.of, int)
+        return chosen
+
+    def _able(self, wish: Wish, device: int, there: set[int]) -> bool:
+        if wish.verb in WHILE_THERE:
+            return self.away(device, wish.at_s) is None and device in there
+        return self.can(wish, device)
+
+
+class Crowd:
+    def __init__(self, rows: Sequence[Session]) -> None:
+        self.rows = rows
+        pools = np.arange(COUNT), np.arange(4), np.arange(4, COUNT), np.arange(1, COUNT, 2)
+        self.pools = dict(zip(("", "near", "far", "site"), pools, strict=True))
+
+    def pool(self, selector: Selector) -> Pool:
+        return self.pools["" if selector.whom is Whom.ALL else selector.name]
+
+    def world(self, wanted: Sequence[Wish], seed: int) -> CrowdWorld:
+        made = Watched(COUNT, world([], self.rows, blocks=3).trace, wanted, seed)
+        made.rows = self.rows
+        return made
+
+
+def expand(timeline: list[Entry], seed: int) -> Expansion:
+    """Links of crowds do not change."""
+    known = [entry for entry in timeline if entry.verb is not Verb.LIMIT]
+    return expand_timeline(known, Crowd(sessions(seed)), seed=seed, scale=1.0)
+
+
+@settings(max_examples=150, deadline=None)
+@given(TIMELINES, st.integers(0, 99))
+def test_every_wish_is_granted_on_whom_it_can_be(timeline: list[Entry], seed: int) -> None:
+    assert expand(timeline, seed) == expand(timeline, seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TIMELINES, st.integers(0, 99), st.integers(1, 5))
+def test_what_is_left_of_the_sessions(timeline: list[Entry], seed: int, blocks: int) -> None:
+    rows, absences = sessions(seed), expand(timeline, seed).absences
+    left = list(cut.without(world([], rows, blocks=blocks).trace, absences, COUNT)())
+    starts = [start for block in left for start in block.start_s.tolist()]
+    assert starts == sorted(starts)
+    for device in range(COUNT):
+        own = [one for one in rows if one.device == device]
+        found = [row for block in left for row in rows_of(block, device)]
+        assert [row[1:] for row in found] == list(pieces(own, absences.get(device, ())))
+        numbers = [row[0] for row in found]
+        assert numbers == sorted(set(numbers))
+
+
+def rows_of(block: CheckIns, device: int) -> Iterator[tuple[int, float, float, bool]]:
+    mine = block.device == device
+    columns = (block.interval[mine], block.start_s[mine], block.end_s[mine], block.crash[mine])
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def pieces(own: Sequence[Session], absences: Sequence[Absence]) -> Iterator[tuple[float, float, bool]]:
+    """As an agent has it."""
+    ends = {True: Ending.CRASH, False: Ending.GOODBYE}
+    intervals = [Interval(number, one.start, one.end, ends[one.crash]) for number, one in enumerate(own, start=1)]
+    return ((one.start_s, one.end_s, one.ends is not Ending.GOODBYE) for one in one_by_one(intervals, absences))
+
+
+@pytest.mark.skipif(not COMPILES, reason="needs Numba")
+@settings(max_examples=40, deadline=None)
+@given(TIMELINES, st.integers(0, 99), st.sampled_from(["fifo", "venn", "venn-plus"]))
+def test_in_bulk_it_is_the_same(timeline: list[Entry], seed: int, policy: str) -> None:
+    rows, absences = sessions(seed), expand(timeline, seed).absences
+    trace = cut.without(world([], rows, blocks=3).trace, absences, COUNT)
+    jobs = [job("a", 3, rounds=9, deadline=9.0, compute=1.5), job("b", 2, rounds=9, deadline=9.0, arrives=4.0)]
+    made = world(jobs, rows, seed=seed, trace=trace)
+    assert_equal(simulate_events(made, load_policy(policy), validate=True), simulate_in_bulk(made, load_policy(policy)))
+
+
+def test_nothing_is_read_that_nobody_asks_for() -> None:
+    """A night for each device is known without its sessions; a trace goes on for ever."""
+
+    def trace() -> Iterator[CheckIns]:
+        raise AssertionError("it was read")
+
+    wanted = [Wish(1.0, 0, Verb.LEAVE, 3, 1, 2.0)]
+    made = CrowdWorld(COUNT, trace, wanted, seed=1)
+    assert [action.target for action in made.grant(wanted[0], 0)] == ["3"]
+    assert made.absences() == {3: [Absence(1.0, 3.0, Going.LEAVE)]}
+
+
+def test_many_pieces_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cut, "ROWS", 4)
+    rows = [Session(0.0, 100.0, device) for device in range(COUNT)]
+    away = [Absence(10.0 * at, 10.0 * at + 5, Going.LEAVE) for at in range(1, 5)]
+    left = list(cut.without(world([], rows).trace, dict.fromkeys(range(COUNT), away), COUNT)())
+    assert sum(map(len, left)) == 5 * COUNT
+    assert max(map(len, left)) == 4
+    again = list(islice(cut.without(world([], rows).trace, {}, COUNT)(), 9))
+    assert [len(block) for block in again] == [COUNT]
