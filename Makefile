@@ -34,11 +34,11 @@ lint: $(VENV)/.contributor ## style, types, import contracts
 e2e: $(VENV)/.contributor ## the tests that start the real programs
 	$(BIN)/pytest -q -m e2e tests/e2e
 
-image: ## the container image venn-testbed
-	$(PYTHON) containers/image.py
+image: ## the container image venn-testbed; ARCH=arm64: for a Raspberry Pi
+	$(PYTHON) containers/image.py $(ARCH:%=--arch=%)
 
 image-offline: ## the same, its base made from Debian's mirrors (needs root)
-	$(PYTHON) containers/image.py --offline
+	$(PYTHON) containers/image.py --offline $(ARCH:%=--arch=%)
 
 oldest: ## the tests on the oldest libraries that we support
 	$(PYTHON) -m venv .venv-oldest

@@ -2,11 +2,15 @@
 
 Offline, the base is a Debian with Python that debootstrap makes from Debian's mirrors, once; it is kept as the image
 ``venn-base``. What pip needs on this host (index, proxy, certificates, local wheels) is handed to the build.
+For machines of another kind (``--arch arm64`` on a PC) both images are tagged with it: ``venn-testbed:arm64``.
 """
 
 import argparse
 import ast
+import hashlib
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,6 +23,8 @@ IMAGE, OFFLINE_BASE = "venn-testbed", "venn-base"
 SUITE = "bookworm"
 PACKAGES = ("ca-certificates", "python3", "python3-venv", "iproute2", "mosquitto", "util-linux")
 ROOT = Path(__file__).resolve().parent.parent
+KERNELS = {"amd64": "x86_64", "arm64": "aarch64"}  # what Debian and Docker name so, as Linux does
+BINFMT = Path("/proc/sys/fs/binfmt_misc")
 HANDED = ROOT / "containers" / "handed"  # to the build; made anew each time, and removed
 PIP_SETTINGS = ("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "proxy", "timeout")
 PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -36,17 +42,23 @@ class BuildError(Exception):
 
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="image.py", description="Build the image venn-testbed.")
-    parser.add_argument("--offline", action="store_true", help=f"make the base {OFFLINE_BASE} with debootstrap")
-    parser.add_argument("--base", help="of the image; default: as the Dockerfile says")
-    parser.add_argument("--tag", default=IMAGE, help="of the image")
+    bases = parser.add_mutually_exclusive_group()
+    bases.add_argument("--offline", action="store_true", help=f"make the base {OFFLINE_BASE} with debootstrap")
+    bases.add_argument("--base", help="of the image; default: VENN_BASE, or as the Dockerfile says")
+    parser.add_argument("--arch", choices=KERNELS, help="of the machines that it is for; default: the engine's own")
+    parser.add_argument("--tag", help=f"of the image; default: {IMAGE}, for another kind of machine {IMAGE}:ARCH")
     asked = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        check_engine()
-        base = asked.base or (OFFLINE_BASE if asked.offline else None)
-        if base == OFFLINE_BASE and not image_exists(OFFLINE_BASE):
-            make_base()
-        build(asked.tag, base)
+        own = engine_architecture()
+        foreign = asked.arch if asked.arch != own else None
+        suffix = f":{foreign}" if foreign else ""
+        base = asked.base or os.environ.get("VENN_BASE")
+        if asked.offline:
+            base = OFFLINE_BASE + suffix
+            if not image_exists(base):
+                make_base(base, asked.arch or own, foreign=foreign is not None)
+        build(asked.tag or IMAGE + suffix, base, asked.arch or own)
     except BuildError as error:
         say(str(error))
         return error.code
@@ -55,14 +67,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def check_engine() -> None:
-    """Raises BuildError: it is not there, not running, or not ours to use."""
+def engine_architecture() -> str:
+    """As Docker names it. Raises BuildError: the engine is not there, not running, or not ours to use."""
+    ask = ["docker", "version", "--format", "{{.Server.Arch}}"]
     try:
-        done = subprocess.run(["docker", "version"], capture_output=True, text=True, check=False)
+        done = subprocess.run(ask, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise BuildError("docker is not installed; on Debian: apt install docker.io docker-compose") from None
     if done.returncode == 0:
-        return
+        return done.stdout.strip()
     if "permission denied" in done.stderr.lower():
         raise BuildError("you may not use the Docker Engine; join the group docker, or run this as root")
     raise BuildError("the Docker Engine does not answer; start it: systemctl start docker, or service docker start")
@@ -72,18 +85,22 @@ def image_exists(name: str) -> bool:
     return subprocess.run(["docker", "image", "inspect", name], capture_output=True, check=False).returncode == 0
 
 
-def make_base() -> None:
+def make_base(name: str, architecture: str, *, foreign: bool) -> None:
     """From Debian's mirrors; raises BuildError, and nothing is left then."""
     if os.geteuid() != 0:
         raise BuildError("debootstrap must be run by root: sudo make image-offline")
+    if foreign and not runs_here(architecture):
+        missing = "apt install qemu-user-static binfmt-support"
+        raise BuildError(f"programs for {architecture} do not run here; on Debian: {missing}")
     if shutil.which("debootstrap") is None:
         install_debootstrap()
-    say(f"making {OFFLINE_BASE} with debootstrap (a minute or two) ...")
+    say(f"making {name} with debootstrap ({'a quarter of an hour' if foreign else 'a minute or two'}) ...")
     with tempfile.TemporaryDirectory(prefix="venn-base-", dir="/var/tmp") as folder:
         tree, log = Path(folder) / "tree", Path(folder) / "log"
         mirror = [os.environ["DEBIAN_MIRROR"]] if os.environ.get("DEBIAN_MIRROR") else []
         # In a mount namespace of its own, so that its mounts go when it goes.
         command = ["unshare", "--mount", "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
+        command += [f"--arch={architecture}"] if foreign else []
         with log.open("wb") as out:
             done = subprocess.run([*command, SUITE, str(tree), *mirror], stdout=out, stderr=out, check=False)
         if done.returncode != 0:
@@ -91,30 +108,52 @@ def make_base() -> None:
         for leftover in ("var/cache/apt/archives", "var/lib/apt/lists"):
             shutil.rmtree(tree / leftover, ignore_errors=True)
             (tree / leftover / "partial").mkdir(parents=True)
-        packed = subprocess.Popen(["tar", "--directory", str(tree), "--create", "."], stdout=subprocess.PIPE)
-        done = subprocess.run(
-            ["docker", "import", "-", OFFLINE_BASE], stdin=packed.stdout, capture_output=True, check=False
-        )
-        assert packed.stdout is not None
-        packed.stdout.close()
-        if packed.wait() != 0 or done.returncode != 0:
-            raise BuildError(f"docker import failed: {last_line(done.stderr.decode(errors='replace'))}", FAILED)
+        load(tree, name, architecture)
+
+
+def load(tree: Path, name: str, architecture: str) -> None:
+    """The tree as an image. (`docker import` of older engines calls every image one of their own architecture.)"""
+    folder = tree.parent
+    layer, config, manifest = folder / "layer.tar", folder / "config.json", folder / "manifest.json"
+    failed = f"{name} cannot be made"
+    must(failed, "tar", "--directory", str(tree), "--create", "--file", str(layer), ".")
+    with layer.open("rb") as packed:
+        digest = hashlib.file_digest(packed, "sha256").hexdigest()
+    layers = {"type": "layers", "diff_ids": [f"sha256:{digest}"]}
+    config.write_text(json.dumps({"architecture": architecture, "os": "linux", "config": {}, "rootfs": layers}))
+    tagged = name if ":" in name else f"{name}:latest"
+    manifest.write_text(json.dumps([{"Config": config.name, "RepoTags": [tagged], "Layers": [layer.name]}]))
+    image = folder / "image.tar"
+    files = [manifest.name, config.name, layer.name]
+    must(failed, "tar", "--directory", str(folder), "--create", "--file", str(image), *files)
+    must(failed, "docker", "load", "--input", str(image))
+
+
+def runs_here(architecture: str) -> bool:
+    """The kernel hands such programs to an emulator, in a container too (flag F: it need not be in there)."""
+    handler = BINFMT / f"qemu-{KERNELS[architecture]}"
+    told = handler.read_text() if handler.exists() else ""
+    return told.startswith("enabled") and re.search(r"^flags: \w*F", told, re.MULTILINE) is not None
 
 
 def install_debootstrap() -> None:
     if shutil.which("apt-get") is None:
         raise BuildError("debootstrap is not installed; install it with this system's package manager")
     say("installing debootstrap ...")
+    failed, packages = "debootstrap cannot be installed", ["debootstrap", "debian-archive-keyring"]
+    must(failed, "apt-get", "-qq", "update")
+    must(failed, "apt-get", "-qq", "install", "--yes", "--no-install-recommends", *packages)
+
+
+def must(failed: str, *command: str) -> None:
+    """Runs it; raises BuildError with its last line."""
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    packages = ["debootstrap", "debian-archive-keyring"]
-    for command in (["update"], ["install", "--yes", "--no-install-recommends", *packages]):
-        apt = ["apt-get", "-qq", *command]
-        done = subprocess.run(apt, capture_output=True, text=True, env=environment, check=False)
-        if done.returncode != 0:
-            raise BuildError(f"debootstrap cannot be installed: {last_line(done.stderr)}", FAILED)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{failed}: {last_line(done.stderr)}", FAILED)
 
 
-def build(tag: str, base: str | None) -> None:
+def build(tag: str, base: str | None, architecture: str) -> None:
     """Raises BuildError. What was handed over is removed again."""
     arguments = {name: os.environ[name] for name in PROXIES if os.environ.get(name)}
     if base is not None:
@@ -122,6 +161,8 @@ def build(tag: str, base: str | None) -> None:
     try:
         arguments |= hand_over(pip_settings())
         flags = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+        # Said each time: else an older engine takes what it pulled last under the name of the base, of whatever kind.
+        flags += ["--platform", f"linux/{architecture}"]
         say(f"building {tag} ...")
         done = subprocess.run(["docker", "build", "--force-rm", "--tag", tag, *flags, str(ROOT)], check=False)
     finally:

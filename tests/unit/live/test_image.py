@@ -1,5 +1,6 @@
 """``make image``: what it says where it cannot build, with an engine that only says what one would say."""
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -31,7 +32,7 @@ def built(folder: Path, engine: str | None, *words: str) -> tuple[int, str]:
         (None, 3, "docker is not installed"),
         ("echo 'Cannot connect to the Docker daemon' >&2; exit 1", 3, "does not answer; start it"),
         ("echo 'dial unix: permission denied' >&2; exit 1", 3, "join the group docker"),
-        ('[ "$1" = version ]', 4, "venn-testbed does not build"),
+        ('[ "$1" = version ] && echo amd64', 4, "venn-testbed does not build"),
     ],
 )
 def test_what_is_in_its_way_is_one_line(tmp_path: Path, engine: str | None, code: int, said: str) -> None:
@@ -48,9 +49,58 @@ def test_the_build_is_handed_what_pip_needs(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PIP_CERT", str(bundle))
     words, seen = tmp_path / "words", tmp_path / "seen"
     handed = tmp_path / "containers" / "handed" / "certificates.pem"
-    engine = f'[ "$1" = version ] || {{ echo "$@" > {words}; read -r line < {handed}; echo "$line" > {seen}; }}'
+    build = f'echo "$@" > {words}; read -r line < {handed}; echo "$line" > {seen}'
+    engine = f'[ "$1" = version ] && echo amd64 || {{ {build}; }}'
     code, _ = built(tmp_path, engine, "--base", "some-base")
     assert code == 0
     assert "--build-arg BASE=some-base" in words.read_text()
+    assert "--platform linux/amd64" in words.read_text()
     assert "--build-arg PIP_INDEX_URL=https://index.example/simple" in words.read_text()
     assert seen.read_text() == "a certificate\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "tag", "platform", "base"),
+    [
+        ((), "venn-testbed", "linux/amd64", "registry.example/python:3.11"),
+        (("--arch", "amd64"), "venn-testbed", "linux/amd64", "registry.example/python:3.11"),
+        (("--arch", "arm64"), "venn-testbed:arm64", "linux/arm64", "registry.example/python:3.11"),
+        (("--arch", "arm64", "--tag", "mine"), "mine", "linux/arm64", "registry.example/python:3.11"),
+        (("--offline",), "venn-testbed", "linux/amd64", "venn-base"),
+        (("--offline", "--arch", "arm64"), "venn-testbed:arm64", "linux/arm64", "venn-base:arm64"),
+    ],
+)
+def test_an_image_for_machines_of_another_kind_has_a_tag_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], tag: str, platform: str, base: str
+) -> None:
+    monkeypatch.setenv("VENN_BASE", "registry.example/python:3.11")
+    said = tmp_path / "said"
+    code, _ = built(tmp_path, f'[ "$1" = version ] && echo amd64 || echo "$@" >> {said}', *words)
+    assert code == 0
+    told = said.read_text().splitlines()[-1]
+    assert f"--tag {tag} " in told
+    assert f"--platform {platform} " in told
+    assert f"--build-arg BASE={base} " in told
+
+
+@pytest.mark.parametrize(
+    ("handler", "runs"),
+    [
+        (None, False),
+        ("enabled\ninterpreter /usr/bin/qemu-aarch64-static\nflags: PF\n", True),
+        ("enabled\ninterpreter /usr/bin/qemu-aarch64-static\nflags: OC\n", False),
+        ("disabled\ninterpreter /usr/bin/qemu-aarch64-static\nflags: F\n", False),
+    ],
+)
+def test_an_emulator_has_to_be_there_for_containers_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, handler: str | None, runs: bool
+) -> None:
+    spec = importlib.util.spec_from_file_location("image", IMAGE)
+    assert spec is not None
+    assert spec.loader is not None
+    image = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(image)
+    monkeypatch.setattr(image, "BINFMT", tmp_path)
+    if handler is not None:
+        (tmp_path / "qemu-aarch64").write_text(handler)
+    assert image.runs_here("arm64") is runs
