@@ -32,7 +32,7 @@ def build(scenario: Scenario) -> Simulation:
     else:
         crowd = fleet_crowd(whole)
     return Simulation(
-        settings=simulated_settings(scenario.seed, scenario.policy),
+        settings=simulated_settings(scenario.seed, scenario.policy, silent=bool(crowd.cuts)),
         jobs=tuple(jobs),
         kinds=crowd.kinds,
         trace=crowd.trace,
@@ -43,6 +43,7 @@ def build(scenario: Scenario) -> Simulation:
         tasks_per_day=crowd.tasks_per_day,
         limits=crowd.limits,
         links=crowd.links,
+        cuts=crowd.cuts,
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
         breaks=tuple(_breaks(whole)),

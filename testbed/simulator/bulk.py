@@ -61,6 +61,8 @@ def why_not(simulation: Simulation) -> str:
         return "links are modelled"
     if simulation.breaks:
         return "the timeline breaks programs"
+    if simulation.cuts:
+        return "the timeline cuts devices off"
     requirements = {str(job.spec.requirement): job.spec.requirement for job in simulation.jobs}
     if any(names_devices(each) for each in requirements.values()):
         return "a requirement names devices"

@@ -1,7 +1,7 @@
 """The devices of a simulation, wherever they come from."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement
@@ -10,7 +10,7 @@ from testbed.churn.timeline import Action, Entry
 from testbed.population.check_ins import check_ins
 from testbed.scenario.population import Population
 from testbed.simulator.links import Course
-from testbed.simulator.model import CheckIns
+from testbed.simulator.model import CheckIns, Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,6 +26,7 @@ class Crowd:
     limits: tuple[tuple[int, int], ...] = ()
     links: tuple[Course | None, ...] = ()
     actions: tuple[Action, ...] = ()
+    cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)
 
 
 def population_crowd(

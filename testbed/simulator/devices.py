@@ -3,14 +3,18 @@
 A device says LeaseAccepted at once when it is offered a lease, LeaseReleased at once when that is taken back, and
 leaves at once when it is sent away; what has to pass a link takes its time (``links``). What a device was working on
 when it left is never answered: it does not resume.
+
+One that the timeline disconnects, partitions or suspends is out of reach until its next row, and keeps what it has in
+hand. It works on, unless it is suspended; what is done then is delivered when it is back. Disconnected, its session
+ends at once; else when a coordinator would notice its silence, and until then it may be offered what it cannot take. It
+is back with a new session in which it names what it holds; one that was suspended goes on in its session, if that has
+not ended, and first hears what was said to it meanwhile.
 """
 
 import heapq
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
 
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
 from coordinator.engine.events import (
@@ -22,57 +26,14 @@ from coordinator.engine.events import (
     TaskFinished,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
-from coordinator.engine.model import Outcome, SessionEnd
+from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
 from testbed.simulator.links import CONNECT, FETCH_CODE, Course, Part, chances, free_at, task_end
-from testbed.simulator.model import CheckIns, Matching, Simulation
+from testbed.simulator.model import Cut, Matching, Simulation
 from testbed.simulator.noise import noise_index, noise_table
+from testbed.simulator.presence import Finish, Present, Response, Row, rows
+from testbed.simulator.settings import silent_at
 
 _INSTANCE = "0" * 32  # no device is ever copied
-_AT_A_TIME = 4096  # rows that are turned into Python's own numbers
-
-
-class Row(NamedTuple):
-    """A row of ``CheckIns``, in the order of its columns."""
-
-    start_s: float
-    end_s: float
-    device: int
-    interval: int
-    kind: int
-    slow: float
-    byte_s: float
-    crash: bool
-
-
-class Response(NamedTuple):
-    """A task is done then, if its device still has it in hand. In the order of the fields, which is that of events."""
-
-    at: float
-    lease: LeaseSeq
-    session: SessionSeq
-    job: JobId
-    round: int
-    attempt: int
-
-
-class Finish(NamedTuple):
-    """A device says then that it has finished, if it is still there. In the order of events."""
-
-    at: float
-    lease: LeaseSeq
-    session: SessionSeq
-    outcome: Outcome
-
-
-@dataclass(slots=True)
-class Present:
-    """A device in a session."""
-
-    row: Row
-    lease: LeaseSeq | None = None  # in hand
-    met: set[JobId] = field(default_factory=set)  # whose drivers it has a connection to
-    told: LeaseSeq | None = None  # its driver has answered, and no coordinator has heard of it
-    gone: bool = False  # and the coordinator has not heard of it yet
 
 
 class Devices:
@@ -80,7 +41,8 @@ class Devices:
         self._simulation = simulation
         self._rows = chain.from_iterable(map(rows, simulation.trace()))
         self._next = next(self._rows, None)
-        self._present: dict[SessionSeq, Present] = {}
+        self._present: dict[SessionSeq, Present] = {}  # whose sessions a coordinator has not ended
+        self._out_of_reach: dict[int, tuple[SessionSeq, Present]] = {}  # by device
         self._responses: list[Response] = []  # a heap; some are void
         self._finishes: list[Finish] = []  # a heap; some are void
         self._ends: list[tuple[float, SessionSeq]] = []  # a heap; some are void
@@ -90,6 +52,7 @@ class Devices:
         self._at_check_in = simulation.matching is Matching.AT_CHECK_IN
         self.check_ins = 0  # that were said so far
         self._sessions = 0  # that were begun so far; also the last one
+        self._life, self._began_s = 1, 0.0  # of the coordinator
 
     # -- what happens next
 
@@ -110,30 +73,45 @@ class Devices:
     def next_finish(self) -> float:
         """inf: nobody waits for a receipt."""
         heap = self._finishes
-        while heap and ((there := self._present.get(heap[0].session)) is None or there.gone):
+        while heap and ((there := self._present.get(heap[0].session)) is None or there.gone or there.how is not None):
             heapq.heappop(heap)
         return heap[0].at if heap else math.inf
 
     def next_end(self) -> float:
         """Of a session. inf: nobody is there."""
         heap = self._ends
-        while heap and heap[0][1] not in self._present:
+        while heap and ((there := self._present.get(heap[0][1])) is None or there.ends_s != heap[0][0]):
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
 
-    def arrive(self) -> SessionSeq:
-        """The next row of the trace: a device is there from here on."""
+    def arrive(self) -> tuple[SessionSeq, list[Effect] | None]:
+        """The next row of the trace: a device is there from here on. Its session, and what it has yet to hear in it;
+        None: it begins.
+        """
         row = self._next
         if row is None:
             raise IndexError("the trace has ended")
         self._next = next(self._rows, None)
-        return self._attend(row)
+        if row.device not in self._out_of_reach:
+            return self._attend(Present(row), row.start_s), None
+        former, present = self._out_of_reach.pop(row.device)
+        stood_still, present.how = present.how is Cut.SUSPEND, None
+        if stood_still and present.task is not None:
+            present.task = present.task._replace(at=present.task.at + row.start_s - present.since_s)
+        present.row = row
+        missed, present.missed = present.missed, []
+        if stood_still and former in self._present:
+            self._stay(former, present, row.start_s)
+            return former, missed
+        self._present.pop(former, None)
+        return self._attend(present, row.start_s), None
 
-    def check_in(self, seq: SessionSeq, foreign: tuple[LeaseSeq, ...] = ()) -> DeviceCheckedIn:
-        """What a device says first in its session; ``foreign``: what it was given by another coordinator."""
+    def check_in(self, seq: SessionSeq) -> DeviceCheckedIn:
+        """What a device says first in its session: who it is, and what it holds."""
         self.check_ins += 1
-        row, simulation = self._present[seq].row, self._simulation
-        names = simulation.names
+        present, simulation = self._present[seq], self._simulation
+        row, names = present.row, simulation.names
+        held, foreign = _names(present, self._life)
         per_session, per_day = self._limits(row.kind)
         return DeviceCheckedIn(
             seq,
@@ -141,7 +119,8 @@ class Devices:
             _INSTANCE,
             row.interval,
             simulation.kinds[row.kind],
-            foreign=foreign,
+            held,
+            foreign,
             tasks_per_session=per_session,
             tasks_per_day=per_day,
             reference_s=row.slow,
@@ -154,11 +133,12 @@ class Devices:
     def has(self, response: Response) -> bool:
         """Its device is there and has it in hand."""
         present = self._present.get(response.session)
-        return present is not None and present.lease == response.lease
+        return present is not None and present.task is response and present.how is None
 
     def let_go(self, response: Response) -> None:
         """Its driver has answered: the device lets go of it, unless its link has to be passed first."""
         present = self._present[response.session]
+        present.task = None
         if self._link(present.row.device) is None:
             present.lease = None
 
@@ -181,11 +161,18 @@ class Devices:
             present.lease = None
         return TaskFinished(session, lease, outcome)
 
-    def end(self) -> SessionEnded:
-        """The session that ends next. Its device stops with what it has in hand."""
-        _, seq = heapq.heappop(self._ends)
+    def end(self) -> SessionEnded | None:
+        """The session that ends next, or whose device is out of reach from here on; None: nobody notices yet."""
+        at, seq = heapq.heappop(self._ends)
         present = self._present[seq]
-        present.lease, present.gone = None, True
+        if present.how is not None:
+            present.ends_s = math.inf
+            return SessionEnded(seq, SessionEnd.SILENT)
+        present.how = self._simulation.cuts.get((present.row.device, at))
+        if present.how is not None:
+            return self._cut_off(seq, present, at)
+        present.lease = present.task = None
+        present.gone = True
         if present.row.crash:
             self._code.pop(present.row.device, None)
         return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if present.row.crash else SessionEnd.GOODBYE_SESSION_OVER)
@@ -214,14 +201,13 @@ class Devices:
             case _:
                 pass
 
-    def check_in_again(self) -> Iterator[DeviceCheckedIn]:
+    def check_in_again(self, now: float) -> Iterator[DeviceCheckedIn]:
         """All who are there, with another coordinator, in order of their sessions."""
+        self._life, self._began_s = self._life + 1, now
         former, self._present = self._present, {}
         for present in former.values():
-            held = present.lease or present.told
-            session = self._attend(present.row)
-            self._present[session].met = present.met
-            yield self.check_in(session, () if held is None else (held,))
+            if present.how is None:
+                yield self.check_in(self._attend(present, now))
 
     # -- what devices are told
 
@@ -232,12 +218,17 @@ class Devices:
                 return self._take(effect, now)
             case RevokeLease():
                 present = self._present.get(effect.session)
-                if present is None:
+                if present is None or present.how is not None:
+                    self._miss(present, effect)
                     return None
                 if present.lease == effect.lease:
-                    present.lease = None
+                    present.lease = present.task = None
                 return LeaseReleased(effect.session, effect.lease)
             case SendAway():
+                present = self._present.get(effect.session)
+                if present is None or present.how is not None:
+                    self._miss(present, effect)
+                    return None
                 return SessionEnded(effect.session, SessionEnd.GOODBYE_TOLD_TO)
             case EndSession():
                 self._present.pop(effect.session, None)
@@ -245,12 +236,36 @@ class Devices:
             case _:
                 return None
 
-    def _attend(self, row: Row) -> SessionSeq:
+    def _attend(self, present: Present, now: float) -> SessionSeq:
+        """A session of its own, from here on."""
         self._sessions += 1
         seq = SessionSeq(self._sessions)
-        self._present[seq] = Present(row)
-        heapq.heappush(self._ends, (row.end_s, seq))
+        self._present[seq] = present
+        self._stay(seq, present, now)
         return seq
+
+    def _stay(self, seq: SessionSeq, present: Present, now: float) -> None:
+        """Until the end of its row; what it has in hand it delivers when it is done, or now."""
+        present.ends_s = present.row.end_s
+        heapq.heappush(self._ends, (present.ends_s, seq))
+        if present.task is not None:
+            present.task = present.task._replace(at=max(present.task.at, now), session=seq)
+            heapq.heappush(self._responses, present.task)
+
+    def _cut_off(self, seq: SessionSeq, present: Present, now: float) -> SessionEnded | None:
+        present.since_s = now
+        self._out_of_reach[present.row.device] = seq, present
+        if present.how is Cut.DISCONNECT:
+            present.ends_s = math.inf
+            return SessionEnded(seq, SessionEnd.CONNECTION_ENDED)
+        present.ends_s = silent_at(now, self._began_s)
+        heapq.heappush(self._ends, (present.ends_s, seq))
+        return None
+
+    def _miss(self, present: Present | None, effect: Effect) -> None:
+        """Its device does not hear of it, or not yet."""
+        if present is not None and present.how is Cut.SUSPEND:
+            present.missed.append(effect)
 
     def _limits(self, kind: int) -> tuple[int, int]:
         """How many tasks in a session, and in a day; 0: no limit."""
@@ -259,14 +274,14 @@ class Devices:
         return (1 if self._at_check_in else per_session), per_day
 
     def _take(self, offer: OfferLease, now: float) -> LeaseAccepted | None:
-        present = self._present[offer.session]
-        if present.gone:
+        present = self._present.get(offer.session)
+        if present is None or present.gone or present.how is not None:
+            self._miss(present, offer)
             return None
-        present.lease = offer.lease
         done = self._done(present, offer, now)
-        heapq.heappush(
-            self._responses, Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt)
-        )
+        task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, self._life)
+        present.lease, present.task, present.life = offer.lease, task, self._life
+        heapq.heappush(self._responses, task)
         return LeaseAccepted(offer.session, offer.lease)
 
     def _done(self, present: Present, offer: OfferLease, now: float) -> float:
@@ -296,17 +311,9 @@ class Devices:
         return seconds
 
 
-def rows(block: CheckIns) -> Iterator[Row]:
-    """Of a block, in order."""
-    columns = (
-        block.start_s,
-        block.end_s,
-        block.device,
-        block.interval,
-        block.kind,
-        block.slow,
-        block.byte_s,
-        block.crash,
-    )
-    for first in range(0, len(block), _AT_A_TIME):
-        yield from map(Row._make, zip(*(one[first : first + _AT_A_TIME].tolist() for one in columns), strict=True))
+def _names(present: Present, life: int) -> tuple[tuple[HeldLease, ...], tuple[LeaseSeq, ...]]:
+    """What it holds of this coordinator, and of former ones."""
+    lease, present.told = present.lease or present.told, None
+    if lease is None:
+        return (), ()
+    return ((HeldLease(lease, HeldPhase.WORKING),), ()) if present.life == life else ((), (lease,))

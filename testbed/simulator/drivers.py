@@ -24,8 +24,8 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome
-from testbed.simulator.devices import Response
 from testbed.simulator.model import SimulatedJob
+from testbed.simulator.presence import Response
 from testbed.simulator.programs import State
 
 _HEARD = frozenset({AcceptJob, AcceptAttempt, EndAttempt, EndJob})  # effects that mean something to a driver

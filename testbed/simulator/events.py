@@ -41,9 +41,10 @@ from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
 from testbed.simulator.accounts import Accounts
-from testbed.simulator.devices import Devices, Response
+from testbed.simulator.devices import Devices
 from testbed.simulator.drivers import Drivers
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
+from testbed.simulator.presence import Response
 from testbed.simulator.programs import Change, Programs, State
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
@@ -153,23 +154,34 @@ class _Run:
             case _Class.DUE:
                 self._say(TimePassed())
             case _Class.SESSION_END:
-                self._say(self.devices.end())
+                ended = self.devices.end()
+                if ended is not None:
+                    self._say(ended)
             case _Class.ARRIVAL:
                 self._say(*self.drivers.arrive())
             case _Class.CHECK_IN:
-                session = self.devices.arrive()
-                if self.coordinator is not State.AWAY:
-                    self._check_in(self.devices.check_in(session))
+                self._arrive()
             case _Class.BREAK:
                 for change in self.programs.take():
                     self._break(change)
+
+    def _arrive(self) -> None:
+        session, missed = self.devices.arrive()
+        if missed is None and self.coordinator is not State.AWAY:
+            self._check_in(self.devices.check_in(session))
+        for effect in missed or ():
+            answer = self.devices.react(effect, self.now)
+            if answer is not None:
+                self._say(answer)
 
     def _respond(self, response: Response) -> None:
         if not self.drivers.takes(response):
             self.drivers.keep(response)
             return
-        record = self.drivers.record(response)
         self.devices.let_go(response)
+        if response.life != self.drivers.life:  # a coordinator that is away will never hear of it
+            return
+        record = self.drivers.record(response)
         self._say(record)
         (_, outcome), *_ = record.responses
         finished = self.devices.acknowledge(response, outcome, self.now)
@@ -227,7 +239,7 @@ class _Run:
             self._reborn(self.now)
         for events in self.drivers.submissions():
             self._say(*events)
-        for check_in in self.devices.check_in_again():
+        for check_in in self.devices.check_in_again(self.now):
             self._check_in(check_in)
 
     def _go_on(self) -> None:

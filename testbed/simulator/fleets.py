@@ -19,7 +19,7 @@ from testbed.scenario.model import Scenario
 from testbed.shape.limits import Limits, changed, limits_of
 from testbed.simulator.crowd import Crowd
 from testbed.simulator.links import Course, course
-from testbed.simulator.model import CheckIns
+from testbed.simulator.model import CheckIns, Cut
 
 _ROWS = 1024  # of a block: sessions have no end, and what is not simulated need not be made
 
@@ -52,6 +52,7 @@ def fleet_crowd(scenario: Scenario) -> Crowd:
         limits=() if alike else limits,
         links=_links(scenario, devices, timeline.actions),
         actions=timeline.actions,
+        cuts=_cuts(devices),
     )
 
 
@@ -60,6 +61,16 @@ def _undisturbed(scenario: Scenario) -> list[DeviceSpec]:
     nowhere = [Path("share.npz")] * scenario.devices
     data = dict.fromkeys(scenario.data, nowhere)
     return expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=data)
+
+
+def _cuts(devices: Sequence[DeviceSpec]) -> dict[tuple[int, float], Cut]:
+    """When each gets out of reach, and how."""
+    return {
+        (number, absence.from_s): Cut(absence.how.value)
+        for number, device in enumerate(devices)
+        for absence in device.absences
+        if absence.how.value in set(Cut)
+    }
 
 
 def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[Action]) -> tuple[Course | None, ...]:

@@ -4,7 +4,7 @@ Times are seconds of engine time. A *row* is one session of one device; rows com
 MOST_ROWS to a block, so that memory does not grow with the trace.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -58,6 +58,14 @@ class SimulatedJob:
     rounds: int  # it ends when so many have closed, >= 1
 
 
+class Cut(StrEnum):
+    """How a timeline gets a device out of reach; it keeps what it has in hand. Words of ``churn``."""
+
+    DISCONNECT = "disconnect"
+    PARTITION = "partition"
+    SUSPEND = "suspend"
+
+
 @dataclass(frozen=True, slots=True)
 class Break:
     """What a timeline does to a program: it is killed, or stands still."""
@@ -87,6 +95,7 @@ class Simulation:
     until_s: float = np.inf  # given up then: what is due later does not happen
     breaks: tuple[Break, ...] = ()  # of programs, in the order of the timeline
     actions: tuple[Action, ...] = ()  # of a timeline, by time, for the record: the trace, links and breaks have them
+    cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)  # by (device, when): how it gets out of reach
 
 
 @dataclass(frozen=True, slots=True)

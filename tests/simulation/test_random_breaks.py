@@ -1,6 +1,8 @@
-"""Random small worlds whose programs are killed and stand still: the invariants hold, and no response is lost."""
+"""Random small worlds whose programs are killed and stand still, and whose devices get out of reach: the invariants
+hold, and no response is lost."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,10 +16,13 @@ from testbed.live.folder import RunFolder
 from testbed.report.audit import audit
 from testbed.report.record import load_run
 from testbed.report.story import tell
-from testbed.simulator.model import Break, Outcome, Simulation
+from testbed.simulator.model import Break, Cut, Outcome, Simulation
 from testbed.simulator.run import simulate
+from testbed.simulator.settings import simulated_settings
 from testbed.virtual.kept import KeptJournal, keep_unheard
 from tests.simulation.test_random_worlds import POLICIES, chooser, random_world
+
+OUT_OF_REACH = (Cut.DISCONNECT, Cut.SUSPEND, Cut.PARTITION)
 
 
 def broken_world(seed: int) -> Simulation:
@@ -28,8 +33,18 @@ def broken_world(seed: int) -> Simulation:
     for _ in range(1 + pick(7)):
         at, lasts, still = float(pick(60)), float(pick(3) * pick(20)), not pick(3)
         breaks.append(Break(at, at + (lasts or float(still)), whom[pick(2) and pick(len(whom))], stands_still=still))
-    object.__setattr__(made, "breaks", tuple(sorted(breaks, key=lambda one: one.at_s)))
-    return made
+    ends = [
+        (device, end)
+        for block in made.trace()
+        for device, end in zip(block.device.tolist(), block.end_s.tolist(), strict=True)
+    ]
+    cuts = {one: OUT_OF_REACH[pick(3)] for one in ends if not pick(3)}
+    return replace(
+        made,
+        settings=simulated_settings(seed, "test", silent=bool(cuts)),
+        breaks=tuple(sorted(breaks, key=lambda one: one.at_s)) if pick(4) else (),
+        cuts=cuts if pick(3) else {},
+    )
 
 
 def kept(made: Simulation, policy: str, root: Path) -> Outcome:
