@@ -204,9 +204,10 @@ async def _rates(machine: Machine, target: str, figures: Figures) -> None:
 
 
 async def _delays(machine: Machine, target: str, figures: Figures) -> None:
-    """With a rate by ``tc`` and a delay by the relay as well: the two together are one means."""
+    """With a rate by ``tc`` and a delay by the relay or by netem as well: the two together are one means."""
     rate = 5e6
-    for name, means, bits in ((RELAY, RELAY, None), ("tc_and_relay", TC, rate), (NETEM, NETEM, None)):
+    kinds = ((RELAY, RELAY, None), ("tc_and_relay", TC, rate), (NETEM, NETEM, None), ("tc_and_netem", NETEM, rate))
+    for name, means, bits in kinds:
         if not machine.can("delay" if means == NETEM else "rate", means):
             continue
         base = await _through(Limits(up_bits=bits, down_bits=bits), means, target, "echo", TRIPS)
