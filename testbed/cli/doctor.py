@@ -2,11 +2,12 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 import typer
 
+from testbed.live.broker import check as check_broker
 from testbed.shape.probe import FIELDS, probe
 from venn.wire.command import Context, command, execute
 from venn.wire.errors import ExitCode
@@ -19,27 +20,24 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 @app.command(epilog="Example: venn doctor --json")
 @command
 def doctor(context: Context) -> int:
-    """One line for each means of each limit, and for what containers need: PASSED, or how to fix it. 1 if there is a
-    limit that nothing enforces."""
+    """One line for each means of each limit, and for what containers and a broker need: PASSED, or how to fix it. 1 if
+    there is a limit that nothing enforces."""
     machine = probe()
-    containers = list(_containers())
+    containers, broker = list(_containers()), check_broker()
     used = {field: machine.means(field) for field in FIELDS}
     if context.json:
         checks = [asdict(each) | {"used": used[each.field] == each.means} for each in machine.checks]
         facts = {"cores": machine.cores, "memory_bytes": machine.memory_bytes, "means": used, "checks": checks}
-        facts["containers"] = [
-            {"needs": name, "passed": not wrong, "says": found or wrong} for name, found, wrong in containers
-        ]
+        facts |= {"containers": _rows(containers), "broker": _rows([broker])}
         write_line(sys.stdout, json.dumps({"passed": None not in used.values()} | facts))
     else:
         for each in machine.checks:
             verdict = "PASSED" if each.passed else "MISSING"
             first = "" if used[each.field] in (each.means, None) or not each.passed else "; not needed"
             write_line(sys.stdout, f"{verdict:<8} {each.field:<7} {each.means:<11} {printable(each.says, 500)}{first}")
-        for name, found, wrong in containers:
-            write_line(
-                sys.stdout, f"{'MISSING' if wrong else 'PASSED':<8} compose {name:<11} {printable(found or wrong, 500)}"
-            )
+        for who, (name, found, wrong) in [*(("compose", each) for each in containers), ("broker", broker)]:
+            verdict = "MISSING" if wrong else "PASSED"
+            write_line(sys.stdout, f"{verdict:<8} {who:<7} {name:<11} {printable(found or wrong, 500)}")
     return ExitCode.FAILED if None in used.values() else ExitCode.OK
 
 
@@ -51,6 +49,10 @@ def _containers() -> Iterator[tuple[str, str, str]]:
         yield "sdk", "", missing_package(error, "backend: compose", "compose").fix
         return
     yield from checks()
+
+
+def _rows(needs: Iterable[tuple[str, str, str]]) -> list[dict[str, object]]:
+    return [{"needs": name, "passed": not wrong, "says": found or wrong} for name, found, wrong in needs]
 
 
 def main(argv: list[str]) -> int:

@@ -40,6 +40,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("agent", "", "one device", "device_agent.cli", ""),
         Command("swarm", "", "many devices, one process", "device_agent.swarm_cli", ""),
         Command("compose", "attend|device", "what compose.yaml starts", "testbed.cli.compose", "all"),
+        Command("broker", "FILE", "an MQTT broker, for others", "testbed.cli.broker", "testbed"),
         Command("relay", "FILE", "the links of devices, shaped", "testbed.cli.relay", "testbed"),
         Command("job", "run|check|list|wait|cancel", "one job and its driver", "job_driver.cli", "driver"),
     ),

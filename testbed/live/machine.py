@@ -1,7 +1,8 @@
-"""What a figure depends on beside the code: the machine, the libraries, the commit. No host name."""
+"""The machine: what a figure depends on beside the code (without its host name), and a free port of it."""
 
 import os
 import platform
+import socket
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,3 +40,10 @@ def commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def free_port() -> int:
+    """Of the loopback of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,18 +1,22 @@
 """The parts of a run as processes of this machine."""
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 
 from testbed.churn.link_change import LinkChange
-from testbed.live import commands
+from testbed.live import broker, commands
 from testbed.live.capacity import capacity
 from testbed.live.folder import RunFolder
+from testbed.live.machine import free_port
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.programs import Program, kill_all
 from testbed.scenario.model import Scenario
 from testbed.shape.account import moved_by_device, used_by_device
 from testbed.shape.throttles import Throttles
 from venn.wire.errors import CannotEnforceError
+from venn.wire.files import write_atomic
+from venn.wire.tokens import ensure_tokens
 
 READY_WITHIN_S = 60.0
 
@@ -27,6 +31,7 @@ class Processes:
         self._throttles = throttles
         self._coordinator: Program
         self._relay: Program | None = None
+        self._broker = self._make_broker() if broker.is_broken(scenario) else None
         self._address = ""
 
     async def make(self) -> None:
@@ -41,6 +46,16 @@ class Processes:
             await self._relay.start()
             proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")
         self._throttles.write(proxies if isinstance(proxies, dict) else {})
+        if self._broker is not None:
+            ensure_tokens(self._folder.tokens)  # makes the folder
+            write_atomic(self._folder.tokens / broker.NAME, secrets.token_hex(32) + "\n", mode=0o600)
+            await self._broker.start()
+
+    def _make_broker(self) -> Program:
+        """Raises CannotEnforceError: there is no Mosquitto."""
+        broker.find_programs()
+        arguments = ["broker", str(self._folder.tokens / broker.NAME), "--listen", f"127.0.0.1:{free_port()}"]
+        return Program(broker.NAME, arguments, log=self._folder.root / f"{broker.NAME}.log")
 
     def coordinator(self) -> Program:
         arguments = commands.coordinator(self._scenario, self._folder, validate=self._validate)
@@ -104,7 +119,7 @@ class Processes:
 
     @property
     def others(self) -> Sequence[Program]:
-        return [self._relay] if self._relay else []
+        return [other for other in (self._relay, self._broker) if other is not None]
 
     def start_cost_s(self, others: int, one_s: float) -> float:
         return one_s * others / capacity().cores

@@ -122,9 +122,6 @@ def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
 def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
     if of.whom is Whom.DRIVER and of.name not in scenario.jobs:
         yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
-    elif of.whom is Whom.BROKER and scenario.backend == "process":
-        message = "there is no broker with backend: process"
-        yield Finding(here, message, "write backend: compose; or select devices, driver JOB or coordinator")
     if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
         most = format_duration(PATIENCE_S)
         yield Finding(here, f"for: drivers give a coordinator up that is away for {most}", "let it be shorter")

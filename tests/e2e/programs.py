@@ -33,6 +33,27 @@ def spin(model, task):
 job = Job(initial=lambda rng: {"w": np.zeros(50_000)}, on_device=spin)
 """  # a job file whose task takes processor time, and whose model is 400 kB
 
+# What a broker answers to a CONNECT of MQTT 3.1.1 without a password, with a wrong one, and with the right one.
+ASK_BROKER = """
+import socket, sys
+
+_, host, port, token = sys.argv
+
+def text(word):
+    return len(word).to_bytes(2, "big") + word.encode()
+
+def answer(password):
+    login = text("venn") + text(password) if password else b""
+    body = text("MQTT") + bytes([4, 0xC2 if password else 2]) + (60).to_bytes(2, "big") + text("test") + login
+    with socket.create_connection((host, int(port)), 10) as broker:
+        broker.sendall(bytes([0x10, len(body)]) + body)
+        return broker.recv(4)[3]
+
+print(answer(""), answer("wrong"), answer(open(token).read().strip()))
+"""
+NOT_AUTHORIZED, ACCEPTED = 5, 0
+GUARDED = [NOT_AUTHORIZED, NOT_AUTHORIZED, ACCEPTED]
+
 
 def environment() -> dict[str, str]:
     """Ours, without settings of venn, but for the image of its containers."""

@@ -1,10 +1,17 @@
 """A timeline on real processes: each way to go gives its own reason, in time, and nothing is left standing still."""
 
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
-from tests.e2e.programs import left, lines, run, started
+from testbed.live.broker import find_programs
+from tests.e2e.programs import ASK_BROKER, GUARDED, Started, left, lines, run, started, waited
+from venn.wire.errors import VennError
 
 pytestmark = pytest.mark.e2e
 
@@ -134,3 +141,45 @@ def test_a_link_that_is_changed_in_mid_run_is_as_slow_from_then_on(tmp_path: Pat
     assert after
     assert all(row["ended_at"] - row["opened_at"] > 1.6 * 0.9 for row in after)
     assert left([], place=out) == []
+
+
+BROKER = """
+version: 1
+name: broker
+duration: 60s
+jobs:
+  endless: {file: job.py, demand: 2, rounds: 1, deadline: 60s, workload: {compute: 1h}}
+fleets:
+  swarm: {count: 2}
+churn:
+  - {at: 1s, crash: broker}
+"""
+
+
+def test_a_broker_that_is_killed_is_there_again_and_lets_in_nobody_else(tmp_path: Path) -> None:
+    try:
+        find_programs()
+    except VennError as error:
+        pytest.skip(str(error))
+    (tmp_path / "broker.yaml").write_text(BROKER)
+    (tmp_path / "job.py").write_text(JOB)
+    out = tmp_path / "run"
+    with started(tmp_path, "run", "broker.yaml", "--out", str(out)) as program:
+        waited(lambda: lines(out / "churn.jsonl"), "the end of the first")
+        waited(lambda: brokers(program), "the one that is started again")
+        family = program.family()
+        _, port, host = (out / "tokens" / "broker.conf").read_text().splitlines()[0].split()
+        ask = [sys.executable, "-c", ASK_BROKER, host, port, str(out / "tokens" / "broker")]
+        told = waited(lambda: subprocess.run(ask, capture_output=True, text=True, check=False).stdout, "an answer")
+        assert [int(word) for word in told.split()] == GUARDED
+        assert program.stop(signal.SIGINT) == 130, program.err
+    assert left(family, place=out) == []
+    assert not (out / "tokens").exists()
+
+
+def brokers(program: Started) -> list[int]:
+    found = []
+    for process in program.family():
+        with suppress(psutil.Error):
+            found += [process.pid] * process.cmdline()[0].endswith("mosquitto")
+    return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.programs import ROOT, environment
+from tests.e2e.programs import ASK_BROKER, GUARDED, ROOT, environment
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 CALLER = 4321  # whom ./runs belongs to, where we may give it to somebody
@@ -50,25 +50,6 @@ def compose() -> tuple[str, ...]:
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return program
-
-
-# What the broker answers to a CONNECT of MQTT 3.1.1 without a password, with a wrong one, and with the right one.
-ASK_BROKER = """
-import socket
-
-def text(word):
-    return len(word).to_bytes(2, "big") + word.encode()
-
-def answer(password):
-    login = text("venn") + text(password) if password else b""
-    body = text("MQTT") + bytes([4, 0xC2 if password else 2]) + (60).to_bytes(2, "big") + text("test") + login
-    with socket.create_connection(("broker", 1883), 10) as broker:
-        broker.sendall(bytes([0x10, len(body)]) + body)
-        return broker.recv(4)[3]
-
-print(answer(""), answer("wrong"), answer(open("/live/tokens/broker").read().strip()))
-"""
-NOT_AUTHORIZED, ACCEPTED = 5, 0
 
 
 class Project:
@@ -148,8 +129,9 @@ def test_a_fleet_in_containers_trains_two_jobs_and_leaves_a_report(project: Proj
     assert {uid for _, uid, name in own if name != "docker-init"} == {"1000"}
     (coordinator,) = project.containers("coordinator")
     assert json.loads(docker("exec", coordinator, "venn", "status", "--json"))["jobs"]  # it goes on serving
-    told = [int(word) for word in docker("exec", coordinator, "python", "-c", ASK_BROKER).split()]
-    assert told == [NOT_AUTHORIZED, NOT_AUTHORIZED, ACCEPTED]
+    broker = ("broker", "1883", "/live/tokens/broker")
+    told = [int(word) for word in docker("exec", coordinator, "python", "-c", ASK_BROKER, *broker).split()]
+    assert told == GUARDED
 
     project.run("down")
     assert project.containers() == []

@@ -96,14 +96,7 @@ def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> st
 
     Raises UsageError NOT_LOOPBACK (an address that others can reach, without insecure), PORT_IN_USE or ADDRESS.
     """
-    host, port = parse_address(address)
-    if not insecure and not is_loopback(address):
-        raise UsageError(
-            "NOT_LOOPBACK",
-            "others can reach this address, and nothing on it is encrypted",
-            where=address,
-            fix="listen on 127.0.0.1, or say --insecure if the network is yours",
-        )
+    host, port = check_reach(address, insecure=insecure)
     _try_port(address, host, port)
     try:
         bound = server.add_insecure_port(join_address(host, port))
@@ -112,6 +105,19 @@ def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> st
     if bound == 0:
         raise _port_in_use(address)
     return join_address(host, bound)
+
+
+def check_reach(address: str, *, insecure: bool) -> tuple[str, int]:
+    """Host and port to listen on. Raises UsageError ADDRESS or NOT_LOOPBACK."""
+    host, port = parse_address(address)
+    if not insecure and not is_loopback(address):
+        raise UsageError(
+            "NOT_LOOPBACK",
+            "others can reach this address, and nothing on it is encrypted",
+            where=address,
+            fix="listen on 127.0.0.1, or say --insecure if the network is yours",
+        )
+    return host, port
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coordinator.policies.registry import in_file, split
 from job_driver.bundle import pack
-from testbed.live import commands
+from testbed.live import broker, commands
 from testbed.live.containers.luggage import CODE, POPULATION, Luggage
 from testbed.live.containers.project import (
     COORDINATOR,
@@ -29,12 +29,10 @@ from testbed.scenario.model import Scenario
 from testbed.shape.changes import changes_of
 from testbed.shape.entrypoint import ALLOW_DEGRADED, CHANGES
 from testbed.shape.limits import limits_of
-from venn.wire.notation import Selector, Whom
+from venn.wire.notation import Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
 
 EVERYWHERE = "0.0.0.0"
-BROKER = str(Whom.BROKER)
-BROKER_STARTS = ("/bin/sh", "/usr/share/venn/containers/broker.sh")  # with the file of its token
 HERE = RunFolder(Path(INSIDE))  # the run folder as a container sees it
 ADDRESS = f"{COORDINATOR}:{PORT}"
 
@@ -54,8 +52,9 @@ class Layout:
         services = {COORDINATOR: Service(command=[*listen, "--insecure"], port=port)}
         for job in self.scenario.jobs:
             services[driver_service(job)] = Service(command=self._driver(job))
-        if self.broker:
-            services[BROKER] = Service(command=[str(HERE.tokens / BROKER)], entrypoint=BROKER_STARTS)
+        if broker.is_broken(self.scenario):
+            everywhere = ["--listen", f"{EVERYWHERE}:{broker.PORT}", "--insecure"]
+            services[broker.NAME] = Service(command=["broker", str(HERE.tokens / broker.NAME), *everywhere])
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
             changes = list(dict.fromkeys(changes_of(self.scenario, name)))
@@ -74,15 +73,10 @@ class Layout:
             )
         return services
 
-    @property
-    def broker(self) -> bool:
-        """Whether there is one: where the timeline breaks it."""
-        return any(isinstance(entry.of, Selector) and entry.of.whom is Whom.BROKER for entry in self.scenario.churn)
-
     def places(self) -> dict[str, tuple[str, int]]:
         """Each part's service, and its number there."""
         places = {str(Whom.COORDINATOR): (COORDINATOR, 1)}
-        places |= {BROKER: (BROKER, 1)} if self.broker else {}
+        places |= {broker.NAME: (broker.NAME, 1)} if broker.is_broken(self.scenario) else {}
         places |= {driver(job): (driver_service(job), 1) for job in self.scenario.jobs}
         for fleet in self.scenario.fleets:
             own = [device.device for device in self.prepared.devices if device.fleet == fleet]
@@ -96,7 +90,7 @@ class Layout:
             case Whom.COORDINATOR:
                 return {name: text for role in ROLES for name, text in self._token(role).items()} | self._policy()
             case Whom.BROKER:
-                return {str(HERE.tokens / BROKER): secrets.token_hex(32).encode()}
+                return {str(HERE.tokens / broker.NAME): secrets.token_hex(32).encode()}
             case Whom.DRIVER:
                 files = {str(self._code(job)): Path(str(self.scenario.jobs[job].file))}
                 if (held_out := self._held_out(job)) is not None:

@@ -1,7 +1,6 @@
 """The parts of a run as containers. See ``Parts``."""
 
 import asyncio
-import socket
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,17 +10,18 @@ from docker import DockerClient
 from docker.models.containers import Container as Made
 
 from testbed.churn.link_change import LinkChange
-from testbed.live import commands
+from testbed.live import broker, commands
 from testbed.live.capacity import capacity
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.dock import Dock
 from testbed.live.containers.engine import image_name
-from testbed.live.containers.layout import BROKER, Layout, driver
+from testbed.live.containers.layout import Layout, driver
 from testbed.live.containers.limits import cores_of, memory_of
 from testbed.live.containers.luggage import POPULATION, packed
 from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told_again, write_project
 from testbed.live.folder import RunFolder
 from testbed.live.gather import not_held, write_held
+from testbed.live.machine import free_port
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
 from testbed.shape.account import Account, used_by_device
@@ -55,11 +55,12 @@ class Containers:
     ) -> None:
         self._scenario, self._folder, self._validate = scenario, folder, validate
         self._layout = Layout(scenario, folder, prepared, allow_degraded)
-        self._port = _free_port()
+        self._port = free_port()
         self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
         self._parts: dict[str, Container] = {}
-        self._others = [self._container(BROKER, BROKER, folder.root / "broker.log")] if self._layout.broker else []
+        broken = [broker.NAME] if broker.is_broken(scenario) else []
+        self._others = [self._container(name, name, folder.root / f"{name}.log") for name in broken]
         self._limited = [device for device in prepared.devices if device.fleet in plan.fleets]
         self._account = Account(plan, {device.device: device.fleet for device in self._limited})
 
@@ -185,13 +186,6 @@ class Containers:
         for part, made in self._made.items():
             if made.id == identity and part in self._parts:
                 self._parts[part].ended(code)
-
-
-def _free_port() -> int:
-    """Of the loopback of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:

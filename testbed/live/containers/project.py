@@ -31,7 +31,6 @@ class Service:
     """Containers of one kind."""
 
     command: Sequence[str]
-    entrypoint: Sequence[str] = ()  # in place of the image's
     count: int = 1
     cores: float | None = None
     memory_bytes: int | None = None
@@ -51,7 +50,6 @@ class Service:
         return {
             "image": image,
             "command": shlex.join(self.command).replace("$", "$$"),  # compose would fill in its own variables
-            **({"entrypoint": list(self.entrypoint)} if self.entrypoint else {}),
             "working_dir": INSIDE,
             "init": True,
             "stop_grace_period": STOP_GRACE,

@@ -1,0 +1,77 @@
+"""The broker of a run: a Mosquitto with one listener, where nobody gets in without the password."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
+from venn.wire.files import file_error, write_atomic
+from venn.wire.notation import Selector, Whom
+
+if TYPE_CHECKING:  # a broker that starts again has no need of it
+    from testbed.scenario.model import Scenario
+
+NAME = str(Whom.BROKER)
+PORT = 1883
+USER = "venn"
+PLACES = ("/usr/sbin", "/usr/local/sbin", "/opt/homebrew/sbin")  # where packages put it, beside the PATH
+CONFIGURATION = """\
+listener {port} {host}
+allow_anonymous false
+password_file {passwords}
+log_type error
+log_type warning
+"""
+
+
+def check() -> tuple[str, str, str]:
+    """For `venn doctor`: what is asked for, what is there of it, and else what is wrong and how to fix it."""
+    try:
+        return "mosquitto", find_programs()[0], ""
+    except VennError as error:
+        return "mosquitto", "", f"{error.message}; {error.fix}"
+
+
+def is_broken(scenario: "Scenario") -> bool:
+    """Whether its timeline breaks the broker: then there is one."""
+    return any(isinstance(entry.of, Selector) and entry.of.whom is Whom.BROKER for entry in scenario.churn)
+
+
+def find_programs() -> tuple[str, str]:
+    """The paths of Mosquitto, and of what hashes its passwords. Raises CannotEnforceError BROKER."""
+    return _find("mosquitto"), _find("mosquitto_passwd")
+
+
+def _find(name: str) -> str:
+    found = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *PLACES]))
+    if found is None:
+        fix = "install it (Debian: apt install mosquitto)"
+        raise CannotEnforceError("BROKER", f"there is no {name} on this machine", where="broker", fix=fix)
+    return found
+
+
+def make_broker(token: Path, host: str, port: int) -> list[str]:
+    """The command that is one, with the password that is in ``token``; what it reads lies beside that.
+
+    Raises CannotEnforceError BROKER, UsageError TOKEN, and PeerError or UsageError for what cannot be written.
+    """
+    program, hash_passwords = find_programs()
+    passwords, configuration = token.with_suffix(".passwords"), token.with_suffix(".conf")
+    try:
+        password = token.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+        raise UsageError("TOKEN", message, where=str(token), fix="name a file with a password in it") from error
+    told = CONFIGURATION.format(port=port, host=host, passwords=passwords)
+    told += "user root\n" * (os.geteuid() == 0)  # else it would become another, who may not read its files
+    try:
+        write_atomic(passwords, f"{USER}:{password}\n", mode=0o600)
+        write_atomic(configuration, told, mode=0o600)
+    except OSError as error:
+        raise file_error(error, token.parent) from error
+    hashed = subprocess.run([hash_passwords, "-U", str(passwords)], capture_output=True, text=True, check=False)
+    if hashed.returncode != 0:
+        raise PeerError("BROKER", f"its password was not hashed: {hashed.stderr.strip()}", where=str(passwords))
+    return [program, "-c", str(configuration)]
