@@ -75,6 +75,10 @@ def check_image(client: DockerClient) -> str:
     except ImageNotFound:
         message = f"there is no image {image}"
         raise CannotEnforceError("IMAGE", message, where="backend: compose", fix=BUILD) from None
+    except APIError as error:
+        message = f"the Docker Engine does not know the image {image}: {error.explanation}"
+        fix = "name one that `docker images` lists"
+        raise CannotEnforceError("IMAGE", message, where=CHOOSE_IMAGE, fix=fix) from error
 
 
 def checks() -> Iterator[tuple[str, str, str]]:

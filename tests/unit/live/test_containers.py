@@ -19,7 +19,7 @@ from docker.errors import APIError
 
 from testbed.live.capacity import Capacity, check_containers, need
 from testbed.live.containers.container import Container, settings
-from testbed.live.containers.engine import obeyed
+from testbed.live.containers.engine import check_image, obeyed
 from testbed.live.containers.layout import Layout
 from testbed.live.containers.luggage import packed, unpack
 from testbed.live.containers.project import scale_flags, told_again, write_project
@@ -241,6 +241,13 @@ def test_a_fleet_larger_than_memory_is_refused_with_what_would_fit(two: Scenario
 def test_limits_of_memory_are_summed_against_the_machine(two: Scenario) -> None:
     [problem] = make_plan(two, Machine(4, 600_000_000, NONE, MACHINE.checks)).problems
     assert str(problem).startswith("fleets: 3 devices may take 768 MB of memory, more than this machine has: 2 fit")
+
+
+def test_a_name_that_no_image_can_have_is_one_line() -> None:
+    client = Mock()
+    client.images.get.side_effect = APIError("400 Client Error", explanation="invalid reference format")
+    with pytest.raises(CannotEnforceError, match=r"VENN_IMAGE: .* invalid reference format; name one"):
+        check_image(client)
 
 
 def test_what_the_engine_refuses_is_one_line() -> None:
