@@ -32,7 +32,10 @@ def _check(entry: Entry, number: int, devices: int) -> None:
     where, of = f"churn.{number}", entry.of
     if devices == 0:
         raise UsageError(
-            "CHURN", f"no device has {selected(entry)}", where=where, fix="`venn population describe` FILE"
+            "CHURN",
+            f"no device has {selected(entry)}",
+            where=where,
+            fix="`venn population describe` shows their labels",
         )
     if isinstance(of, Selector) and of.count is not None and of.count > devices:
         message = f"'{of}' are more than there are: {devices}"
