@@ -1,7 +1,11 @@
-"""The loop of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test
-need not hold for this: half a minute of one core, where nothing else wants it."""
+"""What holds for all tests.
+
+No example of Hypothesis has a time limit, which would fail on a busy machine. The loop of a simulation in bulk is compiled
+before the first test that runs it, so that the time limit of that test need not hold for this: half a minute of one core.
+"""
 
 import pytest
+from hypothesis import settings
 
 from coordinator.policies.registry import load_policy
 from testbed.simulator.bulk import simulate_in_bulk
@@ -9,6 +13,9 @@ from testbed.simulator.compiled import COMPILES
 from tests.simulation.worlds import Session, job, world
 
 _FOLDERS = ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")
+
+settings.register_profile("no deadline", deadline=None)
+settings.load_profile("no deadline")
 
 
 @pytest.hookimpl(tryfirst=True)

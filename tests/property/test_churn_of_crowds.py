@@ -88,13 +88,13 @@ def expand(timeline: list[Entry], seed: int) -> Expansion:
     return expand_timeline(known, Crowd(sessions(seed)), seed=seed, scale=1.0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TIMELINES, st.integers(0, 99))
 def test_every_wish_is_granted_on_whom_it_can_be(timeline: list[Entry], seed: int) -> None:
     assert expand(timeline, seed) == expand(timeline, seed)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(TIMELINES, st.integers(0, 99), st.integers(1, 5))
 def test_what_is_left_of_the_sessions(timeline: list[Entry], seed: int, blocks: int) -> None:
     rows, absences = sessions(seed), expand(timeline, seed).absences
@@ -123,7 +123,7 @@ def pieces(own: Sequence[Session], absences: Sequence[Absence]) -> Iterator[tupl
 
 
 @pytest.mark.skipif(not COMPILES, reason="needs Numba")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TIMELINES, st.integers(0, 99), st.sampled_from(["fifo", "venn", "venn-plus"]))
 def test_in_bulk_it_is_the_same(timeline: list[Entry], seed: int, policy: str) -> None:
     rows, absences = sessions(seed), expand(timeline, seed).absences

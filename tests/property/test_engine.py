@@ -506,6 +506,4 @@ def _waits_for_its_driver(job: Job) -> bool:
 
 
 TestWorld = World.TestCase
-TestWorld.settings = settings(
-    max_examples=100, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestWorld.settings = settings(max_examples=100, stateful_step_count=50, suppress_health_check=list(HealthCheck))

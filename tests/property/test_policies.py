@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
@@ -56,7 +56,6 @@ def views(draw: st.DrawFn) -> View:
     return View(0.0, draw(st.integers(0, 3)), 1, groups, tuple(requests), supply, 60.0)
 
 
-@settings(deadline=None)
 @given(view=views(), name=st.sampled_from(BUILT_IN))
 def test_every_plan_is_sound(view: View, name: str) -> None:
     plan = POLICIES[name].plan(view)
@@ -72,7 +71,6 @@ def test_every_plan_is_sound(view: View, name: str) -> None:
     assert len(dict(plan.reasons)) == len(plan.reasons)
 
 
-@settings(deadline=None)
 @given(view=views(), name=st.sampled_from(BUILT_IN))
 def test_a_plan_is_a_function_of_the_view(view: View, name: str) -> None:
     """Whatever its policy has seen before."""
@@ -106,7 +104,6 @@ def contentions(draw: st.DrawFn) -> tuple[list[Contender], dict[RegionId, int]]:
     return [contender(sorted(regions), *draw(demands)) for regions in sets], supply
 
 
-@settings(deadline=None)
 @given(contentions(), st.booleans())
 def test_the_allocation_is_the_published_one(
     contention: tuple[list[Contender], dict[RegionId, int]], whole_queues: bool

@@ -68,7 +68,7 @@ def test_sessions_of_a_file(block: Block, period_s: float, size: int) -> None:
         np.testing.assert_array_equal(whole.device[here], whole.device[:kept])
 
 
-@settings(max_examples=40, deadline=None)  # a day before time 0 is generated each time
+@settings(max_examples=40)  # a day before time 0 is generated each time
 @given(lengths, lengths, st.floats(1.0, 8.0), st.floats(3000.0, 150_000.0), st.integers(0, 9))
 def test_generated_sessions(session: Constant, gap: Constant, swing: float, period_s: float, seed: int) -> None:
     about = Availability(session, gap, Day(swing, 3600.0))

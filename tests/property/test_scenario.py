@@ -132,7 +132,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_is_dumped_loads_to_an_equal_scenario(folder: Path) -> None:
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=60)
     @given(scenarios(folder))
     def check(scenario: Scenario) -> None:
         text = scenario.dump()

@@ -58,7 +58,7 @@ def check(made: Simulation, make: Callable[[], Policy]) -> Outcome:
     return outcome
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32), st.sampled_from(POLICIES))
 def test_small_worlds(seed: int, policy: str) -> None:
     check(random_world(seed), lambda: load_policy(policy))
@@ -111,7 +111,7 @@ def busy_job(name: str, pick: Callable[[int], int]) -> SimulatedJob:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32), st.sampled_from(POLICIES))
 def test_busy_worlds(seed: int, policy: str) -> None:
     check(busy_world(seed), lambda: load_policy(policy))
@@ -143,7 +143,7 @@ class Whimsical:
         )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32))
 def test_a_policy_that_is_asked_for_each_plan(seed: int) -> None:
     check(busy_world(seed), Whimsical)
@@ -164,7 +164,7 @@ class Noting:
         return Plan(queues=(tuple(request.request for request in view.requests),))
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(st.integers(0, 2**32))
 def test_a_policy_sees_the_same(seed: int) -> None:
     made, bulk, events = busy_world(seed), Noting(), Noting()

@@ -58,7 +58,7 @@ def kept(made: Simulation, policy: str, root: Path) -> Outcome:
     return outcome
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from(POLICIES))
 def test_nothing_is_lost_and_nothing_counts_twice(seed: int, policy: str) -> None:
     made = broken_world(seed)

@@ -103,7 +103,7 @@ def random_links(made: Simulation, seed: int) -> Simulation:
     return replace(made, links=tuple(link() if pick(3) else None for _ in range(devices)))
 
 
-@settings(max_examples=90, deadline=None)
+@settings(max_examples=90)
 @given(st.integers(0, 2**32), st.sampled_from(POLICIES), st.booleans())
 def test_invariants_and_sums(seed: int, policy: str, linked: bool) -> None:
     made = random_links(random_world(seed), seed) if linked else random_world(seed)

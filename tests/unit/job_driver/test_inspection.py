@@ -30,7 +30,7 @@ def inspect(path: Path, body: bytes, cuts: list[int], sha256: bytes = b"") -> st
     return looked.problem(sha256 or hashlib.sha256(body).digest())
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 3000), max_size=6), st.sampled_from(["", "w", "half", "n"]), st.data())
 def test_what_is_not_finite_is_found_and_named(
     tmp_path: Path, cuts: list[int], poisoned: str, chance: st.DataObject
