@@ -1,12 +1,13 @@
 """How an entry of ``churn`` is read, and what a timeline must be beyond the shape of its entries."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationInfo
 
 from job_driver.settings import PATIENCE_S
 from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
+from testbed.population.expand import capabilities_of
 from testbed.scenario.errors import Finding
 from testbed.scenario.link_changes import KEYS as LINK_KEYS
 from testbed.scenario.link_changes import as_link_change
@@ -146,7 +147,7 @@ def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Find
         yield Finding(here, f"there is no fleet '{of.name}'", known(of.name, words))
         return
     if of.whom is Whom.LABEL:
-        values = {value for fleet in fleets.values() for value in fleet.labels.get(of.name, ())}
+        values = {value for name in fleets for has in _labels(scenario, name) for value in has.get(of.name, ())}
         values |= set(fleets) if of.name == "fleet" else set(scenario.data) if of.name == "data" else set()
         if of.value not in values:
             options = [f"{of.name}={value}" for value in sorted(values)]
@@ -157,26 +158,43 @@ def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Find
             )
             yield Finding(here, f"no device has {of.name}={of.value}", fix)
             return
-    meant = sum(fleets[name].count for name in meant_fleets(scenario, of))
+    meant = sum(meant_fleets(scenario, of).values())
     if of.count is not None and of.count > meant:
         yield Finding(here, f"'{of}' are more than there are: {meant}", f"write at most {meant}")
     elif of.size(meant) == 0:
         yield Finding(here, f"'{of}' are none of {meant} devices", "select more")
 
 
-def meant_fleets(scenario: "Scenario", of: Selector) -> list[str]:
-    """Those whose devices a selector means, before it takes a part of them."""
-    return [name for name, fleet in scenario.fleets.items() if _meant(of, name, fleet.labels, scenario)]
+def meant_fleets(scenario: "Scenario", of: Selector) -> dict[str, int]:
+    """How many devices of which fleets a selector means, before it takes a part of them."""
+    counts = {name: _meant(scenario, name, of) for name in scenario.fleets}
+    return {name: count for name, count in counts.items() if count}
 
 
-def _meant(of: Selector, name: str, labels: Mapping[str, tuple[str, ...]], scenario: "Scenario") -> bool:
+def _meant(scenario: "Scenario", fleet: str, of: Selector) -> int:
     match of.whom:
+        case Whom.ALL:
+            all_or_none = True
         case Whom.FLEET:
-            return of.name == name
+            all_or_none = of.name == fleet
         case Whom.LABEL if of.name == "fleet":
-            return of.value == name
+            all_or_none = of.value == fleet
         case Whom.LABEL if of.name == "data":
-            return of.value in scenario.data
+            all_or_none = of.value in scenario.data
         case Whom.LABEL:
-            return of.value in labels.get(of.name, ())
-    return True
+            return sum(of.value in has.get(of.name, ()) for has in _labels(scenario, fleet))
+        case _:
+            all_or_none = False
+    return scenario.fleets[fleet].count if all_or_none else 0
+
+
+def _labels(scenario: "Scenario", name: str) -> Sequence[Mapping[str, Collection[str]]]:
+    """Of each device of a fleet, but for those that every device has; empty for a file that cannot be used."""
+    fleet = scenario.fleets[name]
+    if fleet.devices in (None, PHONES):
+        return [fleet.labels] * fleet.count
+    spec = next(each for each in scenario.fleet_specs() if each.name == name)
+    try:
+        return [{**has.labels, **fleet.labels} for has in capabilities_of(spec, scenario.seed)]
+    except UsageError:  # told where the file is named
+        return []
