@@ -1,8 +1,8 @@
 """What holds for all tests.
 
-No example of Hypothesis has a time limit, which a busy machine would miss. The loop of a simulation in bulk is compiled
-before the first test that runs it, so that the time limit of that test need not hold for this: half a minute of one
-core.
+Hypothesis tries the same examples each time, and no example has a time limit, which a busy machine would miss. The loop
+of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test need not hold
+for this: half a minute of one core.
 """
 
 import pytest
@@ -15,8 +15,8 @@ from tests.simulation.worlds import Session, job, world
 
 _FOLDERS = ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")
 
-settings.register_profile("no deadline", deadline=None)
-settings.load_profile("no deadline")
+settings.register_profile("same everywhere", deadline=None, derandomize=True)
+settings.load_profile("same everywhere")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -130,6 +130,8 @@ class Drivers:
         if isinstance(effect, EndJob):
             driver.over = True
             self.unfinished -= 1
+        elif driver.reborn and not isinstance(effect, AcceptJob):
+            return None  # said to the one that was killed, before the coordinator heard of this one
         elif driver.state is State.STILL:
             driver.missed.append(effect)
         elif driver.state is State.THERE:
