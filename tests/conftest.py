@@ -1,8 +1,8 @@
 """What holds for all tests.
 
 Hypothesis tries the same examples each time, and no example has a time limit, which a busy machine would miss. The loop
-of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test need not hold
-for this: half a minute of one core.
+of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test need not
+hold for this: half a minute of one core.
 """
 
 import pytest
