@@ -60,7 +60,6 @@ def limit(to: Relayed, *, pipes: Path = PIPES) -> None:
     order = {"device": ANY, "do": "limit", "to": to}
     try:
         with (
-            as_user(),
             _opened(pipes / ANSWERS, os.O_RDONLY | os.O_NONBLOCK) as answers,
             _opened(pipes / ORDERS, os.O_WRONLY | os.O_NONBLOCK) as orders,  # refused if nobody reads
         ):
@@ -88,7 +87,9 @@ def _line(pipe: int) -> bytes:
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    descriptor = os.open(path, flags)
+    """Its user alone may open it: root of a container has no right to what is not its own (DAC_OVERRIDE)."""
+    with as_user():
+        descriptor = os.open(path, flags)
     try:
         yield descriptor
     finally:
