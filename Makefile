@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml
 
-.PHONY: help demo test lint e2e image image-offline oldest lean protos docs clean
+.PHONY: help demo test lint e2e image image-offline oldest lean protos clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24

@@ -1,6 +1,7 @@
 """What is kept of a simulation while it runs, from the engine's effects: its attempts, and what was useful."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,18 @@ from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
 from testbed.simulator.model import Attempts, Outcome, Reals, Simulation, Unheard
 
-_Ended = tuple[int, int, int, float, float, float, bool, int]  # in the order of the fields of Attempts
+
+class _Ended(NamedTuple):
+    """An attempt that ended: a row of ``Attempts``, in the order of its columns."""
+
+    job: int
+    round: int
+    attempt: int
+    opened_s: float
+    filled_s: float
+    ended_s: float
+    closed: bool
+    counted: int
 
 
 class Accounts:
@@ -115,10 +127,10 @@ class Accounts:
     def _not_told(self, again: AcceptAttempt) -> None:
         """A round that a former life has closed is opened once more: its driver never heard that it was."""
         job = self._jobs[again.job]
-        for number, (of, round_, *rest, closed, counted) in enumerate(self._attempts):
-            if (of, round_, closed) == (job, again.round, True):
-                self._attempts[number] = (of, round_, *rest, False, counted)  # type: ignore[assignment]
-                self._useful_s[job] -= self._useful_of.pop((job, round_))
+        for number, ended in enumerate(self._attempts):
+            if ended.closed and (ended.job, ended.round) == (job, again.round):
+                self._attempts[number] = ended._replace(closed=False)
+                self._useful_s[job] -= self._useful_of.pop((job, ended.round))
 
     def _attained(self, engine: Engine, now: float) -> Reals:
         return np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
@@ -143,7 +155,7 @@ class Accounts:
             self._useful_s[job] += useful_s
             if self._breaks:
                 self._useful_of[job, ended.round] = useful_s
-        self._attempts.append((job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
+        self._attempts.append(_Ended(job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
 
     def _table(self) -> Attempts:
         columns = list(zip(*self._attempts, strict=True)) or [()] * 8
