@@ -80,6 +80,7 @@ def test_ctrl_c_while_modules_are_imported_ends_it_at_once() -> None:
     """Some modules take an interrupt for a failed import, and go on without; and it would be lost."""
     program = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
 import testbed.cli.main as dispatcher
 
 def import_module(name):
