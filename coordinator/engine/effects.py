@@ -61,7 +61,7 @@ class RevokeLease:
 
 @dataclass(frozen=True, slots=True)
 class SendAway:
-    """ComeBack. ``after_s`` is None for LIMIT: the device's own next availability interval."""
+    """ComeBack. ``after_s`` is None at a limit per interval: the device's own next availability interval."""
 
     session: SessionSeq
     device: DeviceId

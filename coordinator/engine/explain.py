@@ -41,7 +41,7 @@ def device_reasons(world: World, matcher: Matcher, device: Device) -> list[str]:
         case DeviceState.GONE:
             return [f"it is gone: {_left(device)}", *_held(device.lease)]
         case DeviceState.SERVED:
-            return [f"LIMIT: {_limit(device)}; it serves again in its next availability interval", *_held(device.lease)]
+            return [f"LIMIT: {_limit(device)}", *_held(device.lease)]
         case DeviceState.LEAVING:
             return ["it was sent away, and will come back"]
         case DeviceState.BUSY if device.lease is not None:
@@ -150,9 +150,10 @@ def _collecting(world: World, request: Request) -> str:
 
 
 def _limit(device: Device) -> str:
-    if 0 < device.tasks_per_session <= device.tasks_in_interval:
-        return f"{device.tasks_in_interval} of {device.tasks_per_session} tasks in this availability interval"
-    return f"{device.tasks_today} of {device.tasks_per_day} tasks today"
+    if device.limited_in_interval:
+        done = f"{device.tasks_in_interval} of {device.tasks_per_session} tasks in this availability interval"
+        return f"{done}; it serves again in its next one"
+    return f"{device.tasks_today} of {device.tasks_per_day} tasks today; it serves again tomorrow"
 
 
 def _left(device: Device) -> str:

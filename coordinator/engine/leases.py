@@ -5,6 +5,7 @@ A device is busy while a lease is in its hand, and after that until it says so i
 when the request becomes full or stops being full, unless the request is asynchronous.
 """
 
+from coordinator.engine.chance import Purpose, draw, fraction
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import (
     CloseSession,
@@ -40,7 +41,7 @@ from coordinator.engine.model import (
     Phase,
     SessionEnd,
 )
-from coordinator.engine.state import Device, Lease, Request, Session, Stopping, day_of
+from coordinator.engine.state import DAY_S, Device, Lease, Request, Session, Stopping, day_of
 from coordinator.engine.world import World
 
 # The device is told at once; other ends it learns from its receipt, or said itself.
@@ -201,7 +202,7 @@ def settle(world: World, session: Session) -> None:
         close(world, session, SessionEnd.DRAINED)
     elif device.limited(world.now):
         world.move(device, DeviceStep.SERVE)
-        send_away(world, session, ComeBackReason.LIMIT, None)
+        send_away(world, session, ComeBackReason.LIMIT, _until_tomorrow_s(world, session))
     else:
         world.make_idle(session)
 
@@ -212,6 +213,13 @@ def send_away(world: World, session: Session, reason: ComeBackReason, after_s: f
     world.deadlines.set(Kind.SILENCE, session.seq, session.leave_by)
     session.device.story.append((world.now, "SENT AWAY", reason))
     world.emit(SendAway(session.seq, session.device.id, reason, after_s))
+
+
+def drawn_s(world: World, session: Session, crowd: int) -> float:
+    """Seconds, drawn from a window in which a crowd of so many devices comes back at the wanted rate."""
+    settings = world.settings
+    window_s = max(settings.heartbeat_s, crowd / settings.come_back_per_s)
+    return window_s * fraction(draw(settings.seed, Purpose.COME_BACK, session.seq))
 
 
 def close(world: World, session: Session, reason: SessionEnd) -> None:
@@ -235,6 +243,14 @@ def lose(world: World, session: Session, reason: SessionEnd) -> None:
         miss(world, lease)
     elif lease is not None:
         end(world, lease, LeaseEnd.LOST)
+
+
+def _until_tomorrow_s(world: World, session: Session) -> float | None:
+    """Of a device that has reached a limit: until its next day begins. None: another day does not help it."""
+    if session.device.limited_in_interval:
+        return None
+    tomorrow = (day_of(world.now) + 1) * DAY_S
+    return tomorrow - world.now + drawn_s(world, session, world.device_counts[DeviceState.SERVED])
 
 
 def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:

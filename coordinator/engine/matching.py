@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from itertools import chain
 from operator import attrgetter
 
-from coordinator.engine.chance import Purpose, draw, fraction, index
+from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
 from coordinator.engine.ids import JobId, RegionId, SessionSeq
-from coordinator.engine.leases import grant, send_away
+from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
 from coordinator.engine.outlook import OpenJobs, TierSupply
@@ -289,12 +289,10 @@ class Matcher:
 
     def _send_away(self, session: Session, reason: ComeBackReason, crowd: int) -> None:
         """Until a moment drawn from a window in which a crowd comes back at the wanted rate."""
-        world, settings = self.world, self.world.settings
-        window_s = max(settings.heartbeat_s, crowd / settings.come_back_per_s)
-        after_s = window_s * fraction(draw(settings.seed, Purpose.COME_BACK, session.seq))
+        world = self.world
         world.leave_idle(session)
         world.move(session.device, DeviceStep.DISMISS)
-        send_away(world, session, reason, after_s)
+        send_away(world, session, reason, drawn_s(world, session, crowd))
 
 
 def _may_restrict(request: Request, tier: int, number: int) -> bool:

@@ -32,6 +32,8 @@ from coordinator.engine.regions import Group
 from coordinator.engine.requirements import Capabilities
 from coordinator.engine.tiers import NO_TIER
 
+DAY_S = 86_400.0
+
 
 @dataclass(slots=True)
 class Cooling:
@@ -77,9 +79,14 @@ class Device:
     left: SessionEnd | None = None  # why its last session ended
     story: Story = field(default_factory=new_story)
 
+    @property
+    def limited_in_interval(self) -> bool:
+        """Has it reached its limit per availability interval?"""
+        return 0 < self.tasks_per_session <= self.tasks_in_interval
+
     def limited(self, now: float) -> bool:
         """Has it reached a limit of its own?"""
-        if 0 < self.tasks_per_session <= self.tasks_in_interval:
+        if self.limited_in_interval:
             return True
         return 0 < self.tasks_per_day <= self.tasks_today and self.day == day_of(now)
 
@@ -249,4 +256,4 @@ class Job:
 
 def day_of(now: float) -> int:
     """Days are counted in engine time."""
-    return int(now // 86_400)
+    return int(now // DAY_S)

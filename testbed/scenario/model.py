@@ -197,7 +197,7 @@ class Fleet(Part):
     """At most so many tasks in a session; 0: no limit."""
 
     tasks_per_day: Limit = 0
-    """At most so many tasks in 24 hours; 0: no limit."""
+    """At most so many tasks in a day (24 hours, counted from the start); 0: no limit."""
 
     processes: Count = 1
     """How many processes host the fleet: as many as `count` is one for each device; with 1 they share one with the

@@ -66,7 +66,7 @@ class Population(Part):
     """At most so many tasks in a session; 0: no limit."""
 
     tasks_per_day: Limit = 0
-    """At most so many tasks in 24 hours; 0: no limit."""
+    """At most so many tasks in a day (24 hours, counted from the start); 0: no limit."""
 
     slow: Capability | None = None
     """The capability that the time of a task is proportional to: compute x its value / its mean over the devices.

@@ -756,7 +756,7 @@ class ComeBack(google.protobuf.message.Message):
     reason: global___ComeBackReason.ValueType
     @property
     def after(self) -> google.protobuf.duration_pb2.Duration:
-        """with LIMIT: absent, the next availability interval"""
+        """absent: at the next availability interval"""
 
     def __init__(
         self,

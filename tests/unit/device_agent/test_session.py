@@ -317,6 +317,7 @@ def test_a_redirect_moves_the_driver_of_a_held_lease_only() -> None:
     ("reason", "after_s", "part"),
     [
         (pb.COME_BACK_REASON_LIMIT, None, Part(Why.LIMIT)),
+        (pb.COME_BACK_REASON_LIMIT, 3600, Part(Why.COME_BACK, 3600.0)),
         (pb.COME_BACK_REASON_NO_WORK, 4, Part(Why.COME_BACK, 4.0)),
         (pb.COME_BACK_REASON_OVERLOAD, 60, Part(Why.COME_BACK, 60.0)),
     ],

@@ -210,6 +210,44 @@ def test_a_limit_per_day_holds_over_intervals_until_the_next_day() -> None:
     assert play.one(OfferLease)
 
 
+def test_a_device_that_never_leaves_serves_again_tomorrow() -> None:
+    play = Play(recovery_grace_s=0.0)
+    play.request(demand=9, deadline_s=200_000.0)
+    play.wait(1_000.0)
+    play.run("one", per_day=1)
+    play.finish("one")
+    away = play.one(SendAway)
+    assert (away.reason, away.after_s) == (
+        ComeBackReason.LIMIT,
+        85_400.0 + 3.0 * fraction(draw(7, Purpose.COME_BACK, away.session)),
+    )
+    assert "serves again tomorrow" in play.engine.explain_device(DeviceId("one"))[0]
+    play.leave("one", SessionEnd.GOODBYE_TOLD_TO)
+    play.wait(away.after_s or 0.0)
+    play.check_in("one", per_day=1)  # the same availability interval
+    assert play.one(OfferLease)
+
+
+def test_tomorrow_does_not_help_a_device_at_its_limit_per_interval() -> None:
+    play = Play(recovery_grace_s=0.0)
+    play.request(demand=9)
+    play.run("one", per_session=1, per_day=1)
+    play.finish("one")
+    assert play.one(SendAway).after_s is None
+
+
+def test_devices_at_their_limit_do_not_come_back_all_at_once() -> None:
+    play = Play(recovery_grace_s=0.0, come_back_per_s=2.0)
+    play.request(demand=20)
+    for number in range(20):
+        play.run(f"d{number}", per_day=1)
+    for number in range(20):
+        play.finish(f"d{number}")
+    aways = [effect.after_s for effect in play.all if isinstance(effect, SendAway) and effect.after_s]
+    assert len(set(aways)) == 20
+    assert 86_403.0 < max(aways) < 86_410.0
+
+
 def test_a_device_that_was_sent_away_and_stays_is_closed() -> None:
     play = Play()
     play.request(demand=3)
