@@ -41,6 +41,7 @@ class Followers:
         self._host, self._jobs, self._devices, self._ledger = host, jobs, devices, ledger
         self._heartbeat_s = heartbeat_s
         host.listen(effects.OfferLease, self._granted)
+        host.listen(effects.ResumeLease, self._resumed)
         host.listen(effects.EndLease, self._lease_ended)
         host.listen(effects.AcceptAttempt, self._attempt_opened)
         host.listen(effects.FillAttempt, self._filled)
@@ -53,6 +54,13 @@ class Followers:
     def _granted(self, now: float, effect: effects.OfferLease) -> None:
         if job := self._jobs.get(effect.job):
             job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)))
+
+    def _resumed(self, now: float, effect: effects.ResumeLease) -> None:
+        """The driver may have moved while the device was away."""
+        offer = self._ledger.offers.get(effect.lease)
+        job = self._jobs.get(offer.job) if offer else None
+        if job is not None:
+            self._devices.redirect(effect.session, effect.lease, job.verified)
 
     def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
         if job := self._jobs.get(effect.job):

@@ -212,6 +212,49 @@ async def test_a_restarted_driver_gets_its_attempt_and_devices_its_address() -> 
         assert await refusal(old.record(1)) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
 
 
+async def resumed(made: World, instance: bytes, offer: device_pb2.Offer) -> Device:
+    """The same device in a new session, with its lease."""
+    device = made.device()
+    lease = device_pb2.HeldLease(
+        lease=offer.lease, incarnation=made.coordinator.host.incarnation, working=device_pb2.Working()
+    )
+    await device.check_in(instance=instance, held=[lease])
+    return device
+
+
+async def test_a_device_that_reconnected_is_redirected_in_the_session_that_holds_the_lease() -> None:
+    async with world() as made:
+        driver, device = made.driver(), made.device()
+        await driver.start()
+        await driver.open()
+        await device.check_in(instance=b"i" * 16)
+        offer = await device.accept()
+        await made.until(effects.RunLease)
+        again = await resumed(made, b"i" * 16, offer)
+        await made.until(effects.ResumeLease)
+        moved = made.driver(incarnation=2)
+        await moved.start()
+        told = [(await again.next("redirect")).redirect.driver_address for _ in range(2)]
+        assert told == [driver.address, moved.address]  # once as it resumed, once as the driver moved
+
+
+async def test_a_device_that_was_away_when_its_driver_moved_is_told_as_it_resumes() -> None:
+    async with world() as made:
+        driver, device = made.driver(), made.device()
+        await driver.start()
+        await driver.open()
+        await device.check_in(instance=b"i" * 16)
+        offer = await device.accept()
+        await made.until(effects.RunLease)
+        await device.vanish()
+        await made.until(effects.MissLease)
+        moved = made.driver(incarnation=2)
+        await moved.start()
+        again = await resumed(made, b"i" * 16, offer)
+        redirect = (await again.next("redirect")).redirect
+        assert (redirect.lease, redirect.driver_address) == (offer.lease, moved.address)
+
+
 async def test_a_job_is_finished_and_watched_to_its_end() -> None:
     async with world() as made:
         driver = made.driver()
