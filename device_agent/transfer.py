@@ -5,6 +5,7 @@ driver that this lease never reached is given up sooner, so that its place goes 
 """
 
 import asyncio
+import math
 import random
 import zlib
 from collections.abc import Awaitable, Callable
@@ -23,7 +24,7 @@ from venn.wire.channel import open_channel
 from venn.wire.status import peer_error, reason_of
 from venn.wire.versions import this_version
 
-FIRST_CONTACT_S = 10.0  # to reach the driver at all; at most a third of the lease
+FIRST_CONTACT_S = 10.0  # to reach the driver at all, from the first transfer on; at most a third of the lease
 DAMAGED_TRIES = 3  # transfers in a row that end in damaged bytes
 
 AWAY = frozenset(
@@ -103,8 +104,9 @@ class Transfer:
         self.downloaded = self.uploaded = 0  # bytes, those that were sent again included
         self._drivers, self._ticket, self._lease, self._rng = drivers, ticket, lease, rng
         self._last_try = ends_at + LEASE_GRACE_S
-        now = asyncio.get_running_loop().time()
-        self._reach_by = now + min(FIRST_CONTACT_S, max(0.0, ends_at - now) / 3)
+        lease_s = max(0.0, ends_at - asyncio.get_running_loop().time())
+        self._first_contact_s = min(FIRST_CONTACT_S, lease_s / 3)
+        self._reach_by = math.inf  # the loop's time, once a transfer has begun
         self._reached = False
         self._patience = asyncio.timeout_at(None)  # of the transfer under way, until the driver answers
 
@@ -129,6 +131,7 @@ class Transfer:
     async def _persist(self, transfer: Callable[[], Awaitable[T]], phase: common_pb2.Phase.ValueType) -> T:
         """Try until it is done, the lease is over, or trying again would change nothing."""
         backoff, damaged = Backoff(self._rng, most_s=2.0), 0
+        self._reach_by = min(self._reach_by, asyncio.get_running_loop().time() + self._first_contact_s)
         while True:
             try:
                 async with asyncio.timeout_at(None if self._reached else self._reach_by) as self._patience:

@@ -1,0 +1,49 @@
+"""The transfers of one lease, against a scripted driver, with the loop's clock in the test's hand."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import AsyncIterator
+
+import pytest
+
+from device_agent.transfer import Drivers, Response, Transfer
+from tests.integration.agent.scripted import Coordinator, Driver, serving
+from venn.v1 import common_pb2 as common
+
+BODY = bytes(range(256)) * 8
+RESPONSE = Response(BODY, hashlib.sha256(BODY).digest(), 1.0, {})
+
+
+@pytest.fixture
+async def driver() -> AsyncIterator[Driver]:
+    driver = Driver()
+    async with serving(Coordinator(), driver):
+        yield driver
+
+
+@pytest.fixture
+async def drivers() -> AsyncIterator[Drivers]:
+    reach = asyncio.Event()
+    reach.set()
+    drivers = Drivers(reach)
+    yield drivers
+    await drivers.close()
+
+
+def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """The loop's clock jumps."""
+    loop = asyncio.get_running_loop()
+    before = loop.time
+    monkeypatch.setattr(loop, "time", lambda: before() + seconds)
+
+
+async def test_the_driver_is_waited_for_from_the_first_transfer_not_from_the_lease(
+    driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device that has model and code already meets the driver only as it submits, at the end of a long task."""
+    ends_at = asyncio.get_running_loop().time() + 60.0
+    transfer = Transfer(drivers, driver.address, common.Ticket(), lease=5, ends_at=ends_at, rng=random.Random(1))
+    pass_time(monkeypatch, 50.0)
+    receipt = await transfer.submit(RESPONSE, lambda _: None)
+    assert receipt.outcome == common.OUTCOME_COUNTED
