@@ -9,6 +9,7 @@ from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 MOST_BYTES = 256 * 2**20
+MOST_BROUGHT = 64  # artifacts that a device remembers; a job has two at a time
 
 
 class Assembly:
@@ -33,6 +34,29 @@ class Assembly:
         self.offset, self._hash = 0, hashlib.sha256()
         self._pieces.clear()
         return data if good else None
+
+
+class Brought:
+    """What one device has fetched: the digests that it used last, at most ``most``. What is in it, and in the store of
+    its process, it does not fetch again.
+    """
+
+    def __init__(self, most: int = MOST_BROUGHT) -> None:
+        self._most = most
+        self._latest: OrderedDict[bytes, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def __contains__(self, sha256: bytes) -> bool:
+        return sha256 in self._latest
+
+    def add(self, sha256: bytes) -> None:
+        """It is used now."""
+        self._latest[sha256] = None
+        self._latest.move_to_end(sha256)
+        if len(self._latest) > self._most:
+            self._latest.popitem(last=False)
 
 
 class ArtifactStore:

@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from device_agent.actions import StartTask
 from device_agent.allowed import AllowedCode
-from device_agent.artifacts import ArtifactStore
+from device_agent.artifacts import ArtifactStore, Brought
 from device_agent.runners.pool import WorkerPool
 from device_agent.runners.process import Output, Work
 from device_agent.session import Stage
@@ -46,20 +46,19 @@ class Finished(NamedTuple):
 
 
 class Assignment:
-    """``fetched``: the digests that this device has brought; what is in it is not fetched again."""
-
     def __init__(
         self,
         start: StartTask,
         spec: DeviceSpec,
         means: Means,
         drivers: Drivers,
-        fetched: set[bytes],
+        brought: Brought,
         reports: Reports,
         rng: random.Random,
     ) -> None:
+        """``brought``: what this device need not fetch again."""
         self._offer, self._task, self._spec, self._means = start.offer, start.offer.task, spec, means
-        self._fetched, self._reports = fetched, reports
+        self._brought, self._reports = brought, reports
         self._ends_at = start.ends_at
         self._clock = asyncio.get_running_loop().time
         self._measure = device_pb2.TaskMeasure()
@@ -101,11 +100,10 @@ class Assignment:
 
     async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
         known = self._means.store.get(artifact.sha256)
-        if known is not None and artifact.sha256 in self._fetched:
-            return known
-        data = await self._transfer.fetch(artifact, self._means.store)
-        self._fetched.add(artifact.sha256)
-        return data
+        if known is None or artifact.sha256 not in self._brought:
+            known = await self._transfer.fetch(artifact, self._means.store)
+        self._brought.add(artifact.sha256)
+        return known
 
     def _work(self, code: bytes | None, model: bytes) -> Work:
         attempt = self._offer.attempt

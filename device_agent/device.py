@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
+from device_agent.artifacts import Brought
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
 from device_agent.availability import Ending, Interval
 from device_agent.backoff import Backoff, FirstContact
@@ -76,7 +77,7 @@ class Device:
         )
         self._session = Session(check_in, self._judge)
         self._drivers = Drivers(self._reach, self._proxy)
-        self._fetched: set[bytes] = set()
+        self._brought = Brought()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
         self._assignments: dict[LeaseKey, Assignment] = {}
 
@@ -274,7 +275,7 @@ class Device:
             moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
             progressed=lambda fraction: self._session.progressed(key, fraction),
         )
-        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._fetched, reports, self._rng)
+        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._brought, reports, self._rng)
         self._assignments[key] = assignment
         self._tasks[key] = self._group.create_task(self._perform(key, assignment))
         self._tasks[key].add_done_callback(lambda task: self._performed(key, task))

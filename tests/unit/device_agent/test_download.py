@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from device_agent.artifacts import ArtifactStore
+from device_agent.artifacts import MOST_BROUGHT, ArtifactStore, Brought
 from device_agent.download import Damaged, Download
 from venn.v1.common_pb2 import Artifact
 from venn.wire import frames
@@ -72,3 +72,15 @@ def test_what_nobody_fetches_any_more_is_forgotten() -> None:
     download.take(message(0, 800))
     del download
     assert store.assembly("a:1", NAMED.sha256, NAMED.size).offset == 0
+
+
+def test_a_device_remembers_the_artifacts_that_it_used_last_and_no_more() -> None:
+    brought = Brought()
+    code = bytes(32)
+    for number in range(10_000):
+        brought.add(number.to_bytes(32, "big"))
+        brought.add(code)  # of the same job, round after round
+    assert len(brought) == MOST_BROUGHT
+    assert code in brought
+    assert (9_999).to_bytes(32, "big") in brought
+    assert (1).to_bytes(32, "big") not in brought
