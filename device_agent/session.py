@@ -88,7 +88,7 @@ class Session:
         self._check_in, self._judge = check_in, judge
         self.link = Link.AWAY
         self.held: dict[LeaseKey, Held] = {}
-        self.incarnation = 0  # the highest that was met
+        self.incarnation = 0  # of the coordinator that was met last
         self._seq = 0  # of the last frame of this stream
         self._heard_at = self._said_at = 0.0
         self._heartbeat_s = self._silence_s = math.inf
@@ -108,7 +108,7 @@ class Session:
         frame = device_pb2.CheckIn()
         frame.CopyFrom(self._check_in)
         frame.version.CopyFrom(this_version())
-        frame.interval, frame.known_incarnation = interval, self.incarnation
+        frame.interval = interval
         for key, lease in list(self.held.items()):
             if lease.stage is Stage.STOPPING:
                 del self.held[key]  # not named: so the coordinator knows that it is over
@@ -225,7 +225,7 @@ class Session:
         if self.link is not Link.DIALLING:
             return
         self.link = Link.OPEN
-        self.incarnation = max(self.incarnation, welcome.incarnation)
+        self.incarnation = welcome.incarnation
         self._heartbeat_s = max(LEAST_HEARTBEAT_S, welcome.heartbeat.ToNanoseconds() / 1e9)
         self._silence_s = max(welcome.liveness.ToNanoseconds() / 1e9, 3 * self._heartbeat_s)
         self._acknowledged(1)  # a check-in is recorded before it is answered

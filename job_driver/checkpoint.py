@@ -34,7 +34,6 @@ class Checkpoint:
     round: int  # that closed last
     model_sha256: str  # hex, of the file beside it
     rounds: Sequence[Round] = field(default_factory=tuple)
-    coordinator_incarnation: int = 0  # the highest that this driver has met
     driver_incarnation: int = 0
     former: Sequence[Former] = field(default_factory=tuple)  # models that devices may still work with, oldest first
     format: int = FORMAT

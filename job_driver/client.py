@@ -54,13 +54,12 @@ class Link:
     ) -> None:
         """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up."""
         self.stub = job_stub(channel)
-        self.incarnation = submission.known_incarnation  # of the coordinator, the highest met; 0: none
+        self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
         self._where, self._submission, self._admission = where, submission, admission
         self._patience_s, self._restarted = patience_s, restarted
         self._away = False  # the last call was not answered, and that was said
         self._submitting = asyncio.Lock()
-        self._met = False
 
     async def submit(self) -> pb.SubmitJobResponse:
         """Bring the job to the coordinator, or back to it. Raises PeerError."""
@@ -68,14 +67,12 @@ class Link:
             request = pb.SubmitJobRequest()
             request.CopyFrom(self._submission)
             request.version.CopyFrom(this_version())
-            request.known_incarnation = self.incarnation
             answer = await self._repeat(self.stub.SubmitJob, request)
             self._admission.learn_key(answer.key_id, answer.ticket_key)
             self._admission.learn_time(answer.now_ms)
-            another, self.incarnation = answer.incarnation != self.incarnation, answer.incarnation
-            if self._met and another:
+            former, self.incarnation = self.incarnation, answer.incarnation
+            if former not in (0, answer.incarnation):
                 self._restarted()
-            self._met = True
             return answer
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
@@ -117,7 +114,7 @@ class Link:
     async def _repeat(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Until it is answered. Raises PeerError once the patience is over, or for an answer that will not change."""
         incarnation, backoff = self.incarnation, Backoff()
-        give_up_at = time.monotonic() + (self._patience_s if self._met else FIRST_CONTACT_S)
+        give_up_at = time.monotonic() + (self._patience_s if self.incarnation else FIRST_CONTACT_S)
         while True:
             try:
                 answer = await method(request, timeout=CALL_S)

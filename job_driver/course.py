@@ -280,7 +280,6 @@ class Course:
             closed.number,
             artifact.sha256.hex(),
             (*self.rounds, closed),
-            parts.link.incarnation,
             parts.link.driver_incarnation,
             self._versions.former(),
         )

@@ -186,7 +186,6 @@ class Driver:
             spec=settings.spec(self._file.job),
             driver_incarnation=max(int(time.time() * 1000), checkpoint.driver_incarnation + 1),
             address=address,
-            known_incarnation=checkpoint.coordinator_incarnation,
         )
         where = f"coordinator at {settings.coordinator}"
         self._link = Link(

@@ -122,10 +122,9 @@ class DeviceService:
         await check_version(session.context, frame.check_in.version)
         if self.draining:
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
-        self._host.meet(frame.check_in.known_incarnation)
         self._last += 1
         session.seq = SessionSeq(self._last)
-        event = convert.check_in(frame.check_in, session.seq, self._host.incarnations)
+        event = convert.check_in(frame.check_in, session.seq, self._host.incarnation)
         session.device, session.received, session.heard_at = event.device, frame.seq, self._host.now()
         session.acknowledged = frame.seq  # by the Welcome
         self._sessions[session.seq] = session

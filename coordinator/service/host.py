@@ -19,8 +19,6 @@ E = TypeVar("E", bound=Effect)
 Listener = Callable[[float, E], None]
 Recorded = Callable[[list[Effect]], None]
 
-MOST_INCARNATIONS = 16  # that peers can make us take in one life
-FUTURE_MS = 86_400_000  # a peer that names an incarnation further ahead is not believed
 SHORTEST_TIMER_S = 0.001
 
 
@@ -44,7 +42,7 @@ class Host:
         self.engine = engine
         self.loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = self.loop.create_future()
-        self.incarnations = [wall_ms]  # all that this coordinator went by, ascending
+        self.incarnation = wall_ms  # for all its life; peers ask of it only whether it is the one they know
         self._clock, self._wall_ms, self._journal, self._validate = clock, wall_ms, journal, validate
         self._call_later = call_later or self.loop.call_later
         self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)
@@ -64,18 +62,6 @@ class Host:
     def wall_ms(self, at: float) -> int:
         """Coordinator's time, Unix milliseconds, at an engine time."""
         return self._wall_ms + int(at * 1000)
-
-    @property
-    def incarnation(self) -> int:
-        """Unix milliseconds at the start, and at least one more than any that a peer has named."""
-        return self.incarnations[-1]
-
-    def meet(self, incarnation: int) -> None:
-        """A peer has met this incarnation. If it is not behind ours the wall clock was set back: ours grows."""
-        believable = incarnation < self.wall_ms(self.now()) + FUTURE_MS
-        foreign = incarnation not in self.incarnations
-        if incarnation >= self.incarnation and foreign and believable and len(self.incarnations) < MOST_INCARNATIONS:
-            self.incarnations.append(incarnation + 1)
 
     # -- events in, effects out
 

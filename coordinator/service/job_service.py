@@ -77,7 +77,6 @@ class JobService(JobServiceServicer):
             check_address(request.address, insecure=self._insecure)
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
-        self._host.meet(request.known_incarnation)
         accepted = await self._ask(context, events.JobSubmitted(spec, incarnation), effects.AcceptJob)
         job = self._jobs.get(name)
         if job is None or job.ended:  # the engine has forgotten the one that ended

@@ -1,7 +1,7 @@
 """What devices say, as events; every field is checked and bounded. What the engine says to them, as frames."""
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -55,7 +55,7 @@ def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
         raise MalformedError("frame", "these bytes are not a ConnectRequest") from error
 
 
-def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnations: Container[int]) -> events.DeviceCheckedIn:
+def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -> events.DeviceCheckedIn:
     """A check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
     if len(frame.instance) != 16:
         raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
@@ -67,8 +67,8 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnations: Conta
         instance=frame.instance.hex(),
         interval=limits.at_most(frame.interval, limits.MOST_COUNT, "check_in.interval"),
         capabilities=has,
-        held=tuple(_held(item) for item in frame.held if item.incarnation in incarnations),
-        foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation not in incarnations),
+        held=tuple(_held(item) for item in frame.held if item.incarnation == incarnation),
+        foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation != incarnation),
         tasks_per_session=frame.tasks_per_session,
         tasks_per_day=frame.tasks_per_day,
         reference_s=_reference_s(has.numbers.get("cpu", 0.0)),

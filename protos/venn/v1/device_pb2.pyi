@@ -193,7 +193,6 @@ class CheckIn(google.protobuf.message.Message):
     INTERVAL_FIELD_NUMBER: builtins.int
     TASKS_PER_SESSION_FIELD_NUMBER: builtins.int
     TASKS_PER_DAY_FIELD_NUMBER: builtins.int
-    KNOWN_INCARNATION_FIELD_NUMBER: builtins.int
     device: builtins.str
     """its identity: made once, kept; [A-Za-z0-9._-]{1,64}"""
     instance: builtins.bytes
@@ -204,8 +203,6 @@ class CheckIn(google.protobuf.message.Message):
     """0: no limit"""
     tasks_per_day: builtins.int
     """0: no limit"""
-    known_incarnation: builtins.int
-    """the highest coordinator incarnation it has met"""
     @property
     def version(self) -> venn.v1.common_pb2.Version: ...
     @property
@@ -225,10 +222,9 @@ class CheckIn(google.protobuf.message.Message):
         interval: builtins.int = ...,
         tasks_per_session: builtins.int = ...,
         tasks_per_day: builtins.int = ...,
-        known_incarnation: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["capabilities", b"capabilities", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "device", b"device", "held", b"held", "instance", b"instance", "interval", b"interval", "known_incarnation", b"known_incarnation", "tasks_per_day", b"tasks_per_day", "tasks_per_session", b"tasks_per_session", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "device", b"device", "held", b"held", "instance", b"instance", "interval", b"interval", "tasks_per_day", b"tasks_per_day", "tasks_per_session", b"tasks_per_session", "version", b"version"]) -> None: ...
 
 global___CheckIn = CheckIn
 
@@ -617,7 +613,7 @@ class Welcome(google.protobuf.message.Message):
     LIVENESS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     incarnation: builtins.int
-    """of the coordinator; the epoch is (incarnation, session)"""
+    """of the coordinator: one for all its life; the epoch is (incarnation, session)"""
     session: builtins.int
     @property
     def heartbeat(self) -> google.protobuf.duration_pb2.Duration:

@@ -224,13 +224,10 @@ class SubmitJobRequest(google.protobuf.message.Message):
     DRIVER_INCARNATION_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
-    KNOWN_INCARNATION_FIELD_NUMBER: builtins.int
     driver_incarnation: builtins.int
     """grows with every start of the driver; not part of the body"""
     address: builtins.str
     """literal host:port of its TaskService; not part of the body"""
-    known_incarnation: builtins.int
-    """the highest coordinator incarnation it has met"""
     @property
     def key(self) -> venn.v1.common_pb2.JobKey: ...
     @property
@@ -245,10 +242,9 @@ class SubmitJobRequest(google.protobuf.message.Message):
         driver_incarnation: builtins.int = ...,
         address: builtins.str = ...,
         version: venn.v1.common_pb2.Version | None = ...,
-        known_incarnation: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["key", b"key", "spec", b"spec", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "driver_incarnation", b"driver_incarnation", "key", b"key", "known_incarnation", b"known_incarnation", "spec", b"spec", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "driver_incarnation", b"driver_incarnation", "key", b"key", "spec", b"spec", "version", b"version"]) -> None: ...
 
 global___SubmitJobRequest = SubmitJobRequest
 
@@ -268,7 +264,7 @@ class SubmitJobResponse(google.protobuf.message.Message):
     """32 bytes, for HMAC-SHA256"""
     key_id: builtins.str
     incarnation: builtins.int
-    """of the coordinator"""
+    """of the coordinator: one for all its life, so another one knows nothing of this job"""
     now_ms: builtins.int
     """coordinator's time, Unix milliseconds"""
     @property

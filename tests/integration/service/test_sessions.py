@@ -192,14 +192,27 @@ async def test_a_lease_of_another_coordinator_is_revoked() -> None:
         assert (revoke.lease, revoke.reason) == (77, common_pb2.LEASE_END_UNKNOWN)
 
 
-async def test_an_incarnation_is_above_all_that_peers_have_met() -> None:
+async def test_no_peer_changes_the_incarnation_of_a_living_coordinator() -> None:
+    """Neither by a lease of another one, nor by a field of its own making: drivers would take it for a restart."""
+
+    def named(field: int, value: int) -> bytes:
+        return bytes([field << 3]) + common_pb2.Artifact(size=value).SerializeToString()[1:]
+
     async with world() as made:
         await idle_job(made)
         before = made.coordinator.host.incarnation
-        welcome = await made.device().check_in(known_incarnation=before + 1000)
-        assert welcome.incarnation == before + 1001
-        nonsense = await made.device("phone-2").check_in(known_incarnation=2**64 - 1)
-        assert nonsense.incarnation == before + 1001
+        later = before + 3_600_000
+        device = made.device()
+        frame = check_in_frame(
+            "phone-1", held=[device_pb2.HeldLease(lease=7, incarnation=later, working=device_pb2.Working())]
+        )
+        frame.check_in.MergeFromString(named(9, later))
+        await device.call.write(frame)
+        assert (await device.next("welcome")).welcome.incarnation == before
+        driver = made.driver("faces")
+        request = driver.submission()
+        request.MergeFromString(named(6, later))
+        assert (await driver.stub.SubmitJob(request)).incarnation == before
 
 
 async def test_a_late_word_about_an_ended_lease_is_answered_by_a_revoke() -> None:

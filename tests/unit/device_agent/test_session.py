@@ -78,7 +78,17 @@ def test_a_session_begins_with_a_check_in_and_stands_at_the_welcome() -> None:
     assert script.session.link is Link.DIALLING
     script.welcome()
     assert script.session.link is Link.OPEN
-    assert script.dial().known_incarnation == INCARNATION
+
+
+def test_leases_are_those_of_the_coordinator_that_welcomed_last_though_its_clock_was_set_back() -> None:
+    script = Script().open()
+    script.session.cut()
+    script.dial()
+    script.welcome(INCARNATION - 1000)
+    script.offer(7)
+    script.session.cut()
+    [held] = script.dial().held
+    assert (held.lease, held.incarnation) == (7, INCARNATION - 1000)
 
 
 def test_an_offer_is_accepted_at_once_and_its_task_started() -> None:

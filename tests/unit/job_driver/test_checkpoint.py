@@ -17,7 +17,7 @@ def saved(folder: Path, round_: int, value: float) -> Checkpoints:
     checkpoints = Checkpoints(folder)
     artifact = checkpoints.write_model({"w": np.full(5, value)})
     rounds = tuple(Round(number + 1, 2, 0, 0.5, {"accuracy": 0.5}) for number in range(round_))
-    checkpoints.commit(Checkpoint(KEY, round_, artifact.sha256.hex(), rounds, 11, 12))
+    checkpoints.commit(Checkpoint(KEY, round_, artifact.sha256.hex(), rounds, 12))
     return checkpoints
 
 
@@ -36,7 +36,7 @@ def test_what_is_committed_is_loaded(tmp_path: Path, fsync: bool) -> None:
 def test_the_history_comes_back(tmp_path: Path) -> None:
     checkpoint, _ = saved(tmp_path, 2, 1.0).load(KEY)
     assert checkpoint.rounds[1] == Round(2, 2, 0, 0.5, {"accuracy": 0.5})
-    assert (checkpoint.coordinator_incarnation, checkpoint.driver_incarnation) == (11, 12)
+    assert checkpoint.driver_incarnation == 12
     assert run_in(tmp_path) == "7"
 
 

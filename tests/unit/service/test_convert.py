@@ -54,7 +54,7 @@ def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
     message.held.add(lease=8, incarnation=99).fetching.SetInParent()
     message.capabilities.numbers["memory"] = 4e9
     message.capabilities.labels["data"].values.extend(["digits", "faces"])
-    event = devices.check_in(message, SESSION, [100])
+    event = devices.check_in(message, SESSION, 100)
     assert event.device == "phone-1"
     assert event.instance == "00" * 16
     assert event.tasks_per_session == 2
@@ -66,9 +66,9 @@ def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
 @pytest.mark.parametrize(("cpu", "seconds"), [(4.0, 0.25), (0.0, 0.0), (-1.0, 0.0), (1e-320, 0.0)])
 def test_a_reference_task_takes_one_over_the_score(cpu: float, seconds: float) -> None:
     message = check_in()
-    assert devices.check_in(message, SESSION, []).reference_s == 0.0
+    assert devices.check_in(message, SESSION, 0).reference_s == 0.0
     message.capabilities.numbers["cpu"] = cpu
-    assert devices.check_in(message, SESSION, []).reference_s == seconds
+    assert devices.check_in(message, SESSION, 0).reference_s == seconds
 
 
 def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
@@ -77,7 +77,7 @@ def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
     done.receipt.lease = 7
     done.receipt.outcome = common_pb2.OUTCOME_DUPLICATE
     done.receipt.first_outcome = common_pb2.OUTCOME_STRAGGLER
-    (held,) = devices.check_in(message, SESSION, [100]).held
+    (held,) = devices.check_in(message, SESSION, 100).held
     assert held.outcome is Outcome.STRAGGLER
 
 
@@ -96,7 +96,7 @@ def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
 )
 def test_a_check_in_that_breaks_the_protocol_is_refused(fields: dict[str, object], where: str) -> None:
     with pytest.raises(MalformedError) as caught:
-        devices.check_in(check_in(**fields), SESSION, [100])
+        devices.check_in(check_in(**fields), SESSION, 100)
     assert caught.value.where == where
 
 
