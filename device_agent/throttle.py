@@ -31,9 +31,8 @@ class Throttle:
 
     def launch(self, command: Sequence[str]) -> list[str]:
         """The command line that starts a worker where it belongs."""
-        command = [*command, "--dies-with-parent"] if self.duty_cores is not None else list(command)
         if not self.start_in:
-            return command
+            return list(command)
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.start_in), "--", *command]
 
     def held_back(self) -> int:

@@ -31,6 +31,7 @@ from device_agent.runners import frames, synthetic
 from device_agent.runners.frames import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
+from venn.wire.supervised import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"
@@ -175,22 +176,13 @@ def _read(down: BinaryIO, inbox: "queue.SimpleQueue[tuple[Header, bytes]]", work
     os._exit(0)  # the agent is gone: nobody wants what we do
 
 
-def _die_with_parent() -> None:
-    """Where the agent stops and continues this process: stopped, it would not see that the agent is gone."""
-    import ctypes
-
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-
-
 def main() -> None:
     down, up = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.nice(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
-    if "--dies-with-parent" in sys.argv:
-        _die_with_parent()
+    end_with_parent()  # stopped, or deep in a library, it would not see that standard input has ended
     inbox: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
     worker = Worker(up)
     threading.Thread(target=_read, args=(down, inbox, worker), daemon=True).start()

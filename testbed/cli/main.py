@@ -11,6 +11,8 @@ from importlib import import_module
 
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import OURS, guard, missing_package, tell_stopped, write_line
+from venn.wire.marks import RUN_MARK
+from venn.wire.supervised import end_with_parent
 from venn.wire.text import did_you_mean, printable
 
 
@@ -68,6 +70,9 @@ def main(argv: list[str]) -> int:
 
 
 def entry_point() -> None:
+    """A part of a run ends with the run, whatever ended that."""
+    if RUN_MARK in os.environ:
+        end_with_parent()
     sys.exit(main(sys.argv[1:]))
 
 

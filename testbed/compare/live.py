@@ -6,6 +6,7 @@ temperature, its neighbours) meets every policy alike. A finished run is kept; `
 
 import asyncio
 import json
+import os
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ from testbed.report.build import SUMMARY
 from testbed.report.jsonlines import Row
 from testbed.report.run_result import read_run
 from venn.wire.errors import ExitCode, PeerError, VennError
+from venn.wire.marks import RUN_MARK, own_mark
 
 STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
 
@@ -49,7 +51,11 @@ async def run_apart(one: Asked, folder: Path, flags: Sequence[str]) -> Row:
     command = [sys.executable, "-m", "testbed.cli.main", "run", str(one.workload.path), "--policy", one.policy]
     command += ["--seed", str(one.seed), "--out", str(folder), "--json", *flags]
     process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=os.environ | {RUN_MARK: own_mark()},
+        start_new_session=True,
     )
     try:
         output, _ = await process.communicate()

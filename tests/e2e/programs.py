@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,11 +159,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def left(family: list[psutil.Process], *, place: Path) -> list[str]:
     """What still runs: of a family, or with a place in its command line."""
-    found = [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    found = []
     for process in psutil.process_iter():
-        try:
-            if any(str(place) in word for word in process.cmdline()):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return [" ".join(process.cmdline()) for process in found]
+        with suppress(psutil.Error):  # it is gone, or a zombie
+            words = process.cmdline()
+            if process in family or any(str(place) in word for word in words):
+                found.append(" ".join(words))
+    return found

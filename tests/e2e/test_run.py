@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -73,6 +74,15 @@ def test_stopped_in_mid_run_it_leaves_no_process_and_a_partial_report(running: S
     assert said["jobs"][0]["rounds"] >= 1
     assert "partial report" in (Path(said["folder"]) / "report.html").read_text()
     assert json.loads((out / "summary.json").read_text())["interrupted"] is True
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a program of its supervisor's end")
+def test_killed_in_mid_run_its_programs_end_with_it(running: Started, out: Path) -> None:
+    in_mid_run(running, out)
+    family = running.family()
+    running.process.kill()
+    running.process.wait()
+    waited(lambda: not left(family, place=out), "the end of its programs")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
