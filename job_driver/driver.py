@@ -295,7 +295,10 @@ class Driver:
         if over:
             failed = not isinstance(error, asyncio.CancelledError)
             request = pb.CancelJobRequest(
-                job=self._link.job, reason=str(error) or "its driver was stopped", failed=failed
+                job=self._link.job,
+                reason=str(error) or "its driver was stopped",
+                failed=failed,
+                driver_incarnation=self._link.driver_incarnation,
             )
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await self._link.stub.CancelJob(request, timeout=GOODBYE_S)

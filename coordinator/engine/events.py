@@ -167,6 +167,7 @@ class JobEnded:
     job: JobId
     end: JobEnd
     message: str = ""
+    incarnation: int | None = None  # of the driver that says so; None: a person does
 
 
 # -- the coordinator

@@ -126,6 +126,9 @@ def end_job(world: World, event: JobEnded) -> None:
     if job is None:
         _refuse(world, event.job, "UNKNOWN_JOB", "no such job")
         return
+    if event.incarnation not in (None, job.incarnation):
+        _stands(world, job, job.incarnation, event.incarnation)
+        return
     if job.ended:
         if job.state.value != event.end.value:
             _refuse(world, job.id, "JOB_ENDED", f"it has {job.state} already")

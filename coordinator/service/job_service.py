@@ -164,14 +164,18 @@ class JobService(JobServiceServicer):
 
     async def FinishJob(self, request: job_pb2.FinishJobRequest, context: Context) -> job_pb2.FinishJobResponse:
         job = await self._reported(request.job, request.driver_incarnation, context)
-        await self._host.ask(events.JobEnded(job.job, JobEnd.FINISHED))
+        await self._end(events.JobEnded(job.job, JobEnd.FINISHED, incarnation=job.incarnation), context)
         return job_pb2.FinishJobResponse()
 
     async def CancelJob(self, request: job_pb2.CancelJobRequest, context: Context) -> job_pb2.CancelJobResponse:
-        job = await self._known(request.job, context)
+        said_by = request.driver_incarnation or None
+        if said_by is None:
+            job = await self._known(request.job, context)
+        else:
+            job = await self._reported(request.job, said_by, context)
         end = JobEnd.FAILED if request.failed else JobEnd.CANCELLED
         message = printable(request.reason, limit=limits.MOST_TEXT)
-        await self._host.ask(events.JobEnded(job.job, end, message))
+        await self._end(events.JobEnded(job.job, end, message, said_by), context)
         return job_pb2.CancelJobResponse(phase=self._view.job(job).phase)
 
     async def WatchJob(self, request: job_pb2.WatchJobRequest, context: Context) -> None:  # type: ignore[override]
@@ -202,6 +206,12 @@ class JobService(JobServiceServicer):
             if isinstance(effect, effects.RefuseJob):
                 await _refuse(context, effect.reason, effect.message)
         raise AssertionError(f"{event} has no {wanted.__name__}")
+
+    async def _end(self, event: events.JobEnded, context: Context) -> None:
+        """A job that has ended otherwise stays as it is."""
+        for effect in await self._host.ask(event):
+            if isinstance(effect, effects.RefuseJob) and effect.reason != "JOB_ENDED":
+                await _refuse(context, effect.reason, effect.message)
 
     async def _known(self, key: common_pb2.JobKey, context: Context) -> Job:
         try:

@@ -866,10 +866,13 @@ class CancelJobRequest(google.protobuf.message.Message):
     JOB_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     FAILED_FIELD_NUMBER: builtins.int
+    DRIVER_INCARNATION_FIELD_NUMBER: builtins.int
     reason: builtins.str
     """for people"""
     failed: builtins.bool
     """its driver gives up: FAILED, not CANCELLED"""
+    driver_incarnation: builtins.int
+    """of the driver that says so; 0: a person does"""
     @property
     def job(self) -> venn.v1.common_pb2.JobKey: ...
     def __init__(
@@ -878,9 +881,10 @@ class CancelJobRequest(google.protobuf.message.Message):
         job: venn.v1.common_pb2.JobKey | None = ...,
         reason: builtins.str = ...,
         failed: builtins.bool = ...,
+        driver_incarnation: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["job", b"job"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["failed", b"failed", "job", b"job", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["driver_incarnation", b"driver_incarnation", "failed", b"failed", "job", b"job", "reason", b"reason"]) -> None: ...
 
 global___CancelJobRequest = CancelJobRequest
 

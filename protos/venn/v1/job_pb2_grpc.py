@@ -27,6 +27,7 @@ if _version_not_supported:
 
 class JobServiceStub(object):
     """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
     """
 
     def __init__(self, channel):
@@ -84,6 +85,7 @@ class JobServiceStub(object):
 
 class JobServiceServicer(object):
     """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
     """
 
     def SubmitJob(self, request, context):
@@ -208,6 +210,7 @@ def add_JobServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class JobService(object):
     """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
     """
 
     @staticmethod

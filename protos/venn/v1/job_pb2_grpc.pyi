@@ -18,7 +18,9 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class JobServiceStub:
-    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED."""
+    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
+    """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     SubmitJob: grpc.UnaryUnaryMultiCallable[
@@ -78,7 +80,9 @@ class JobServiceStub:
     """The job's state, at every change, until it ends; for others than its driver."""
 
 class JobServiceAsyncStub:
-    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED."""
+    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
+    """
 
     SubmitJob: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.SubmitJobRequest,
@@ -137,7 +141,9 @@ class JobServiceAsyncStub:
     """The job's state, at every change, until it ends; for others than its driver."""
 
 class JobServiceServicer(metaclass=abc.ABCMeta):
-    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED."""
+    """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
+    Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
+    """
 
     @abc.abstractmethod
     def SubmitJob(

@@ -148,6 +148,7 @@ class Coordinator(JobServiceServicer):
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.CancelJobResponse:
         self.ended, self.cancel_reason = "failed" if request.failed else "cancelled", request.reason
+        assert request.driver_incarnation == self.submitted[-1].driver_incarnation
         return pb.CancelJobResponse(phase=pb.JOB_PHASE_CANCELLED)
 
     def _needed(self) -> int:

@@ -294,6 +294,29 @@ async def test_a_cancelled_job_revokes_its_leases() -> None:
         assert (await follower.next("job_ended")).job_ended.message == "enough"
 
 
+async def test_no_call_of_a_superseded_driver_is_heard() -> None:
+    async with world() as made:
+        old, new = made.driver(), made.driver(incarnation=2)
+        await old.start()
+        await old.open()
+        await new.start()
+        key = {"job": old.key, "driver_incarnation": 1}
+        stub = old.stub
+        for call in (
+            stub.SubmitJob(old.submission()),
+            old.open(),
+            old.follow().next("alive"),
+            old.record(1),
+            stub.ReportActivity(job_pb2.ReportActivityRequest(**key)),
+            stub.ReportRound(job_pb2.ReportRoundRequest(round=1, **key)),
+            stub.FinishJob(job_pb2.FinishJobRequest(**key)),
+            stub.CancelJob(job_pb2.CancelJobRequest(reason="my disk is full", failed=True, **key)),
+        ):
+            assert await refusal(call) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
+        assert not made.of(effects.EndJob)
+        assert (await new.open()).status == job_pb2.ATTEMPT_STATUS_OPEN
+
+
 async def test_transfers_are_a_sign_of_life() -> None:
     time = FakeTime()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:

@@ -187,6 +187,17 @@ def test_a_job_ends_once() -> None:
     assert play.one(RefuseJob).reason == "JOB_ENDED"
 
 
+def test_a_superseded_driver_does_not_end_the_job() -> None:
+    play = Play()
+    job = play.job()
+    play.handle(JobSubmitted(job.spec, 2))
+    for end in (JobEnd.FAILED, JobEnd.FINISHED):
+        play.handle(JobEnded(job.id, end, "my disk is full", incarnation=1))
+        assert play.one(RefuseJob).reason == "SUPERSEDED"
+    play.handle(JobEnded(job.id, JobEnd.FAILED, "mine too", incarnation=2))
+    assert job.state is JobState.FAILED
+
+
 def test_a_record_that_comes_after_the_end_is_still_heard() -> None:
     play = Play()
     request = play.request(demand=2)
