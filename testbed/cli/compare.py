@@ -34,7 +34,8 @@ app = typer.Typer(add_completion=False)
 def compare(
     context: Context,
     scenarios: Annotated[list[str], typer.Argument(help="Files, or names of packaged ones.", metavar="SCENARIO...")],
-    policies: Annotated[str, typer.Option(help="By name, the baseline first.")] = "random,fifo,srsf,venn",
+    policies: Annotated[str, typer.Option(help="By name.")] = "random,fifo,srsf,venn",
+    over: Annotated[str, typer.Option(help="Hold the others against these; by default the first.")] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
     backend: Annotated[str | None, typer.Option(help="Instead of the scenarios'.")] = None,
     scale: Scale = None,
@@ -50,19 +51,24 @@ def compare(
 
     For example: venn compare even small --scale 0.1 --policies random,fifo,venn --seeds 5
     """
-    names = tuple(absolute(name.strip()) for name in policies.split(",") if name.strip())
-    check_policies(names)
+    names, bases = _names(policies), _names(over)
+    check_policies(names, bases)
     settings = list(overrides or ())
     flags = {"backend": backend, "scale": scale, "rounds_scale": rounds_scale}
     settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
     loaded = _load(list(dict.fromkeys(scenarios)), settings)
     folder = out or Path("runs") / ("compare-" + "-".join(each.name for each in loaded))
-    plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded)
+    plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded, bases)
     again = ["venn", "compare", *(str(each.path) for each in loaded), "--policies", ",".join(names)]
-    again += ["--seeds", str(seeds), *plan.flags]
+    again += [*(["--over", ",".join(bases)] if bases else []), "--seeds", str(seeds), *plan.flags]
     _check_simulated(plan)
     prepare(plan, again, resume=resume)
     return run_async(_main(plan, context, again, csv))
+
+
+def _names(policies: str) -> tuple[str, ...]:
+    """Of policies, as they were listed; files are named in full."""
+    return tuple(absolute(name.strip()) for name in policies.split(",") if name.strip())
 
 
 def _check_simulated(plan: Plan) -> None:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from testbed.compare.cell import read_row
 from testbed.compare.manifest import Run
-from testbed.compare.plan import Asked, Plan, slug
+from testbed.compare.plan import Asked, Plan
 from testbed.compare.progress import Progress
 from testbed.report.build import SUMMARY
 from testbed.report.jsonlines import Row
 from testbed.report.run_result import read_run
+from testbed.report.words import slug
 from venn.wire.errors import ExitCode, PeerError, VennError
 from venn.wire.marks import RUN_MARK, own_mark
 

@@ -57,6 +57,7 @@ def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> N
         "command": list(command),
         "plan": _described(plan),
         "policies": list(plan.policies),
+        "over": list(plan.over),
         "seeds": {
             workload.name: [workload.scenario.seed + turn for turn in range(plan.seeds)] for workload in plan.workloads
         },
@@ -77,10 +78,13 @@ def read_comparisons(folder: Path) -> tuple[Row, list[Comparison]]:
         fix = "give the folder of a comparison or of a run; go on with an interrupted one by venn compare --resume"
         raise UsageError("NO_COMPARISON", "has no comparison with a finished run", where=str(folder), fix=fix)
     policies = texts(about, "policies")
-    return about, [_comparison(folder, name, policies, own) for name, own in _by_scenario(rows)]
+    over = texts(about, "over")
+    return about, [_comparison(folder, name, policies, over, own) for name, own in _by_scenario(rows)]
 
 
-def _comparison(folder: Path, name: str, policies: Sequence[str], rows: Sequence[Row]) -> Comparison:
+def _comparison(
+    folder: Path, name: str, policies: Sequence[str], over: Sequence[str], rows: Sequence[Row]
+) -> Comparison:
     results: list[RunResult] = []
     facts: dict[int, TraceFacts] = {}
     for row in rows:
@@ -94,7 +98,7 @@ def _comparison(folder: Path, name: str, policies: Sequence[str], rows: Sequence
         world = read_row(folder / text(row, "world")) if text(row, "world") else {}
         if world:
             facts.setdefault(result.seed, read_facts(world))
-    return compare(name, policies, results, [facts[seed] for seed in sorted(facts)])
+    return compare(name, policies, results, [facts[seed] for seed in sorted(facts)], over)
 
 
 def _by_scenario(rows: list[object]) -> Iterator[tuple[str, list[Row]]]:

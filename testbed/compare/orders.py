@@ -4,8 +4,9 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from testbed.compare.plan import Asked, cell_key, slug, world_key
+from testbed.compare.plan import Asked, cell_key, world_key
 from testbed.report.jsonlines import Row, integer, text
+from testbed.report.words import slug
 
 
 @dataclass(frozen=True, slots=True)

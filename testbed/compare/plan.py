@@ -42,12 +42,13 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Plan:
     workloads: tuple[Workload, ...]
-    policies: tuple[str, ...]  # the first is what the others are held against
+    policies: tuple[str, ...]
     seeds: int  # runs of each policy, from the scenario's own seed upwards
     out: Path
     overrides: tuple[str, ...] = ()  # as PATH=VALUE, made in every workload already
     processes: int = 1  # that simulate at once
     allow_degraded: bool = False  # live runs go on where a limit cannot be enforced
+    over: tuple[str, ...] = ()  # the policies that the others are held against; empty: the first
 
     @property
     def simulated(self) -> bool:
@@ -70,12 +71,6 @@ class Plan:
                     yield Asked(workload, policy, seed, folder)
 
 
-def slug(policy: str) -> str:
-    """A file's name for a policy, which may be FILE.py:NAME or have parameters."""
-    plain = "".join(character if character.isalnum() or character in "-_." else "-" for character in policy)
-    return plain.strip("-.")
-
-
 def workload(path: Path, scenario: Scenario) -> Workload:
     """Reads every file that the scenario names."""
     plain = scenario.model_copy(update={"seed": 0, "policy": ""})
@@ -94,8 +89,8 @@ def cell_key(world: str, policy: str) -> str:
     return _key(world, policy, _digest(file.read_bytes()) if ".py:" in policy and file.is_file() else "")
 
 
-def check_policies(names: Sequence[str]) -> None:
-    """Raises UsageError for one that is not there, or named twice."""
+def check_policies(names: Sequence[str], over: Sequence[str] = ()) -> None:
+    """Raises UsageError for one that is not there, or named twice, or held against (``over``) without being run."""
     from coordinator.policies.registry import PolicyError, load_policy
 
     if len(set(names)) != len(names) or not names:
@@ -105,6 +100,12 @@ def check_policies(names: Sequence[str]) -> None:
             load_policy(name)
         except PolicyError as error:
             raise UsageError("NO_POLICY", str(error), where="--policies") from None
+    for name in over:
+        if name not in names:
+            fix = f"name it in --policies as well, or one of {', '.join(names)}"
+            raise UsageError("POLICIES", f"{name} is not among the policies compared", where="--over", fix=fix)
+    if len(set(over)) != len(over):
+        raise UsageError("POLICIES", "name each policy once", where="--over", fix="e.g. --over random,fifo")
 
 
 def _files(value: object) -> Iterator[Path]:

@@ -10,15 +10,16 @@ from testbed.cli.terminal import console
 from testbed.compare.manifest import read_comparisons
 from testbed.report.comparison import Comparison
 from testbed.report.comparison_page import write_comparison
-from testbed.report.comparison_table import comparison_csv, comparison_json, comparison_table
+from testbed.report.comparison_table import comparison_csv, comparison_json, comparison_table, intervals_csv
 from testbed.report.jsonlines import texts
-from testbed.report.overview import overview, overview_json, overview_table
+from testbed.report.overview import overview_json, overview_table, overviews
 from venn.wire.command import Context
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.files import write_atomic
 
-LEAST_WIDTH = 152  # columns of the table
+INTERVALS = "intervals.csv"
+LEAST_WIDTH = 240  # columns that the tables may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,10 @@ class Written:
 
 
 def build_comparison(folder: Path) -> Written:
-    """Read the folder of a comparison and write its page and figures. Raises UsageError."""
+    """Read the folder of a comparison and write its page, figures and intervals.csv. Raises UsageError."""
     about, comparisons = read_comparisons(folder)
     page = write_comparison(comparisons, folder, about)
+    write_atomic(folder / INTERVALS, intervals_csv(comparisons).encode())
     return Written(comparisons, texts(about, "policies"), page)
 
 
@@ -50,14 +52,12 @@ def print_comparison(written: Written, context: Context, csv: Path | None = None
     if context.json:
         said: dict[str, object] = {"comparisons": [comparison_json(one) for one in found]}
         if len(found) > 1:
-            said["overview"] = overview_json(overview(found, written.policies))
+            said["overviews"] = [overview_json(one) for one in overviews(found, written.policies)]
         write_line(sys.stdout, json.dumps(said))
         return
     screen = console(context, least_width=LEAST_WIDTH)
     for one in found:
         screen.print(comparison_table(one), crop=False)
-        screen.print()
     if len(found) > 1:
-        screen.print(overview_table(overview(found, written.policies)), crop=False)
-        screen.print()
+        screen.print(overview_table(overviews(found, written.policies)), crop=False)
     screen.print(f"report  {written.page}", soft_wrap=True, markup=False, highlight=False)

@@ -1,7 +1,7 @@
 """A comparison of policies: runs of one scenario, paired seed by seed, and what may be claimed of them."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -10,44 +10,56 @@ from testbed.report.statistics import LEAST_RUNS, Estimate, estimate, jain, perc
 from testbed.report.trace_facts import TraceFacts
 from testbed.report.words import policy as short
 
+MEAN_JCT, P50_JCT, P95_JCT, P99_JCT, JAIN = "mean_jct_s", "p50_jct_s", "p95_jct_s", "p99_jct_s", "jain"
+MEAN_DELAY, MEAN_COLLECT, ABORTS, WASTED = "delay_s", "collect_s", "aborts", "wasted_device_s"
+PAIRED = (MEAN_JCT, P95_JCT, P99_JCT, JAIN)  # the measures of which two policies are held against each other
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """Over the seeds at which every job finished."""
+    """What one policy came to, over the seeds at which every job finished."""
 
     policy: str
-    mean_jct_s: Estimate
-    speed_up: Estimate | None  # over the first policy; None: it is the first, or no seed is common
-    shorter_s: Estimate | None  # by so much, seed by seed
-    p50_jct_s: float  # percentiles over the jobs of all runs
-    p95_jct_s: float
-    p99_jct_s: float
-    delay_s: float  # per job
-    collect_s: float
-    aborts: float  # per run
-    wasted_device_s: float  # per run: worked on leases that are in no closed round
-    jain: float  # mean over runs, see ``fairness``
-    best: bool
+    measures: Mapping[str, Estimate]  # each of ``MEASURES``: a figure of a run, in the mean over seeds
+    unfinished: tuple[int, ...]  # the seeds that are left out: a job did not finish
+    best: bool  # its claim against every other policy is that it is ahead
+
+    @property
+    def mean_jct_s(self) -> Estimate:
+        return self.measures[MEAN_JCT]
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two policies, seed by seed."""
+    """Two policies, over the seeds at which both finished."""
 
     policy: str
     against: str
-    shorter_s: Estimate  # the mean JCT of ``policy`` is, than that of ``against``
-    speed_up: Estimate  # of ``policy`` over ``against``
+    by_seed: Mapping[str, Mapping[int, float]]  # each of ``PAIRED``: how many times better ``policy`` is, if above 1
+    ratios: Mapping[str, Estimate]  # their geometric means
+    ahead: str  # the one of which a shorter mean JCT may be claimed; empty: of neither
+    why: str  # nothing may be claimed; empty: something may
+
+    @property
+    def speed_up(self) -> Estimate:
+        """How many times shorter the mean JCT of ``policy`` is than that of ``against``."""
+        return self.ratios[MEAN_JCT]
+
+    def turned(self) -> "Pair":
+        """The same, seen from the other policy."""
+        by_seed = {name: {seed: 1 / one for seed, one in found.items()} for name, found in self.by_seed.items()}
+        ratios = {name: found.inverse() for name, found in self.ratios.items()}
+        return Pair(self.against, self.policy, by_seed, ratios, self.ahead, self.why)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     name: str  # of the scenario
-    first: str  # the policy that the others are held against
+    over: tuple[str, ...]  # the policies that the others are held against in tables and figures
     devices: int  # 0: not counted, as in a simulation
     backend: str
     seeds: tuple[int, ...]
-    policies: tuple[PolicyResult, ...]
+    policies: tuple[PolicyResult, ...]  # without those that finished at no seed
     pairs: tuple[Pair, ...]  # every two with a seed in common: each against those before it
     runs: tuple[RunResult, ...]
     facts: tuple[TraceFacts, ...] = ()  # of simulated worlds, by seed
@@ -62,35 +74,51 @@ class Comparison:
         """Every job of every run finished."""
         return all(run.mean_jct_s is not None for run in self.runs)
 
+    def pair(self, policy: str, against: str) -> Pair | None:
+        """In the order asked for; None: no seed is common."""
+        for one in self.pairs:
+            if (one.policy, one.against) == (policy, against):
+                return one
+            if (one.policy, one.against) == (against, policy):
+                return one.turned()
+        return None
+
 
 def compare(
-    name: str, policies: Sequence[str], runs: Sequence[RunResult], facts: Sequence[TraceFacts] = ()
+    name: str,
+    policies: Sequence[str],
+    runs: Sequence[RunResult],
+    facts: Sequence[TraceFacts] = (),
+    over: Sequence[str] = (),
 ) -> Comparison:
-    """``runs`` is not empty; the first policy is what the others are held against."""
-    samples = {
+    """``runs`` is not empty; ``over`` is the first policy where it is empty."""
+    finished = {
         policy: {run.seed: run for run in runs if run.policy == policy and run.mean_jct_s is not None}
         for policy in policies
     }
-    jcts = {policy: {seed: run.mean_jct_s or 0.0 for seed, run in found.items()} for policy, found in samples.items()}
+    left_out = {policy: _unfinished(policy, runs) for policy in policies}
+    busy = any(run.saturated for run in runs)
     pairs = [
-        pair
+        _pair(after, before, finished, left_out, busy=busy)
         for before, after in combinations(policies, 2)
-        if (pair := _pair(after, jcts[after], before, jcts[before])) is not None
+        if finished[before].keys() & finished[after].keys()
     ]
-    best = "" if any(run.saturated for run in runs) else _best(policies, pairs)
-    against_first = {pair.policy: pair for pair in pairs if pair.against == policies[0]}
     results = [
-        _policy(policy, list(found.values()), jcts[policy], against_first.get(policy), policy == best)
-        for policy, found in samples.items()
-        if found
+        PolicyResult(
+            policy,
+            {measure: estimate([of(run) for run in own.values()]) for measure, of in MEASURES.items()},
+            left_out[policy],
+            best=sum(pair.ahead == policy for pair in pairs) == len(policies) - 1 > 0,
+        )
+        for policy, own in finished.items()
+        if own
     ]
-    seeds = tuple(sorted({run.seed for run in runs}))
     return Comparison(
         name,
-        policies[0],
+        tuple(over) or (policies[0],),
         runs[0].devices,
         runs[0].backend,
-        seeds,
+        tuple(sorted({run.seed for run in runs})),
         tuple(results),
         tuple(pairs),
         tuple(runs),
@@ -108,83 +136,64 @@ def fairness(run: RunResult) -> float:
     return jain([1 - job.delay_s / job.jct_s for job in jobs if job.jct_s])
 
 
-def verdict(comparison: Comparison, result: PolicyResult, unit: "Unit | None" = None) -> str:
-    """What may be said of a policy against the first; a claim only where the interval allows it."""
-    unit = unit or SECONDS
-    policy, first = short(result.policy), short(comparison.first)
-    if result.shorter_s is None:
-        return f"{policy} has no seed in common with {first}: no claim"
-    found = result.shorter_s
-    against = f"{policy} against {first}, seed by seed"
-    shorter = found.mean >= 0
-    by = f"{unit.text(abs(found.mean))} {unit.name} {'shorter' if shorter else 'longer'}"
-    if found.runs < LEAST_RUNS:
-        return f"{against}: {by} over {found.runs} of the {LEAST_RUNS} seeds that a claim needs: no claim"
-    low, high = (found.low, found.high) if shorter else (-found.high, -found.low)
-    said = f"{against}: {by} (95 % CI {unit.text(low)} to {unit.text(high)})"
-    if not comparison.trusted:
-        return f"{said}: the host was too busy, no claim"
-    return f"{said}: the difference is real" if found.real else f"{said}: the interval has 0 in it, no claim"
+def _at(fraction: float) -> Callable[[RunResult], float]:
+    return lambda run: percentile([job.jct_s for job in run.jobs if job.jct_s is not None], fraction)
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What times are written in, so that they have few digits."""
-
-    name: str
-    seconds: float
-    digits: int
-
-    def text(self, seconds: float) -> str:
-        return f"{seconds / self.seconds:.{self.digits}f}"
-
-
-SECONDS = Unit("s", 1.0, 1)
-HOURS = Unit("h", 3600.0, 2)
+MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs all finished
+    MEAN_JCT: lambda run: run.mean_jct_s or 0.0,
+    P50_JCT: _at(0.5),  # over the jobs of the run
+    P95_JCT: _at(0.95),
+    P99_JCT: _at(0.99),
+    JAIN: fairness,
+    MEAN_DELAY: lambda run: math.fsum(job.delay_s for job in run.jobs) / len(run.jobs),
+    MEAN_COLLECT: lambda run: math.fsum(job.collect_s for job in run.jobs) / len(run.jobs),
+    ABORTS: lambda run: sum(job.aborts for job in run.jobs),
+    WASTED: lambda run: math.fsum(job.wasted_device_s for job in run.jobs),
+}
 
 
-def unit_of(comparison: Comparison) -> Unit:
-    """Hours from 10,000 s on."""
-    longest = max((result.mean_jct_s.mean for result in comparison.policies), default=0.0)
-    return HOURS if longest >= 10_000 else SECONDS
+def _unfinished(policy: str, runs: Sequence[RunResult]) -> tuple[int, ...]:
+    return tuple(sorted(run.seed for run in runs if run.policy == policy and run.mean_jct_s is None))
 
 
-def _policy(
-    policy: str, runs: Sequence[RunResult], jcts: Mapping[int, float], pair: Pair | None, best: bool
-) -> PolicyResult:
-    jobs = [job for run in runs for job in run.jobs if job.jct_s is not None]
-    times = [job.jct_s for job in jobs if job.jct_s is not None]
-    return PolicyResult(
-        policy=policy,
-        mean_jct_s=estimate(list(jcts.values())),
-        speed_up=pair.speed_up if pair else None,
-        shorter_s=pair.shorter_s if pair else None,
-        p50_jct_s=percentile(times, 0.5),
-        p95_jct_s=percentile(times, 0.95),
-        p99_jct_s=percentile(times, 0.99),
-        delay_s=math.fsum(job.delay_s for job in jobs) / len(jobs),
-        collect_s=math.fsum(job.collect_s for job in jobs) / len(jobs),
-        aborts=sum(job.aborts for run in runs for job in run.jobs) / len(runs),
-        wasted_device_s=math.fsum(job.wasted_device_s for run in runs for job in run.jobs) / len(runs),
-        jain=math.fsum(fairness(run) for run in runs) / len(runs),
-        best=best,
-    )
+def _pair(
+    policy: str,
+    against: str,
+    finished: Mapping[str, Mapping[int, RunResult]],
+    left_out: Mapping[str, tuple[int, ...]],
+    *,
+    busy: bool,
+) -> Pair:
+    """The two have a seed in common."""
+    common = sorted(finished[policy].keys() & finished[against].keys())
+    by_seed = {
+        name: {seed: _times(name, finished[policy][seed], finished[against][seed]) for seed in common}
+        for name in PAIRED
+    }
+    ratios = {name: ratio(list(found.values())) for name, found in by_seed.items()}
+    ahead = policy if ratios[MEAN_JCT].mean > 1 else against
+    why = _no_claim(ratios[MEAN_JCT], ahead, left_out[ahead], busy=busy)
+    return Pair(policy, against, by_seed, ratios, "" if why else ahead, why)
 
 
-def _pair(policy: str, own: Mapping[int, float], against: str, other: Mapping[int, float]) -> Pair | None:
-    common = sorted(own.keys() & other.keys())
-    if not common:
-        return None
-    shorter = estimate([other[seed] - own[seed] for seed in common])
-    return Pair(policy, against, shorter, ratio([other[seed] / own[seed] for seed in common]))
+def _times(measure: str, run: RunResult, other: RunResult) -> float:
+    """How many times better a run is than another: shorter, or fairer."""
+    own, base = MEASURES[measure](run), MEASURES[measure](other)
+    return own / base if measure == JAIN else base / own
 
 
-def _best(policies: Sequence[str], pairs: Sequence[Pair]) -> str:
-    """The policy that is really shorter than each other one, seed by seed; empty: none is."""
-    for policy in policies:
-        own = [pair.shorter_s for pair in pairs if pair.policy == policy]
-        others = [pair.shorter_s for pair in pairs if pair.against == policy]
-        ahead = all(one.real and one.low > 0 for one in own) and all(one.real and one.high < 0 for one in others)
-        if ahead and len(own) + len(others) == len(policies) - 1 > 0:
-            return policy
+def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: bool) -> str:
+    """Why it may not be claimed that a policy is ahead; empty: it may.
+
+    One that did not finish at some seeds was ahead only where it got through, so nothing is claimed of it.
+    """
+    if busy:
+        return "the host was too busy"
+    if speed_up.runs < LEAST_RUNS:
+        return f"{speed_up.runs} of the {LEAST_RUNS} seeds that a claim needs"
+    if not speed_up.clear_of(1.0):
+        return "the interval has 1 in it"
+    if left_out:
+        return f"{short(ahead)} did not finish at seed {', '.join(map(str, left_out))}"
     return ""

@@ -3,17 +3,18 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
-from testbed.report.comparison import Comparison, unit_of
-from testbed.report.comparison_table import ahead, headers, headline, problems, result_cells, verdicts
-from testbed.report.figures.comparison import completion_times, delay_split, differences, speed_up, workloads
+from testbed.report.comparison import Comparison, Pair
+from testbed.report.comparison_table import Sheet, headline, problems, sheets
+from testbed.report.figures.comparison import completion_times, delay_split, speed_up, workloads
 from testbed.report.figures.drawing import Drawing, save, styled
 from testbed.report.figures.worlds import fairness_curve, supply_and_demand, tier_times
 from testbed.report.jsonlines import Row, text, texts
-from testbed.report.overview import Overview, overview, overview_cells
+from testbed.report.overview import overview_sheets, overviews
 from testbed.report.page import environment
 from testbed.report.words import policy
 from venn.wire.files import write_atomic
@@ -22,8 +23,7 @@ PAGE = "comparison.html"
 FIGURES = "figures"
 
 DRAWN: tuple[tuple[str, str, Callable[[Comparison, str], Drawing | None]], ...] = (
-    ("Speed-up", "", speed_up),
-    ("Differences, seed by seed", "", differences),
+    ("Mean JCT, seed by seed", "A dot for each seed; the mean with its 95 % interval.", speed_up),
     ("Job completion times", "", completion_times),
     ("Where the time goes", "", delay_split),
     (
@@ -62,10 +62,7 @@ class _Cell:
 class _Shown:
     comparison: Comparison
     headline: list[str]
-    headers: tuple[str, ...]
-    rows: list[list[str]]
-    verdicts: list[str]
-    ahead: str
+    sheets: list[Sheet]
     problems: list[str]
     matrix: list[tuple[str, list[_Cell]]]
     figures: list[_Figure]
@@ -75,15 +72,14 @@ class _Shown:
 def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row) -> Path:
     """Write comparison.html and figures/ into a folder; returns the page's path. ``about`` is the manifest."""
     shown = [_shown(one, folder / FIGURES) for one in comparisons]
-    whole = overview(comparisons, texts(about, "policies")) if len(comparisons) > 1 else None
+    whole = overviews(comparisons, texts(about, "policies")) if len(comparisons) > 1 else []
     page = (
         environment()
         .get_template("comparison.html.j2")
         .render(
             shown=shown,
-            overview=whole,
-            overview_rows=_overview_rows(whole) if whole else [],
-            overview_figure=_overview_figure(whole, folder / FIGURES) if whole else "",
+            overview=[sheet for one in whole for sheet in overview_sheets(one)],
+            overview_figures=[_saved(partial(workloads, one), folder / FIGURES) for one in whole],
             short=policy,
             command=shlex.join(texts(about, "command")),
             facts=_facts(about),
@@ -95,24 +91,16 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
 
 
 def _shown(comparison: Comparison, folder: Path) -> _Shown:
-    unit = unit_of(comparison)
     with styled():
         drawings = [
             (title, note, drawing)
             for title, note, draw in DRAWN
             if comparison.policies and (drawing := draw(comparison, comparison.name)) is not None
         ]
-    rows = [
-        [policy(result.policy), *result_cells(result, unit, first=index == 0)]
-        for index, result in enumerate(comparison.policies)
-    ]
     return _Shown(
         comparison,
         headline(comparison).split("   "),
-        tuple(_unbroken(header) for header in headers(unit)),
-        rows,
-        verdicts(comparison),
-        ahead(comparison),
+        sheets(comparison),
         problems(comparison),
         _matrix(comparison),
         [_Figure(title, note, Markup(save(drawing, folder))) for title, note, drawing in drawings],
@@ -120,37 +108,22 @@ def _shown(comparison: Comparison, folder: Path) -> _Shown:
     )
 
 
-def _unbroken(header: str) -> str:
-    """A column's header breaks before its last word but one, if at all: its unit stays with what it is of."""
-    before, space, last = header.replace("-", "\u2011").rpartition(" ")
-    return f"{before}\u00a0{last}" if space and len(last) < 3 else before + space + last
-
-
 def _matrix(comparison: Comparison) -> list[tuple[str, list[_Cell]]]:
-    """How many times shorter a row's policy is than a column's; coloured where the difference is real."""
-    found: dict[tuple[str, str], _Cell] = {}
-    for pair in comparison.pairs:
-        real, ahead = comparison.trusted and pair.shorter_s.real, pair.shorter_s.mean > 0
-        kinds = ("ok", "bad") if ahead else ("bad", "ok")
-        for key, value, kind in (
-            ((pair.policy, pair.against), pair.speed_up.mean, kinds[0]),
-            ((pair.against, pair.policy), 1 / pair.speed_up.mean, kinds[1]),
-        ):
-            found[key] = _Cell(f"{value:.2f}", kind if real else "")
+    """How many times shorter a row's policy is than a column's; coloured where that may be claimed."""
     names = [result.policy for result in comparison.policies]
-    return [(policy(row), [found.get((row, column), _Cell("", "")) for column in names]) for row in names]
+    return [(policy(row), [_cell(comparison.pair(row, column)) for column in names]) for row in names]
 
 
-def _overview_rows(whole: Overview) -> list[tuple[str, list[str]]]:
-    return [
-        (row.workload, [text for each in row.speed_ups for text in overview_cells(each)])
-        for row in (*whole.rows, whole.mean)
-    ]
+def _cell(pair: Pair | None) -> _Cell:
+    if pair is None:
+        return _Cell("", "")
+    kind = {pair.policy: "ok", pair.against: "bad"}.get(pair.ahead, "")
+    return _Cell(f"{pair.speed_up.mean:.2f}", kind)
 
 
-def _overview_figure(whole: Overview, folder: Path) -> Markup:
+def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
     with styled():
-        drawing = workloads(whole)
+        drawing = draw()
     return Markup(save(drawing, folder))
 
 

@@ -3,28 +3,82 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.comparison import Comparison, PolicyResult, Unit, fairness, unit_of, verdict
+from testbed.report.comparison import (
+    ABORTS,
+    JAIN,
+    MEAN_COLLECT,
+    MEAN_DELAY,
+    MEAN_JCT,
+    P50_JCT,
+    P95_JCT,
+    P99_JCT,
+    PAIRED,
+    WASTED,
+    Comparison,
+    Pair,
+    PolicyResult,
+    fairness,
+)
 from testbed.report.statistics import Estimate
 from testbed.report.words import counted, large
 from testbed.report.words import policy as short
 
 MOST_NAMED = 3  # jobs that did not finish
+CI = "95 % CI"
+POLICY, CLAIM, BEST = "POLICY", "CLAIM", ""  # headers
+WORDS = (POLICY, CLAIM, BEST)
 CSV_HEADER = ("scenario", "policy", "seed", "job", "finished", "jct_s", "delay_s", "collect_s", "aborts")
 CSV_MORE = ("wasted_device_s", "alone_s", "stragglers", "accuracy", "saturated", "folder")
+INTERVALS_HEADER = ("scenario", "policy", "over", "measure", "mean", "low", "high", "seeds", "claim")
 
 
-def headers(unit: Unit) -> tuple[str, ...]:
-    """Of the columns after the policy's."""
-    name = unit.name
-    times = (f"MEAN JCT {name}", "95 % CI", "SPEED-UP", "95 % CI", f"P50 {name}", f"P95 {name}", f"P99 {name}")
-    return ("RUNS", *times, f"DELAY {name}", f"COLLECT {name}", "ABORTS", f"WASTED device-{name}", "JAIN")
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What times are written in, so that they have few digits."""
+
+    name: str
+    seconds: float
+    digits: int
+
+    def text(self, seconds: float) -> str:
+        return f"{seconds / self.seconds:.{self.digits}f}"
+
+
+SECONDS = Unit("s", 1.0, 1)
+HOURS = Unit("h", 3600.0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A table as text. Columns of words begin on the left, columns of figures end on the right."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def of_words(self, column: int) -> bool:
+        return self.header[column] in WORDS
+
+    def table(self) -> RenderableType:
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for column, name in enumerate(self.header):
+            table.add_column(Text(name), justify="left" if self.of_words(column) else "right", no_wrap=True)
+        for row in self.rows:
+            table.add_row(*(Text(cell, style="green" if cell == "best" else "") for cell in row))
+        return Group(Text(self.title, style="bold", no_wrap=True, overflow="ignore"), table, "")
+
+
+def unit_of(comparison: Comparison) -> Unit:
+    """Hours from 10,000 s on."""
+    longest = max((result.mean_jct_s.mean for result in comparison.policies), default=0.0)
+    return HOURS if longest >= 10_000 else SECONDS
 
 
 def headline(comparison: Comparison) -> str:
@@ -40,43 +94,63 @@ def headline(comparison: Comparison) -> str:
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
-    unit = unit_of(comparison)
     head = Text(comparison.name, style="bold", no_wrap=True, overflow="ignore")
     head.append(f"   {headline(comparison)}", style="not bold")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("POLICY", no_wrap=True)
-    for header in headers(unit):
-        table.add_column(header, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for index, result in enumerate(comparison.policies):
-        table.add_row(
-            Text(short(result.policy)),
-            *result_cells(result, unit, first=index == 0),
-            Text("best", style="green") if result.best else "",
-        )
-    lines = [Text(line, no_wrap=True, overflow="ignore") for line in verdicts(comparison)]
-    lines += [Text(line, no_wrap=True, overflow="ignore") for line in [ahead(comparison)] if line]
     troubles = [Text(line, style="bold red", no_wrap=True, overflow="ignore") for line in problems(comparison)]
-    return Group(head, "", table, "", *lines, *troubles)
+    return Group(head, "", *(sheet.table() for sheet in sheets(comparison)), *troubles)
 
 
-def verdicts(comparison: Comparison) -> list[str]:
-    """One line for each policy but the first."""
-    return [verdict(comparison, result, unit_of(comparison)) for result in comparison.policies[1:]]
+def sheets(comparison: Comparison) -> list[Sheet]:
+    """The tables of a comparison: times, one for each policy that the others are held against, and what it took."""
+    return [_times(comparison), *(_speed_ups(comparison, base) for base in comparison.over), _spent(comparison)]
 
 
-def ahead(comparison: Comparison) -> str:
-    """Beside what ``verdicts`` say: which of the policies after the first are really ahead of which; empty: none is."""
-    if not comparison.trusted:
-        return ""
-    found: dict[str, list[str]] = {}
-    for pair in comparison.pairs:
-        if pair.against == comparison.first or not pair.shorter_s.real:
+def _times(comparison: Comparison) -> Sheet:
+    unit = unit_of(comparison)
+    columns = ((MEAN_JCT, "MEAN JCT"), (P50_JCT, "P50"), (P95_JCT, "P95"), (P99_JCT, "P99"))
+    names = [text for _, name in columns for text in (f"{name} {unit.name}", CI)]
+    rows = []
+    for result in comparison.policies:
+        own = result.measures
+        runs = own[MEAN_JCT].runs
+        seeds = str(runs) if not result.unfinished else f"{runs} of {runs + len(result.unfinished)}"
+        times = [text for name, _ in columns for text in (unit.text(own[name].mean), _timespan(own[name], unit))]
+        fair = (f"{own[JAIN].mean:.2f}", interval(own[JAIN]))
+        rows.append((short(result.policy), seeds, *times, *fair, "best" if result.best else ""))
+    return Sheet("job completion times and fairness", (POLICY, "RUNS", *names, "JAIN", CI, BEST), tuple(rows))
+
+
+def _speed_ups(comparison: Comparison, base: str) -> Sheet:
+    """How many times better each other policy is, and whether it may be claimed."""
+    names = [text for name in ("MEAN JCT", "P95", "P99", "JAIN") for text in (name, CI)]
+    rows = []
+    for result in comparison.policies:
+        if result.policy == base:
             continue
-        both = (pair.policy, pair.against) if pair.shorter_s.mean > 0 else (pair.against, pair.policy)
-        found.setdefault(short(both[0]), []).append(short(both[1]))
-    said = "; ".join(f"{one} of {', '.join(others)}" for one, others in found.items())
-    return f"really ahead as well: {said}" if said else ""
+        pair = comparison.pair(result.policy, base)
+        cells = [text for name in PAIRED for text in ratio_cells(pair.ratios[name] if pair else None)]
+        rows.append((short(result.policy), str(pair.speed_up.runs if pair else 0), *cells, claim(result, pair)))
+    return Sheet(f"times better than {short(base)}, seed by seed", (POLICY, "SEEDS", *names, CLAIM), tuple(rows))
+
+
+def _spent(comparison: Comparison) -> Sheet:
+    unit = unit_of(comparison)
+    rows = []
+    for result in comparison.policies:
+        times = [unit.text(result.measures[name].mean) for name in (MEAN_DELAY, MEAN_COLLECT)]
+        counts = (f"{result.measures[ABORTS].mean:.1f}", f"{result.measures[WASTED].mean / unit.seconds:.1f}")
+        rows.append((short(result.policy), *times, *counts))
+    header = (POLICY, f"DELAY {unit.name}", f"COLLECT {unit.name}", "ABORTS", f"WASTED device-{unit.name}")
+    return Sheet("delay and collection of a job, aborts and waste of a run", header, tuple(rows))
+
+
+def claim(result: PolicyResult, pair: Pair | None) -> str:
+    """What may be said of a policy's mean JCT against that of another."""
+    if pair is None:
+        return "no claim: no seed in common"
+    if pair.why:
+        return f"no claim: {pair.why}"
+    return "shorter" if pair.ahead == result.policy else "longer"
 
 
 def problems(comparison: Comparison) -> list[str]:
@@ -103,16 +177,14 @@ def problems(comparison: Comparison) -> list[str]:
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
     """What is infinite (an interval of one run) is null."""
-    policies = [_finite(asdict(result)) for result in comparison.policies]
     return {
         "name": comparison.name,
         "devices": comparison.devices,
         "backend": comparison.backend,
         "seeds": list(comparison.seeds),
-        "policies": policies,
-        "pairs": [_finite(asdict(pair)) for pair in comparison.pairs],
-        "verdicts": verdicts(comparison),
-        "ahead": ahead(comparison),
+        "over": list(comparison.over),
+        "policies": [finite(asdict(result)) for result in comparison.policies],
+        "pairs": [finite(asdict(pair)) for pair in comparison.pairs],
         "problems": problems(comparison),
         "trusted": comparison.trusted,
         "complete": comparison.complete,
@@ -136,49 +208,63 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
 
 def comparison_csv(comparisons: Sequence[Comparison]) -> str:
     """A line per job of each run."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow((*CSV_HEADER, *CSV_MORE))
+    rows: list[tuple[object, ...]] = []
     for comparison in comparisons:
         for run in comparison.runs:
             for job in run.jobs:
                 times = (job.jct_s, job.delay_s, job.collect_s, job.aborts)
                 worked = (job.wasted_device_s, job.alone_s, job.stragglers)
                 more = (*worked, job.accuracy, bool(run.saturated), run.folder)
-                writer.writerow((comparison.name, run.policy, run.seed, job.name, job.finished, *times, *more))
+                rows.append((comparison.name, run.policy, run.seed, job.name, job.finished, *times, *more))
+    return _csv((*CSV_HEADER, *CSV_MORE), rows)
+
+
+def intervals_csv(comparisons: Sequence[Comparison]) -> str:
+    """A line per measure of each policy, and per ratio of each policy to each other one."""
+    rows: list[tuple[object, ...]] = []
+    for comparison in comparisons:
+        for result in comparison.policies:
+            for name, found in result.measures.items():
+                rows.append((comparison.name, result.policy, "", name, *_bounds(found), ""))
+            for other in comparison.policies:
+                pair = comparison.pair(result.policy, other.policy)
+                for name, found in pair.ratios.items() if pair else ():
+                    said = claim(result, pair) if name == MEAN_JCT else ""
+                    rows.append((comparison.name, result.policy, other.policy, name, *_bounds(found), said))
+    return _csv(INTERVALS_HEADER, rows)
+
+
+def _bounds(found: Estimate) -> tuple[object, ...]:
+    """What is infinite is empty."""
+    return found.mean, *(each if math.isfinite(each) else "" for each in (found.low, found.high)), found.runs
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
     return buffer.getvalue()
 
 
-def result_cells(result: PolicyResult, unit: Unit, *, first: bool) -> list[str]:
-    """Of the columns of ``headers``."""
-    mean = result.mean_jct_s
-    times = (result.p50_jct_s, result.p95_jct_s, result.p99_jct_s, result.delay_s, result.collect_s)
-    return [
-        str(mean.runs),
-        unit.text(mean.mean),
-        "-" if mean.runs < 2 else between(unit.text(mean.low), unit.text(mean.high), mean.low),
-        "1.00" if first else f"{result.speed_up.mean:.2f}" if result.speed_up else "-",
-        "" if first else interval(result.speed_up),
-        *(unit.text(each) for each in times),
-        f"{result.aborts:.1f}",
-        f"{result.wasted_device_s / unit.seconds:.1f}",
-        f"{result.jain:.2f}",
-    ]
+def ratio_cells(found: Estimate | None) -> tuple[str, str]:
+    return ("-", "-") if found is None else (f"{found.mean:.2f}", interval(found))
 
 
-def interval(found: Estimate | None, digits: int = 2) -> str:
-    """Of a ratio."""
-    if found is None or found.runs < 2:
+def interval(found: Estimate) -> str:
+    """``1.21-1.29``; ``-`` of a single run."""
+    return "-" if found.runs < 2 else f"{found.low:.2f}-{found.high:.2f}"
+
+
+def _timespan(found: Estimate, unit: Unit) -> str:
+    """``77.1-90.9``; with a sign, ``-0.2 to 1.3``; ``-`` of a single run."""
+    if found.runs < 2:
         return "-"
-    return between(f"{found.low:.{digits}f}", f"{found.high:.{digits}f}", found.low)
+    return f"{unit.text(found.low)}{'-' if found.low >= 0 else ' to '}{unit.text(found.high)}"
 
 
-def between(low: str, high: str, lowest: float) -> str:
-    """``1.21-1.29``; with a sign, ``-0.2 to 1.3``."""
-    return f"{low}-{high}" if lowest >= 0 else f"{low} to {high}"
-
-
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
+    """What is infinite is null, at any depth."""
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: finite(one) for key, one in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,83 +1,88 @@
-"""Several workloads side by side: the speed-up of every policy over the first, and its mean over the workloads."""
+"""Several workloads side by side: how many times better every policy is than one, and its mean over the workloads."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
-from testbed.report.comparison import Comparison, Pair
-from testbed.report.comparison_table import interval
+from testbed.report.comparison import MEAN_JCT, PAIRED, Comparison
+from testbed.report.comparison_table import CI, POLICY, Sheet, finite, ratio_cells
 from testbed.report.statistics import Estimate, geometric_mean, ratio
 from testbed.report.words import policy as short
 
-MEAN = "geometric mean"
+GEOMETRIC_MEAN = "geometric mean"
 
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
-    workload: str
-    speed_ups: tuple[Estimate | None, ...]  # one per policy but the first; None: no seed is common
+    policy: str
+    speed_ups: tuple[Estimate | None, ...]  # one per workload, of the mean JCT; None: no seed is common
+    means: Mapping[str, Estimate | None]  # each of ``PAIRED``: over the workloads, with the interval over seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    base: str  # the policy that the others are held against
-    policies: tuple[str, ...]  # the others
+    policies: tuple[str, ...]
+    base: str  # the one that the others are held against
+    workloads: tuple[str, ...]
     rows: tuple[OverviewRow, ...]
-    mean: OverviewRow  # over the workloads, with the interval over seeds
 
 
-def overview(comparisons: Sequence[Comparison], policies: Sequence[str]) -> Overview:
-    """``comparisons`` of the same policies, at least one."""
-    base, others = policies[0], tuple(policies[1:])
+def overviews(comparisons: Sequence[Comparison], policies: Sequence[str]) -> list[Overview]:
+    """One for each policy that the others are held against; ``comparisons`` are of the same policies, at least one."""
+    return [_overview(comparisons, policies, base) for base in comparisons[0].over]
+
+
+def _overview(comparisons: Sequence[Comparison], policies: Sequence[str], base: str) -> Overview:
     rows = [
-        OverviewRow(one.name, tuple(pair.speed_up if (pair := _pair(one, policy, base)) else None for policy in others))
-        for one in comparisons
+        OverviewRow(
+            policy,
+            tuple(pair.speed_up if (pair := one.pair(policy, base)) else None for one in comparisons),
+            {measure: _mean(comparisons, policy, base, measure) for measure in PAIRED},
+        )
+        for policy in policies
+        if policy != base
     ]
-    means = tuple(_mean(comparisons, policy, base) for policy in others)
-    return Overview(base, others, tuple(rows), OverviewRow(MEAN, means))
+    return Overview(tuple(policies), base, tuple(one.name for one in comparisons), tuple(rows))
 
 
-def overview_table(found: Overview) -> RenderableType:
-    """A row per workload, two columns per policy: speed-up and interval."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("WORKLOAD", no_wrap=True)
-    for policy in found.policies:
-        table.add_column(Text(short(policy)), justify="right", no_wrap=True)
-        table.add_column("95 % CI", justify="right", no_wrap=True)
-    for row in (*found.rows, found.mean):
-        cells = [text for each in row.speed_ups for text in overview_cells(each)]
-        table.add_row(Text(row.workload, style="bold" if row is found.mean else ""), *cells)
-    return Group(Text(f"speed-up over {short(found.base)}", style="bold"), "", table)
+def overview_sheets(found: Overview) -> list[Sheet]:
+    """A row per policy: by workload, and in the mean over the workloads by measure."""
+    names = [text for name in (*found.workloads, GEOMETRIC_MEAN) for text in (name, CI)]
+    measures = [text for name in ("MEAN JCT", "P95", "P99", "JAIN") for text in (name, CI)]
+    by_workload, by_measure = [], []
+    for row in found.rows:
+        speed_ups = (*row.speed_ups, row.means[MEAN_JCT])
+        by_workload.append((short(row.policy), *(cell for each in speed_ups for cell in ratio_cells(each))))
+        by_measure.append((short(row.policy), *(cell for each in PAIRED for cell in ratio_cells(row.means[each]))))
+    base = short(found.base)
+    return [
+        Sheet(f"mean JCT: times better than {base}, by workload", (POLICY, *names), tuple(by_workload)),
+        Sheet(f"times better than {base}, {GEOMETRIC_MEAN}", (POLICY, *measures), tuple(by_measure)),
+    ]
 
 
-def overview_cells(found: Estimate | None) -> tuple[str, str]:
-    return ("-", "-") if found is None else (f"{found.mean:.2f}", interval(found))
+def overview_table(found: Sequence[Overview]) -> RenderableType:
+    return Group(*(sheet.table() for one in found for sheet in overview_sheets(one)))
 
 
 def overview_json(found: Overview) -> dict[str, object]:
     """What is infinite (an interval of one run) is null."""
-
-    def plain(row: OverviewRow) -> dict[str, object]:
-        return {policy: _finite(each) for policy, each in zip(found.policies, row.speed_ups, strict=True)}
-
     return {
         "against": found.base,
-        "workloads": {row.workload: plain(row) for row in found.rows},
-        "geometric_mean": plain(found.mean),
+        "workloads": {
+            workload: {row.policy: _plain(row.speed_ups[place]) for row in found.rows}
+            for place, workload in enumerate(found.workloads)
+        },
+        "geometric_mean": {
+            row.policy: {measure: _plain(row.means[measure]) for measure in PAIRED} for row in found.rows
+        },
     }
 
 
-def _pair(comparison: Comparison, policy: str, base: str) -> Pair | None:
-    return next((pair for pair in comparison.pairs if pair.policy == policy and pair.against == base), None)
-
-
-def _mean(comparisons: Sequence[Comparison], policy: str, base: str) -> Estimate | None:
+def _mean(comparisons: Sequence[Comparison], policy: str, base: str, measure: str) -> Estimate | None:
     """Each workload's n-th seed goes with the n-th of the others; only where each has both policies."""
-    columns = [_ratios(one, policy, base) for one in comparisons]
+    columns = [_ratios(one, policy, base, measure) for one in comparisons]
     turns = min((len(column) for column in columns), default=0)
     whole = [
         geometric_mean([value for value in values if value is not None])
@@ -87,20 +92,11 @@ def _mean(comparisons: Sequence[Comparison], policy: str, base: str) -> Estimate
     return ratio(whole) if whole else None
 
 
-def _ratios(comparison: Comparison, policy: str, base: str) -> list[float | None]:
-    """By seed: how many times longer the first policy's mean JCT was; None where one of them is missing."""
-    found = {(run.policy, run.seed): run.mean_jct_s for run in comparison.runs}
-    ratios: list[float | None] = []
-    for seed in comparison.seeds:
-        own, other = found.get((policy, seed)), found.get((base, seed))
-        ratios.append(other / own if own and other else None)
-    return ratios
+def _ratios(comparison: Comparison, policy: str, base: str, measure: str) -> list[float | None]:
+    """By seed: how many times better one policy is than the other; None where one of them is missing."""
+    pair = comparison.pair(policy, base)
+    return [pair.by_seed[measure].get(seed) if pair else None for seed in comparison.seeds]
 
 
-def _finite(found: Estimate | None) -> object:
-    if found is None:
-        return None
-    return {
-        key: None if isinstance(value, float) and not math.isfinite(value) else value
-        for key, value in asdict(found).items()
-    }
+def _plain(found: Estimate | None) -> object:
+    return None if found is None else finite(asdict(found))

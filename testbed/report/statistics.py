@@ -20,10 +20,14 @@ class Estimate:
     spread: float  # standard deviation from run to run
     runs: int
 
-    @property
-    def real(self) -> bool:
-        """Whether the interval leaves out 0, over enough runs to say so."""
-        return self.runs >= LEAST_RUNS and (self.low > 0 or self.high < 0)
+    def clear_of(self, value: float) -> bool:
+        """Whether the interval leaves a value out, over enough runs to say so."""
+        return self.runs >= LEAST_RUNS and (self.low > value or self.high < value)
+
+    def inverse(self) -> "Estimate":
+        """Of a ``ratio``: the other way round."""
+        low = 0.0 if self.high == math.inf else 1 / self.high
+        return Estimate(1 / self.mean, low, 1 / self.low if self.low else math.inf, self.spread, self.runs)
 
 
 def estimate(values: Sequence[float]) -> Estimate:

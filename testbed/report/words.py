@@ -59,3 +59,9 @@ def large(number: float) -> str:
 def policy(name: str) -> str:
     """``FILE.py:NAME`` without the folders of the file; any other name as it is."""
     return _FILE.sub("", name)
+
+
+def slug(policy: str) -> str:
+    """A file's name for a policy, which may be FILE.py:NAME or have parameters."""
+    plain = "".join(character if character.isalnum() or character in "-_." else "-" for character in policy)
+    return plain.strip("-.")

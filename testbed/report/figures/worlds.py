@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from testbed.report.comparison import Comparison, PolicyResult, unit_of
+from testbed.report.comparison import JAIN, MEAN_JCT, Comparison, PolicyResult
+from testbed.report.comparison_table import unit_of
 from testbed.report.figures.drawing import COLLECT, GAPS, INK, WIDTH_IN, Drawing, job_colours
 from testbed.report.trace_facts import HOURS
 from testbed.report.words import policy as short
@@ -102,23 +103,21 @@ def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
     rows: list[tuple[object, ...]] = []
     for base, points in curves.items():
         knob = [value for value, _ in points]
-        left.plot(
-            knob, [result.jain for _, result in points], "o-", color=colours[base], markersize=4, label=short(base)
-        )
-        means = [result.mean_jct_s for _, result in points]
-        bars = [mean.high - mean.mean if math.isfinite(mean.high) else 0.0 for mean in means]
-        right.errorbar(
-            knob,
-            [mean.mean / unit.seconds for mean in means],
-            yerr=[bar / unit.seconds for bar in bars],
-            fmt="o-",
-            color=colours[base],
-            markersize=4,
-            capsize=3,
-            linewidth=1.4,
-        )
-        rows += [(base, value, result.jain, result.mean_jct_s.mean) for value, result in points]
-    left.set_ylabel("Jain's index of JCT over fair JCT")
+        for axes, measure, scale in ((left, JAIN, 1.0), (right, MEAN_JCT, unit.seconds)):
+            means = [result.measures[measure] for _, result in points]
+            axes.errorbar(
+                knob,
+                [mean.mean / scale for mean in means],
+                yerr=[(mean.high - mean.mean) / scale if math.isfinite(mean.high) else 0.0 for mean in means],
+                fmt="o-",
+                color=colours[base],
+                label=short(base),
+                markersize=4,
+                capsize=3,
+                linewidth=1.4,
+            )
+        rows += [(base, value, *(result.measures[each].mean for each in (JAIN, MEAN_JCT))) for value, result in points]
+    left.set_ylabel("Jain's index of JCT over fair JCT (95 % CI)")
     right.set_ylabel(f"mean JCT, {unit.name} (95 % CI)")
     for axes in (left, right):
         axes.set_xlabel("fairness knob")

@@ -15,12 +15,13 @@ from rich.console import Console
 from testbed.cli import compare, report
 from testbed.compare.manifest import prepare, read_comparisons, write_manifest
 from testbed.compare.orders import Order, order_for, read_order
-from testbed.compare.plan import Asked, Plan, Workload, cell_key, slug, workload, world_key
+from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
 from testbed.compare.pool import Queue, run_orders
 from testbed.compare.progress import Progress
 from testbed.compare.simulated import kept_cells, run_cells
 from testbed.compare.written import build_comparison
 from testbed.report.run_result import read_run
+from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged
 from venn.wire.errors import PeerError, UsageError, VennError
@@ -198,10 +199,13 @@ def test_the_command_simulates_a_scenario_and_reports_it_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     argv = ["quick", "--backend", "sim", "--policies", "random,fifo", "--seeds", "1", "--jobs", "1", "--out", "out"]
+    argv += ["--over", "fifo"]
     assert compare.main([*argv, "--csv", "jobs.csv", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     [found] = said["comparisons"]
     assert (found["name"], found["backend"], found["complete"]) == ("quick", "sim", True)
+    assert found["over"] == ["fifo"]
+    assert "quick,random,fifo,p95_jct_s," in (tmp_path / "out" / "intervals.csv").read_text()
     assert len((tmp_path / "jobs.csv").read_text().splitlines()) > 2
     (tmp_path / "out" / "comparison.html").unlink()
     assert report.main(["out", "--json"]) == 0
@@ -222,6 +226,15 @@ def test_a_policy_that_fails_is_told_with_its_plan(
     assert compare.main(argv) == 2
     assert "mine.py:Mine: failed in plan 1" in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / "compare.json").read_text())["runs"] == []
+
+
+def test_a_policy_that_others_are_held_against_must_be_among_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare.main(["quick", "--policies", "random,fifo", "--over", "random,venn"]) == 2
+    said = capsys.readouterr().err
+    assert "--over: venn is not among the policies compared" in said
+    assert "name it in --policies as well, or one of random, fifo" in said
+    assert compare.main(["quick", "--policies", "random,fifo", "--over", "fifo,fifo"]) == 2
+    assert "--over: name each policy once" in capsys.readouterr().err
 
 
 def test_scenarios_must_go_together(

@@ -1,4 +1,5 @@
 import math
+from dataclasses import astuple
 
 import pytest
 
@@ -14,16 +15,19 @@ def test_the_interval_is_that_of_student() -> None:
 
 def test_one_run_has_no_interval_and_two_claim_nothing() -> None:
     assert estimate([5.0]).high == math.inf
-    assert not estimate([5.0]).real
-    assert not estimate([5.0, 5.0]).real
-    assert estimate([5.0, 5.0, 5.0]).real
-    assert not estimate([5.0, -4.0, 0.5]).real
+    assert not estimate([5.0]).clear_of(0.0)
+    assert not estimate([5.0, 5.0]).clear_of(0.0)
+    assert estimate([5.0, 5.0, 5.0]).clear_of(0.0)
+    assert not estimate([5.0, -4.0, 0.5]).clear_of(0.0)
 
 
 def test_ratios_are_averaged_as_ratios() -> None:
     found = ratio([2.0, 0.5, 1.0])
     assert found.mean == pytest.approx(1.0)
     assert found.low == pytest.approx(1 / found.high)
+    other = ratio([0.5, 0.4, 0.45]).inverse()
+    assert (other.mean, other.low, other.high) == pytest.approx(astuple(ratio([2.0, 2.5, 1 / 0.45]))[:3])
+    assert (ratio([2.0]).inverse().low, ratio([2.0]).inverse().high) == (0.0, math.inf)
 
 
 def test_order_statistics_and_fairness() -> None:
