@@ -1,9 +1,10 @@
 """The engine: events in, effects out. It reads no clock, keeps no generator of chance and does no I/O.
 
-``handle`` first lets happen what was due before the event, then the event, and then, if the inputs of the plan have
-changed, makes a new plan and matches idle devices. A response or a failure, and what a device or a driver says at once
-when it hears of an effect, goes before what is due at the very same time; everything else goes after it. An event that
-comes late, twice or out of order is answered, never raised.
+``handle`` first lets happen what was due before the event, then the event. At the end of a turn (``TurnEnded``), which
+may have had many events, devices that became matchable are matched, by a new plan if the inputs of the plan have
+changed: so a turn makes one plan, and one more for each request that it fills. A response or a failure, and what a
+device or a driver says at once when it hears of an effect, goes before what is due at the very same time; everything
+else goes after it. An event that comes late, twice or out of order is answered, never raised.
 """
 
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from coordinator.engine.events import (
     TaskProgressed,
     TimePassed,
     TransfersAcknowledged,
+    TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.leases import close, end, free
@@ -67,6 +69,7 @@ _BEFORE_TIES = (
     LeaseAccepted,
     LeaseReleased,
     SessionEnded,
+    TurnEnded,
 )
 
 
@@ -100,8 +103,12 @@ class Engine:
         else:
             self._let_pass(inclusive)
             self._on_event(event)
-        self.matcher.settle()
         return out
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether TurnEnded is still to be handled: the plan's inputs have changed, or devices became matchable."""
+        return self.world.unsettled
 
     def next_deadline(self) -> float | None:
         """When TimePassed is to be handled at the latest, in engine time; None before the first event."""
@@ -224,6 +231,8 @@ class Engine:
                 world.dirty = True
             case DevicesDrained():
                 devices.drain(world, event)
+            case TurnEnded():
+                self.matcher.settle()
 
     # -- time
 

@@ -1,6 +1,7 @@
 """What happened. Values in the past tense; ``Engine.handle(event, now)`` turns each into effects.
 
-Every event can arrive late, twice or out of order; what no longer makes sense is answered, never raised.
+Every event can arrive late, twice or out of order; what no longer makes sense is answered, never raised. Events come in
+turns: plans are made and devices matched at ``TurnEnded`` alone.
 """
 
 from dataclasses import dataclass
@@ -192,6 +193,14 @@ class TimePassed:
     """A deadline is due: ``next_deadline() <= now``."""
 
 
+@dataclass(frozen=True, slots=True)
+class TurnEnded:
+    """All that came at once has been handled: now one plan is made for all of it, and devices are matched.
+
+    The host says it at the end of each turn of its loop in which the engine is left ``unsettled``.
+    """
+
+
 Event = (
     DeviceCheckedIn
     | DeviceHeard
@@ -212,4 +221,5 @@ Event = (
     | PolicyChanged
     | DevicesDrained
     | TimePassed
+    | TurnEnded
 )

@@ -1,6 +1,6 @@
 """The life of a plan, and matching by it.
 
-A plan is remade when its inputs have changed (``World.dirty``), at the end of an event and with its ``now``. Between
+A plan is remade when its inputs have changed (``World.dirty``), at the end of a turn and with its ``now``. Between
 plans nothing is reordered. Matching a device is a look-up among the candidates of its region, listed once per plan and
 region, and only as far as somebody looked. After a new plan idle devices are matched in the order of their sessions; a
 fill makes the next plan, and the matching goes on with that. An asynchronous request that fills, or has a place again,
@@ -52,7 +52,7 @@ class Matcher:
         self._supply_of: tuple[object, object] = (None, None)  # ... these published counts and regions
 
     def settle(self) -> None:
-        """At the end of an event: match what became matchable, with a new plan if the inputs have changed."""
+        """At the end of a turn: match what became matchable, with a new plan if the inputs have changed."""
         world = self.world
         if not world.fresh and not world.dirty and not world.vacant:
             return

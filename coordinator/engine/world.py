@@ -36,8 +36,8 @@ class World:
         self.deadlines = Deadlines(truth)
         self.plan = Plan()
         self.plan_number = 0
-        self.dirty = False  # the plan is to be remade at the end of this event
-        self.fresh: list[Session] = []  # became matchable in this event
+        self.dirty = False  # the plan is to be remade at the end of this turn
+        self.fresh: list[Session] = []  # became matchable in this turn
         self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
         self.out: list[Effect] = []  # of this event
         self.leases_granted = 0
@@ -45,6 +45,11 @@ class World:
         self.ends: dict[LeaseEnd, int] = dict.fromkeys(LeaseEnd, 0)  # leases ended, by reason
         self.device_counts: dict[DeviceState, int] = dict.fromkeys(DeviceState, 0)
         self.responses_late = 0  # COUNTED after their lease had ended otherwise
+
+    @property
+    def unsettled(self) -> bool:
+        """A plan is to be made, or devices are to be matched."""
+        return self.dirty or self.vacant or bool(self.fresh)
 
     def emit(self, effect: Effect) -> None:
         self.out.append(effect)

@@ -1,7 +1,8 @@
 """The shell around the engine: a clock, one timer, the journal, and the way out for effects.
 
-Events are handled at once; their effects leave at the end of the event loop's turn, after the turn's journal lines are
-with the system. So nobody is told what a crash could make unsaid, and a busy turn costs one write.
+Events are handled at once. At the end of the event loop's turn the engine makes its plan and matches devices, once for
+all of them; then their effects leave, after the turn's journal lines are with the system. So nobody is told what a
+crash could make unsaid, and a busy turn costs one plan and one write.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from typing import TypeVar
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import Event, TimePassed
+from coordinator.engine.events import Event, TimePassed, TurnEnded
 from coordinator.service.clock import CallLater, Clock, Timer
 from coordinator.service.journal import Journal
 
@@ -70,9 +71,17 @@ class Host:
         self._listeners[kind].append(listener)  # type: ignore[arg-type]  # called with this kind only
 
     def handle(self, event: Event, recorded: Recorded | None = None) -> None:
-        """Let the engine handle an event. ``recorded(effects)`` is called when it is recorded, before they leave."""
+        """Let the engine handle an event. ``recorded(effects)`` is called when it is recorded, before they leave.
+
+        They are the answers to this event: offers are made at the end of the turn, for all of its events.
+        """
         if self.failure.done():
             return
+        if not self._turn:
+            self.loop.call_soon(self._end_turn)
+        self._let_happen(event, recorded)
+
+    def _let_happen(self, event: Event, recorded: Recorded | None) -> None:
         now = self.now()
         try:
             effects = self.engine.handle(event, now)
@@ -83,8 +92,6 @@ class Host:
         except Exception as error:  # whatever it is, a peer's handler must not be the one to swallow it
             self.fail(error)
             return
-        if not self._turn:
-            self.loop.call_soon(self._end_turn)
         self._turn.append((now, effects, recorded))
 
     async def ask(self, event: Event) -> list[Effect]:
@@ -109,7 +116,9 @@ class Host:
             self.failure.cancel()
 
     def _end_turn(self) -> None:
-        """Record the turn, then let its effects leave. Listeners may handle further events: those are the next turn."""
+        """Plan for the turn, record it, let its effects leave. What listeners handle meanwhile is the next turn."""
+        if self._turn and not self.failure.done() and self.engine.unsettled:
+            self._let_happen(TurnEnded(), None)
         turn, self._turn = self._turn, []
         if not turn or self.failure.done():
             return

@@ -15,7 +15,7 @@ from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, effect_to_json, event_to_json, settings_to_json
 from venn.wire.files import file_error, write_all
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Journal:

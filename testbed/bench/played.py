@@ -18,6 +18,7 @@ from coordinator.engine.events import (
     LeaseAccepted,
     SessionEnded,
     TimePassed,
+    TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, JobSpec, SessionEnd
@@ -84,7 +85,7 @@ class _Game:
         """The device of that second since the start of all."""
         now = second - BEFORE_TICK_S
         while (due := self._engine.next_deadline()) is not None and due < now:
-            self._engine.handle(TimePassed(), due)
+            self._handle(TimePassed(), due)
         self._sessions += 1
         session, device = SessionSeq(self._sessions), DeviceId(f"device-{self._sessions}")
         region = frozenset({str(self._instance.region(second))})
@@ -96,7 +97,11 @@ class _Game:
         self._handle(SessionEnded(SessionSeq(self._sessions), SessionEnd.GOODBYE_SESSION_OVER), now)
 
     def _handle(self, event: Event, now: float) -> list[Effect]:
-        return list(self._engine.handle(event, now))
+        """In a turn of its own."""
+        effects = self._engine.handle(event, now)
+        if self._engine.unsettled:
+            effects += self._engine.handle(TurnEnded(), now)
+        return effects
 
 
 def _spec(job: JobId, demand: int, regions: frozenset[int]) -> JobSpec:

@@ -19,7 +19,7 @@ from itertools import chain, islice
 
 import numpy as np
 
-from coordinator.engine.effects import AdoptPlan, OfferLease
+from coordinator.engine.effects import AdoptPlan, Effect, OfferLease
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import (
     AttemptOpened,
@@ -32,6 +32,7 @@ from coordinator.engine.events import (
     ResponsesRecorded,
     SessionEnded,
     TimePassed,
+    TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, JobSpec, Outcome, SessionEnd
@@ -72,11 +73,15 @@ class _World:
     now: float = 0.0
     sessions: int = 0
 
-    def handle(self, event: Event) -> list[object]:
+    def handle(self, event: Event) -> list[Effect]:
+        """In a turn of its own."""
         self.now += 1e-3
-        return list(self.engine.handle(event, self.now))
+        effects = self.engine.handle(event, self.now)
+        if self.engine.unsettled:
+            effects += self.engine.handle(TurnEnded(), self.now)
+        return effects
 
-    def check_in(self, device: DeviceId, capabilities: Capabilities) -> list[object]:
+    def check_in(self, device: DeviceId, capabilities: Capabilities) -> list[Effect]:
         """In an availability interval of its own."""
         self.sessions += 1
         return self.handle(DeviceCheckedIn(SessionSeq(self.sessions), device, "", self.sessions, capabilities))

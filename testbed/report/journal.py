@@ -11,7 +11,7 @@ from coordinator.engine.record import RecordError, effect_from_json, event_from_
 from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
 from venn.wire.errors import UsageError
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)

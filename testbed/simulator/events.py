@@ -10,10 +10,10 @@ It drives the engine of the live coordinator. What happens next is the least of 
 6. a check-in, by row;
 7. what the timeline does to a program, in its order.
 
-What devices and drivers say when they are told something, they say at once, first in first out in the order of the
-engine's effects, before the next event. A response is three steps: its driver records it, then all reactions to that,
-then its device says that it has finished, and all reactions to that; with a link to pass that is an event of its own,
-later. Sessions are numbered 1, 2, 3 ... by check-in.
+Each event is a turn of the coordinator's loop. What devices and drivers say when they are told something, they say at
+once, first in first out in the order of the engine's effects, before the next event. A response is three steps: its
+driver records it, then all reactions to that, then its device says that it has finished, and all reactions to that;
+with a link to pass that is an event of its own, later. Sessions are numbered 1, 2, 3 ... by check-in.
 
 With ``Matching.AT_CHECK_IN`` a device reports a limit of one task per session, and says goodbye if nothing was given
 to it by the end of its check-in and the reactions to that.
@@ -36,7 +36,7 @@ from enum import IntEnum
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded, SessionEnded, TimePassed
+from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded, SessionEnded, TimePassed, TurnEnded
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
@@ -273,14 +273,18 @@ class _Run:
         said = self._said
         said.extend(events)
         while said:
-            event = said.popleft()
-            effects = self.engine.handle(event, self.now)
-            self.accounts.note(self.now, effects)
-            if self._journal is not None:
-                self._journal(self.now, event, effects)
-            if self._validate:
-                self.engine.validate()
-            for effect in effects:
-                answer = self.devices.react(effect, self.now) or self.drivers.react(effect)
-                if answer is not None:
-                    said.append(answer)
+            self._hear(said.popleft())
+            if self.engine.unsettled:
+                self._hear(TurnEnded())
+
+    def _hear(self, event: Event) -> None:
+        effects = self.engine.handle(event, self.now)
+        self.accounts.note(self.now, effects)
+        if self._journal is not None:
+            self._journal(self.now, event, effects)
+        if self._validate:
+            self.engine.validate()
+        for effect in effects:
+            answer = self.devices.react(effect, self.now) or self.drivers.react(effect)
+            if answer is not None:
+                self._said.append(answer)

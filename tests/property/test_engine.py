@@ -32,6 +32,7 @@ from coordinator.engine.events import (
     TaskProgressed,
     TimePassed,
     TransfersAcknowledged,
+    TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.lifecycle import LeaseState
@@ -145,6 +146,8 @@ class World(RuleBasedStateMachine):
         self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in effects])))
         for effect in effects:
             self.watch(effect)
+        if self.engine.unsettled and len(self.journal) % 4:  # else the turn goes on
+            effects += self.handle(TurnEnded())
         return effects
 
     def watch(self, effect: Effect) -> None:

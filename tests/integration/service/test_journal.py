@@ -58,7 +58,7 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
         await made.until(effects.EndAttempt, lambda effect: effect.round == 2)
         seen = [effect_to_json(effect) for effect in made.effects]
     start, *lines, end = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
-    assert (start["kind"], start["format"], start["name"], end["kind"]) == ("start", 1, "replayed", "end")
+    assert (start["kind"], start["format"], start["name"], end["kind"]) == ("start", 2, "replayed", "end")
     settings = settings_from_json(start["settings"])
     engine, digest = Engine(settings, load_policy(settings.policy)), Digest()
     again = []

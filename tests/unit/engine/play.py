@@ -23,6 +23,7 @@ from coordinator.engine.events import (
     TaskFailed,
     TaskFinished,
     TimePassed,
+    TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import (
@@ -109,14 +110,25 @@ class Play:
     # -- time and events
 
     def handle(self, event: Event) -> list[Effect]:
+        """In a turn of its own."""
+        return self.turn(event)
+
+    def turn(self, *events: Event) -> list[Effect]:
+        """Several events at once."""
+        self.effects = [effect for event in events for effect in self._hear(event)]
+        if self.engine.unsettled:
+            self.effects += self._hear(TurnEnded())
+        return self.effects
+
+    def _hear(self, event: Event) -> list[Effect]:
         """Through the record, as a replay would."""
         text = json.dumps(event_to_json(event))
         event = event_from_json(json.loads(text))
-        self.effects = self.engine.handle(event, self.now)
+        effects = self.engine.handle(event, self.now)
         self.engine.validate()
-        self.all.extend(self.effects)
-        self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in self.effects])))
-        return self.effects
+        self.all.extend(effects)
+        self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in effects])))
+        return effects
 
     def wait(self, seconds: float) -> list[Effect]:
         """Let time pass, handling what becomes due when it does. Returns all effects."""

@@ -4,11 +4,12 @@ from dataclasses import replace
 from fractions import Fraction
 
 from coordinator.engine.chance import Purpose, draw, index
-from coordinator.engine.effects import AdoptPlan, FillAttempt, OfferLease
-from coordinator.engine.events import DeviceHeard, JobEnded, PolicyChanged
+from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, OfferLease, OpenSession
+from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
+from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.model import JobEnd
 from coordinator.engine.plan import Plan, View
-from coordinator.engine.requirements import Comparison
+from coordinator.engine.requirements import Capabilities, Comparison
 from tests.unit.engine.play import Fifo, Play, Uniform, needs
 
 ROOMY = Comparison("memory", ">=", 4.0)
@@ -50,6 +51,18 @@ def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None
     assert not play.got(AdoptPlan)
     play.handle(JobEnded(request.job.id, JobEnd.FINISHED))
     assert play.got(AdoptPlan)
+
+
+def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() -> None:
+    recorder = Recorder()
+    play = Play(recorder)
+    jobs = [play.job(name) for name in ("a", "b", "c")]
+    made = len(recorder.views)
+    here = DeviceCheckedIn(SessionSeq(1), DeviceId("one"), "", 1, Capabilities())
+    play.turn(here, *(AttemptOpened(job.id, 1, 1, 1, None) for job in jobs))
+    assert [len(view.requests) for view in recorder.views[made:]] == [3]  # and none for one of them, or for two
+    assert [type(effect) for effect in play.effects] == [OpenSession, *[AcceptAttempt] * 3, AdoptPlan, OfferLease]
+    assert play.one(OfferLease).job == "me/a/1"  # was opened after the device had come, and before the turn ended
 
 
 def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> None:

@@ -43,8 +43,8 @@ def test_only_the_journal_is_required(folder: Path) -> None:
         ("", "NO_JOURNAL"),
         ('{"kind": "other"}\n', "RUN_DAMAGED"),
         ('{"kind": "start", "format": 99}\n', "JOURNAL_FORMAT"),
-        ('{"kind": "start", "format": 1, "settings": {"seed": 1}}\n', "RUN_DAMAGED"),
-        ('{"kind": "start", "format": 1, "settings": {"seed": 1, "policy": "venn", "new": 1}}\n', "RUN_DAMAGED"),
+        ('{"kind": "start", "format": 2, "settings": {"seed": 1}}\n', "RUN_DAMAGED"),
+        ('{"kind": "start", "format": 2, "settings": {"seed": 1, "policy": "venn", "new": 1}}\n', "RUN_DAMAGED"),
     ],
 )
 def test_what_is_no_journal_is_one_clear_error(tmp_path: Path, content: str | None, reason: str) -> None:

@@ -235,7 +235,7 @@ class World:
     def write(self, folder: Path, *, digest: str | None = "0123456789abcdef") -> Path:
         start = {
             "kind": "start",
-            "format": 1,
+            "format": 2,
             "incarnation": INCARNATION,
             "wall_ms": WALL_MS,
             "settings": asdict(self.settings),

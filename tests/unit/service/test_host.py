@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.engine.effects import Effect, ResumeJob, RunLease
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import DeviceHeard, DriverFollowed, Event, TimePassed
+from coordinator.engine.events import DeviceHeard, DriverFollowed, Event, TimePassed, TurnEnded
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.host import Host
@@ -24,7 +24,7 @@ class ScriptedEngine:
     def __init__(self) -> None:
         self.events: list[tuple[float, Event]] = []
         self.deadline: float | None = None
-        self.broken = False
+        self.broken = self.unsettled = False
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self.broken:
@@ -32,6 +32,7 @@ class ScriptedEngine:
         self.events.append((now, event))
         if isinstance(event, TimePassed):
             self.deadline = None
+        self.unsettled = isinstance(event, DriverFollowed)
         return [RunLease(LeaseSeq(len(self.events)), DeviceId("phone-1"))]
 
     def next_deadline(self) -> float | None:
@@ -98,6 +99,19 @@ async def test_a_turn_is_recorded_once_and_before_its_effects_leave() -> None:
     assert bench.said == ["append", "append"]
     await turn()
     assert bench.said == ["append", "append", "flush", "recorded", "lease 1", "lease 2"]
+
+
+async def test_the_engine_plans_once_for_all_events_of_a_turn() -> None:
+    bench = Bench()
+    followed = DriverFollowed(JobId("ann/digits/1"), 1)
+    for _ in range(3):
+        bench.host.handle(followed)
+    assert [event for _, event in bench.engine.events] == [followed] * 3
+    await turn()
+    assert [event for _, event in bench.engine.events] == [followed] * 3 + [TurnEnded()]
+    assert bench.said == ["append"] * 4 + ["flush", *(f"lease {number}" for number in (1, 2, 3, 4))]
+    await bench.host.ask(HEARD)
+    assert [event for _, event in bench.engine.events[4:]] == [HEARD]  # there was nothing to plan for
 
 
 async def test_an_answer_comes_after_the_record() -> None:
