@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Link, Restarted
 from job_driver.course import STATUS, Course, Parts
+from job_driver.folder import job_folder
 from job_driver.follower import Ended, Follower
 from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
@@ -69,7 +69,7 @@ async def run_job(file: JobFile, settings: Settings, *, on_round: Callable[[Roun
     coordinator is not there, speaks another version or refuses, or the disk is full. Cancelled, it leaves a job that
     has a folder to its next driver (``resume``), and cancels one that has none.
     """
-    with _folder(settings) as folder:
+    with job_folder(settings.folder) as folder:
         driver = Driver(file, settings, folder, on_round or (lambda _: None))
         try:
             return await driver.run()
@@ -305,14 +305,3 @@ class Driver:
 
     async def _in_thread(self, function: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
-
-
-@contextlib.contextmanager
-def _folder(settings: Settings) -> Iterator[Path]:
-    """The driver's folder; a temporary one goes at the end."""
-    if settings.folder is not None:
-        settings.folder.mkdir(parents=True, exist_ok=True)
-        yield settings.folder
-    else:
-        with tempfile.TemporaryDirectory(prefix="venn-job-") as temporary:
-            yield Path(temporary)

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from job_driver.spool import Spool
-from tests.integration.driver.scripted import Coordinator, Device, refusal
+from tests.integration.driver.scripted import Coordinator, Device, piece, refusal
 from tests.integration.driver.test_rounds import response
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire import tensors
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
 
 CHANGES = """
@@ -171,9 +172,6 @@ async def test_a_full_disk_ends_the_job_and_not_the_truth(
         monkeypatch.setattr("job_driver.intake.write_all", full)
         async with Device(side, (1, 1), 1) as device:
             call = device.begin()
-            from tests.integration.driver.scripted import piece
-            from venn.wire import tensors
-
             whole = tensors.encode(response(1.0))
             await call.write(device.header(whole))
             await call.read()
@@ -203,6 +201,31 @@ async def test_a_folder_in_use_and_a_damaged_spool_are_told(side: Coordinator, r
     async with run(folder=tmp_path / "job", resume=True) as job:
         with pytest.raises(UsageError, match="acknowledged response is missing or damaged"):
             await job
+
+
+async def test_a_second_driver_in_a_folder_is_refused_and_disturbs_nothing(
+    side: Coordinator, run: Any, tmp_path: Path
+) -> None:
+    async with run(folder=tmp_path / "job", demand=1) as job, Device(side, (1, 1), 1) as device:
+        call, whole = device.begin(), tensors.encode(response(4.0))
+        await call.write(device.header(whole))
+        await call.read()
+        await call.write(piece(whole, 0, 100))
+        async with run(folder=tmp_path / "job", demand=1, resume=True) as second:
+            with pytest.raises(UsageError, match=f"another driver works in this folder: process {os.getpid()} on"):
+                await second
+        await call.write(piece(whole, 100, len(whole)))
+        assert (await receipt(call)).outcome == common.OUTCOME_COUNTED
+        assert (await job).finished
+    assert len(side.submitted) == 1
+    async with run(folder=tmp_path / "job", demand=1, resume=True) as after:  # the lock went with its driver
+        assert (await after).finished
+
+
+async def receipt(call: Any) -> common.Receipt:
+    while (answer := await call.read()).WhichOneof("frame") != "receipt":
+        pass
+    return answer.receipt
 
 
 def test_a_torn_manifest_line_is_dropped(tmp_path: Path) -> None:
