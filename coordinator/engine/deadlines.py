@@ -1,7 +1,7 @@
 """One heap of deadlines. An entry is a hint: the truth is in the state, and is asked for when the hint comes up.
 
-So a heartbeat costs no heap operation: the session's entry is moved on when it comes up, once per liveness interval.
-There is at most one entry per (kind, key). Ties go by kind, then key: the order of ``Kind`` is the order of events.
+So what moves a deadline costs no heap operation: its entry is moved on when it comes up. There is at most one entry per
+(kind, key). Ties go by kind, then key: the order of ``Kind`` is the order of events.
 """
 
 import heapq
@@ -17,7 +17,7 @@ class Kind(IntEnum):
     LEASE = 2  # key: lease seq; not accepted in time, or expired
     STOP = 3  # key: device id; an ended lease keeps it busy no longer
     DRIVER = 4  # key: job id; its driver was away for the whole grace
-    SILENCE = 5  # key: session seq; nothing heard, or told to leave and still here
+    LEAVE = 5  # key: session seq; told to leave and still here
     TICK = 6  # key: 0; of the supply
     REVIEW = 7  # key: 0; the plan said that it might change its mind
     WAKE = 8  # key: session seq; an idle device is to be looked at again

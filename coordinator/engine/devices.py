@@ -5,10 +5,10 @@ A frame about a lease that is not in the device's hand never fails: it is answer
 not told here.
 """
 
-from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import CloseSession, OpenSession, RevokeLease
 from coordinator.engine.events import (
     DeviceCheckedIn,
+    DeviceHeard,
     DevicesDrained,
     LeaseAccepted,
     LeaseDeclined,
@@ -17,10 +17,9 @@ from coordinator.engine.events import (
     TaskFailed,
     TaskFinished,
     TaskProgressed,
-    TransfersAcknowledged,
 )
 from coordinator.engine.failures import decline, fail
-from coordinator.engine.ids import LeaseSeq, SessionSeq
+from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.leases import accept, close, deliver, end, lose, revoke, settle, stopped, take_back
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, LeaseState
 from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, LeaseEnd, Outcome, Phase, SessionEnd
@@ -31,7 +30,7 @@ _BY_RECORD = frozenset({LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED}
 
 
 def check_in(world: World, event: DeviceCheckedIn) -> None:
-    """The newest stream of an instance wins; another instance waits until the first is silent."""
+    """The newest stream of an instance wins; another instance waits until the first one's session has ended."""
     if event.session in world.sessions:
         return  # the same frame again
     device = world.devices.get(event.device)
@@ -49,12 +48,11 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
         _refuse(world, event, SessionEnd.SUPERSEDED)
         return
     if device.session is not None:
-        silent_at = device.heard_at + world.settings.liveness_s
-        if event.instance != device.instance and world.now < silent_at:
+        if event.instance != device.instance:
             world.note(
                 device, "DUPLICATE", f"instance {event.instance[:8]} was refused while {device.instance[:8]} lives"
             )
-            _refuse(world, event, SessionEnd.DUPLICATE_DEVICE, silent_at - world.now)
+            _refuse(world, event, SessionEnd.DUPLICATE_DEVICE, world.settings.liveness_s)
             return
         close(world, device.session, SessionEnd.SUPERSEDED)
     _open(world, device, event)
@@ -63,11 +61,20 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
 def heard(world: World, session: Session) -> None:
     """A sign of life from the device itself: it may get offers again."""
     device = session.device
-    device.heard_at = world.now
     if device.quiet:
         device.quiet = False
         if device.state is DeviceState.IDLE:
             world.fresh.append(session)
+
+
+def is_news(session: Session, event: DeviceHeard | TaskProgressed) -> bool:
+    """Whether a sign of life changes anything: the device was quiet, or works on what it does not hold by our books."""
+    if session.device.quiet:
+        return True
+    if isinstance(event, DeviceHeard):
+        return False
+    lease = _in_hand(session, event.lease)
+    return lease is None or lease.state is not LeaseState.RUNNING
 
 
 def accepted(world: World, event: LeaseAccepted, session: Session) -> None:
@@ -124,14 +131,6 @@ def session_ended(world: World, event: SessionEnded, session: Session) -> None:
     lose(world, session, event.reason)
 
 
-def transferred(world: World, event: TransfersAcknowledged) -> None:
-    """Bytes that a driver acknowledged: their devices are alive, though they may not have spoken here."""
-    for seq in event.leases:
-        lease = world.leases.get(seq)
-        if lease is not None and lease.request.job.id == event.job and lease.state is LeaseState.RUNNING:
-            lease.device.heard_at = world.now
-
-
 def drain(world: World, event: DevicesDrained) -> None:
     """Idle devices go now, busy ones after their task."""
     if event.devices is None:
@@ -147,25 +146,13 @@ def drain(world: World, event: DevicesDrained) -> None:
             close(world, session, SessionEnd.DRAINED)
 
 
-def session_due(world: World, seq: SessionSeq) -> float | None:
-    """When a session ends for silence, or because its device was sent away and stays."""
-    session = world.sessions.get(seq)
-    if session is None:
-        return None
-    if session.leave_by is not None:
-        return session.leave_by
-    settings = world.settings
-    recovered_at = (world.started or 0.0) + settings.recovery_grace_s
-    return max(session.device.heard_at + settings.liveness_s, recovered_at)
-
-
 def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
     again = (event.interval, event.instance) == (device.interval, device.instance)
     session = Session(event.session, device, world.now, world.now)
     world.sessions[session.seq] = device.session = session
     world.gone.pop(device.id, None)
     world.move(device, DeviceStep.CHECK_IN)
-    device.last_session, device.heard_at, device.resting_until = session.seq, world.now, 0.0
+    device.last_session, device.resting_until = session.seq, 0.0
     device.instance, device.interval, device.left = event.instance, event.interval, None
     device.tasks_per_session, device.tasks_per_day = event.tasks_per_session, event.tasks_per_day
     device.tier = world.tiers.of(event.reference_s)
@@ -182,7 +169,6 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
             id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended
         }
     world.note(device, "CHECKED IN", f"session {session.seq}, interval {event.interval}{' again' if again else ''}")
-    world.deadlines.set(Kind.SILENCE, session.seq, world.now + world.settings.liveness_s)
     world.emit(OpenSession(session.seq, device.id))
     _take_up(world, session, event.held, event.foreign)
     if device.state is DeviceState.IDLE:

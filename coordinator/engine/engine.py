@@ -34,7 +34,6 @@ from coordinator.engine.events import (
     TaskFinished,
     TaskProgressed,
     TimePassed,
-    TransfersAcknowledged,
     TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
@@ -109,6 +108,11 @@ class Engine:
     def unsettled(self) -> bool:
         """Whether TurnEnded is still to be handled: the plan's inputs have changed, or devices became matchable."""
         return self.world.unsettled
+
+    def is_news(self, event: DeviceHeard | TaskProgressed) -> bool:
+        """Whether a sign of life would change anything. One that would not need not be handled."""
+        session = self.world.sessions.get(event.session)
+        return session is not None and devices.is_news(session, event)
 
     def next_deadline(self) -> float | None:
         """When TimePassed is to be handled at the latest, in engine time; None before the first event."""
@@ -212,8 +216,6 @@ class Engine:
                 jobs.record_responses(world, event)
             case DeviceCheckedIn():
                 devices.check_in(world, event)
-            case TransfersAcknowledged():
-                devices.transferred(world, event)
             case TimePassed():
                 pass  # what was due has happened
             case AttemptOpened():
@@ -265,8 +267,9 @@ class Engine:
             case Kind.DRIVER:
                 job = world.jobs.get(JobId(cast(str, key)))
                 return None if job is None else jobs.driver_due(world, job)
-            case Kind.SILENCE:
-                return devices.session_due(world, SessionSeq(cast(int, key)))
+            case Kind.LEAVE:
+                session = world.sessions.get(SessionSeq(cast(int, key)))
+                return None if session is None else session.leave_by
             case Kind.TICK:
                 return world.supply.next_tick
             case Kind.REVIEW:
@@ -286,9 +289,8 @@ class Engine:
                 self._stop_is_due(world.devices[DeviceId(cast(str, key))])
             case Kind.DRIVER:
                 jobs.driver_gone(world, world.jobs[JobId(cast(str, key))])
-            case Kind.SILENCE:
-                session = world.sessions[SessionSeq(cast(int, key))]
-                close(world, session, SessionEnd.SILENT if session.leave_by is None else SessionEnd.SENT_AWAY)
+            case Kind.LEAVE:
+                close(world, world.sessions[SessionSeq(cast(int, key))], SessionEnd.SENT_AWAY)
             case Kind.TICK:
                 self._tick()
             case Kind.REVIEW:

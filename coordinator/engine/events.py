@@ -39,7 +39,7 @@ class DeviceCheckedIn:
 
 @dataclass(frozen=True, slots=True)
 class DeviceHeard:
-    """A heartbeat, or any sign of life that has no event of its own."""
+    """A heartbeat, or any sign of life that has no event of its own. One that changes nothing need not be handled."""
 
     session: SessionSeq
 
@@ -98,7 +98,10 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The device said Goodbye, or its stream ended (CONNECTION_ENDED, SLOW_READER, BAD_FRAME)."""
+    """The device said Goodbye, its stream ended (CONNECTION_ENDED, SLOW_READER, BAD_FRAME), or it was SILENT.
+
+    Who is silent is the host's to find out, so that heartbeats need be neither handled nor recorded.
+    """
 
     session: SessionSeq
     reason: SessionEnd
@@ -151,14 +154,6 @@ class ResponsesRecorded:
     round: int
     attempt: int
     responses: tuple[tuple[LeaseSeq, Outcome], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TransfersAcknowledged:
-    """Devices whose bytes a driver acknowledged: a sign of life of each."""
-
-    job: JobId
-    leases: tuple[LeaseSeq, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,6 @@ Event = (
     | DriverLost
     | AttemptOpened
     | ResponsesRecorded
-    | TransfersAcknowledged
     | JobEnded
     | PolicyChanged
     | DevicesDrained

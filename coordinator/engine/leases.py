@@ -210,7 +210,7 @@ def settle(world: World, session: Session) -> None:
 def send_away(world: World, session: Session, reason: ComeBackReason, after_s: float | None) -> None:
     """The device is to leave by itself, within a liveness interval."""
     session.leave_by = world.now + world.settings.liveness_s
-    world.deadlines.set(Kind.SILENCE, session.seq, session.leave_by)
+    world.deadlines.set(Kind.LEAVE, session.seq, session.leave_by)
     session.device.story.append((world.now, "SENT AWAY", reason))
     world.emit(SendAway(session.seq, session.device.id, reason, after_s))
 

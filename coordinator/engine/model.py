@@ -178,10 +178,10 @@ class EngineSettings:
     seed: int
     policy: str  # its name, for the record
     heartbeat_s: float = 3.0
-    liveness_s: float = 10.0  # max(3 heartbeats, 10 s) unless told otherwise
+    liveness_s: float = 10.0  # max(3 heartbeats, 10 s) unless told otherwise; the host ends sessions that are silent
     accept_timeout_s: float = 10.0
     driver_grace_s: float = 30.0
-    recovery_grace_s: float = 20.0  # 2 liveness intervals: after a start silence ends no lease
+    recovery_grace_s: float = 20.0  # the host's: 2 liveness intervals; after a start silence ends no session
     cooling_first_s: float = 30.0  # doubles with each failure of the same (device, job)
     cooling_most_s: float = 3600.0
     crashes_to_pause: int = 5  # distinct devices whose task crashed in one round pause the job

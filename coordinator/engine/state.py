@@ -75,7 +75,6 @@ class Device:
     resting_until: float = 0.0  # it said it was busy: no lease before
     quiet: bool = False  # let an offer lapse, and has not spoken since
     drained: bool = False  # no more leases, no more sessions
-    heard_at: float = 0.0  # in its last session
     left: SessionEnd | None = None  # why its last session ended
     story: Story = field(default_factory=new_story)
 

@@ -1,8 +1,8 @@
 """DeviceService: one bidirectional stream per session. Token: device.
 
 Nothing a device sends can crash, block or grow the coordinator: frames are bounded and checked before they become
-events, their number is limited, signs of life are thinned out, and what is not read overflows an outbox and ends the
-session.
+events, their number is limited, signs of life are events only where they change something, and what is not read
+overflows an outbox and ends the session.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from coordinator.service.convert.limits import MalformedError
 from coordinator.service.host import Host
 from coordinator.service.offers import Offers
 from coordinator.service.sessions import Context, Ending, Session
+from coordinator.service.silence import Silence
 from venn.v1 import device_pb2
 from venn.wire.logs import log
 from venn.wire.status import abort
@@ -27,7 +28,6 @@ from venn.wire.versions import check_version, this_version
 
 SERVICE = "venn.v1.DeviceService"
 FIRST_FRAME_S = 10.0  # a stream says CheckIn within it
-LIFE_PER_HEARTBEAT = 4  # signs of life that the engine hears of, at most, per heartbeat interval
 
 STATUS = {  # of a session that the engine ends
     SessionEnd.SILENT: (grpc.StatusCode.UNAVAILABLE, "nothing was heard from this device"),
@@ -51,7 +51,7 @@ class DeviceService:
         self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
         self._last = 0
         self._streams = 0
-        self._life_s = settings.heartbeat_s / LIFE_PER_HEARTBEAT
+        self._silence = Silence(host, settings, self._sessions, self._fell_silent)
         self.draining = False
         self.empty = asyncio.Event()  # no stream is open
         self.empty.set()
@@ -130,19 +130,15 @@ class DeviceService:
         self._sessions[session.seq] = session
         session.open = True
         self._host.handle(event)
+        self._silence.watch(session)
         return True
 
     def _heard(self, session: Session, event: events.Event) -> None:
-        """Let the engine hear it, and acknowledge it once it is recorded.
-
-        Signs of life and nothing else are thinned out: the engine's silence is exact to a quarter of a heartbeat.
-        """
-        if isinstance(event, events.DeviceHeard):
-            now = self._host.now()
-            if now - session.heard_at < self._life_s:
-                self._acknowledge(session)
-                return
-            session.heard_at = now
+        """Let the engine hear what is news to it, and acknowledge it once it is recorded."""
+        session.heard_at = self._host.now()
+        if isinstance(event, events.DeviceHeard | events.TaskProgressed) and not self._host.engine.is_news(event):
+            self._acknowledge(session)
+            return
         if isinstance(event, events.LeaseAccepted):  # its acknowledgement can wait for that of the lease's end
             self._host.handle(event)
             return
@@ -210,6 +206,15 @@ class DeviceService:
             if why:
                 log(logger, logging.WARNING, f"session ended: {reason}", device=session.device, why=why)
             self._host.handle(events.SessionEnded(session.seq, reason))
+
+    def _fell_silent(self, session: Session) -> None:
+        self._ended(session, SessionEnd.SILENT, "")
+        session.end(_ending(SessionEnd.SILENT))
+
+    def alive(self, session: SessionSeq) -> None:
+        """A driver has acknowledged bytes of its device, which may not have spoken here meanwhile."""
+        if found := self._sessions.get(session):
+            found.heard_at = self._host.now()
 
     def drop(self, device: str) -> bool:
         """A fault on purpose: cut a device's stream, as if its connection had ended."""

@@ -45,7 +45,7 @@ class Host:
         self.failure: asyncio.Future[None] = self.loop.create_future()
         self.incarnation = wall_ms  # for all its life; peers ask of it only whether it is the one they know
         self._clock, self._wall_ms, self._journal, self._validate = clock, wall_ms, journal, validate
-        self._call_later = call_later or self.loop.call_later
+        self.call_later = call_later or self.loop.call_later
         self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)
         self._turn: list[tuple[float, list[Effect], Recorded | None]] = []  # handled, not yet recorded
         self._now = 0.0
@@ -143,7 +143,7 @@ class Host:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._call_later(max(SHORTEST_TIMER_S, deadline - self.now()), self._timer_fired)
+        self._timer = self.call_later(max(SHORTEST_TIMER_S, deadline - self.now()), self._timer_fired)
 
     def _timer_fired(self) -> None:
         self._timer, self._timer_at = None, float("inf")

@@ -17,6 +17,7 @@ from coordinator.service.convert import jobs as convert
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.devices import duration
 from coordinator.service.convert.limits import MalformedError
+from coordinator.service.device_service import DeviceService
 from coordinator.service.follow import Followers
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
@@ -62,11 +63,12 @@ class JobService(JobServiceServicer):
         offers: Offers,
         followers: Followers,
         ledger: Ledger,
+        devices: DeviceService,
         view: View,
         insecure: bool,
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
-        self._ledger, self._view, self._insecure = ledger, view, insecure
+        self._ledger, self._devices, self._view, self._insecure = ledger, devices, view, insecure
 
     async def SubmitJob(self, request: job_pb2.SubmitJobRequest, context: Context) -> job_pb2.SubmitJobResponse:
         await check_version(context, request.version)
@@ -147,10 +149,9 @@ class JobService(JobServiceServicer):
     ) -> job_pb2.ReportActivityResponse:
         job = await self._reported(request.job, request.driver_incarnation, context)
         offers = self._ledger.offers
-        live = sorted({lease for lease in request.leases if lease in offers and offers[LeaseSeq(lease)].job == job.job})
-        if live:
-            leases = tuple(LeaseSeq(lease) for lease in live)
-            self._host.handle(events.TransfersAcknowledged(job.job, leases))
+        for lease in map(LeaseSeq, request.leases):
+            if lease in offers and offers[lease].job == job.job:
+                self._devices.alive(offers[lease].session)
         return job_pb2.ReportActivityResponse()
 
     async def ReportRound(self, request: job_pb2.ReportRoundRequest, context: Context) -> job_pb2.ReportRoundResponse:

@@ -103,6 +103,7 @@ class Coordinator:
             offers=offers,
             followers=self.followers,
             ledger=self.ledger,
+            devices=self.devices,
             view=self.view,
             insecure=settings.insecure,
         )

@@ -68,7 +68,7 @@ class Session:
         self.ending: Ending | None = None  # set once: the coordinator ends the stream
         self.received = 0  # seq of the last frame that was handled
         self.acknowledged = 0  # ... that the device was told about
-        self.heard_at = 0.0  # engine time of the last sign of life that the engine knows
+        self.heard_at = 0.0  # engine time of the last sign of life
         self._loop = asyncio.get_running_loop()
         self._reader = asyncio.current_task(self._loop)
         self._outbox: deque[bytes] | None = None  # None: empty; most devices idle

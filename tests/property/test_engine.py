@@ -31,7 +31,6 @@ from coordinator.engine.events import (
     TaskFinished,
     TaskProgressed,
     TimePassed,
-    TransfersAcknowledged,
     TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
@@ -69,7 +68,6 @@ SETTINGS = EngineSettings(
     most_jobs=3,
     crashes_to_pause=2,
     no_work_patience_s=5.0,
-    recovery_grace_s=5.0,
 )
 ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">", 6.0)
 REQUIREMENTS = [
@@ -287,7 +285,7 @@ class World(RuleBasedStateMachine):
         self.handle(TaskFinished(lease.session, lease.seq, outcome))
 
     @precondition(lambda self: self.granted)
-    @rule(kind=st.integers(0, 6), session=recent, lease=recent, reason=reasons, retry=st.sampled_from([0.0, 3.0, 1e9]))
+    @rule(kind=st.integers(0, 5), session=recent, lease=recent, reason=reasons, retry=st.sampled_from([0.0, 3.0, 1e9]))
     def any_frame(self, kind: int, session: int, lease: int, reason: FailureReason, retry: float) -> None:
         """About a lease by a session that may have nothing to do with it."""
         who, what = self.some_session(session), self.newest(lease)
@@ -298,7 +296,6 @@ class World(RuleBasedStateMachine):
             LeaseDeclined(who, what, reason, retry),
             TaskFailed(who, what, Phase.ON_DEVICE, reason, "Error: no"),
             TaskFinished(who, what, Outcome.COUNTED),
-            TransfersAcknowledged(JOBS[lease % 4], (what,)),
         ]
         self.handle(events[kind])
 

@@ -16,7 +16,7 @@ from coordinator.engine.record import Digest, effect_to_json, event_from_json, s
 from coordinator.policies.registry import load_policy
 from coordinator.service import cli
 from coordinator.service.server import Coordinator, CoordinatorSettings
-from tests.integration.service.peers import TOKENS, World, world
+from tests.integration.service.peers import TOKENS, FakeTime, World, world
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.errors import ExitCode, PeerError
 
@@ -71,6 +71,30 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
         again.extend(encoded)
     assert digest.hex() == end["digest"]
     assert json.loads(json.dumps(seen)) == again[: len(seen)]
+
+
+async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
+    """Of an idle device, and of one that works on what it holds."""
+    time = FakeTime()
+    settings = EngineSettings(seed=1, policy="fifo", supply_window_s=1e9)  # the supply is not published meanwhile
+    async with world(time=time, engine=settings, folder=tmp_path) as made:
+        driver = made.driver()
+        await driver.start(demand=1)
+        await driver.open()
+        worker, idle = made.device("worker"), made.device("idle")
+        await worker.check_in()
+        offer = await worker.accept()
+        await made.until(effects.RunLease)
+        await idle.check_in()
+        recorded = (tmp_path / "events.jsonl").read_text()
+        for _ in range(12):
+            await time.pass_(3.0)
+            await idle.say(heartbeat=device_pb2.Heartbeat())
+            await idle.next("ack")
+            await worker.say(progress=device_pb2.Progress(lease=offer.lease, fraction=0.5))
+            await worker.next("ack")
+        assert (tmp_path / "events.jsonl").read_text() == recorded
+        assert len(made.coordinator.engine.sessions) == 2
 
 
 class NoSpace:

@@ -85,13 +85,12 @@ def test_a_device_says_why_it_idles_beside_open_places() -> None:
     assert why(play, "cool") == "COOLING: for me/a/1, 30.0 s more after 1 failure"
     play.offer("mute")
     play.beat(8)
-    play.engine.world.devices[DeviceId("mute")].heard_at = 8.0
     play.wait(3.0)
     assert why(play, "mute").startswith("UNACCEPTED")
 
 
 def test_leases_add_up_however_they_end() -> None:
-    play = Play(recovery_grace_s=0.0, crashes_to_pause=99)
+    play = Play(crashes_to_pause=99)
     request = play.request(demand=12, min_response=Fraction(1, 4), deadline_s=500.0, lease_s=30.0)
     leases = {name: play.run(name) for name in "abcdefgh"}
     play.record(request, leases["a"])

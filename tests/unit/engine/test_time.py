@@ -26,7 +26,7 @@ from tests.unit.engine.play import Play
 
 def test_the_earliest_is_due_first_and_ties_go_by_kind_and_key() -> None:
     times: dict[tuple[Kind, Key], float] = {
-        (Kind.SILENCE, 1): 5.0,
+        (Kind.LEAVE, 1): 5.0,
         (Kind.LEASE, 9): 5.0,
         (Kind.LEASE, 2): 5.0,
         (Kind.TICK, 0): 4.0,
@@ -38,23 +38,23 @@ def test_the_earliest_is_due_first_and_ties_go_by_kind_and_key() -> None:
     taken = []
     while (one := deadlines.take(5.0, inclusive=True)) is not None:
         taken.append(one)
-    assert taken == [(Kind.TICK, 0), (Kind.LEASE, 2), (Kind.LEASE, 9), (Kind.SILENCE, 1)]
+    assert taken == [(Kind.TICK, 0), (Kind.LEASE, 2), (Kind.LEASE, 9), (Kind.LEAVE, 1)]
     assert deadlines.next() is None
 
 
 def test_an_entry_whose_time_has_moved_is_put_where_it_belongs() -> None:
-    times: dict[tuple[Kind, Key], float | None] = {(Kind.SILENCE, 1): 5.0, (Kind.LEASE, 1): 6.0}
+    times: dict[tuple[Kind, Key], float | None] = {(Kind.LEAVE, 1): 5.0, (Kind.LEASE, 1): 6.0}
     deadlines = Deadlines(lambda kind, key: times[kind, key])
-    deadlines.set(Kind.SILENCE, 1, 5.0)
+    deadlines.set(Kind.LEAVE, 1, 5.0)
     deadlines.set(Kind.LEASE, 1, 6.0)
-    times[Kind.SILENCE, 1] = 9.0  # heard again: no call
+    times[Kind.LEAVE, 1] = 9.0  # heard again: no call
     assert deadlines.take(6.0, inclusive=False) is None
     assert deadlines.next() == 6.0
     times[Kind.LEASE, 1] = None
     assert deadlines.next() == 9.0
-    times[Kind.SILENCE, 1] = 7.0
-    deadlines.set(Kind.SILENCE, 1, 7.0)  # earlier: a call
-    assert deadlines.take(7.0, inclusive=True) == (Kind.SILENCE, 1)
+    times[Kind.LEAVE, 1] = 7.0
+    deadlines.set(Kind.LEAVE, 1, 7.0)  # earlier: a call
+    assert deadlines.take(7.0, inclusive=True) == (Kind.LEAVE, 1)
     assert deadlines.next() is None
 
 
