@@ -165,7 +165,7 @@ class Course:
             reason = await now.ended
             if now.attempt.status is Status.CLOSED:
                 break
-            now.aggregation.drop()
+            await now.aggregation.drop()
             self._parts.spool.discard(no)
             self._write_line(now, reason, {})
             have = f"{len(now.attempt.counted)} of {now.attempt.needed}"

@@ -84,7 +84,6 @@ class Upload:
         self._inspectors, self._inspection = inspectors, Inspection(path, announcement.size)
         self._looking: Future[None] | None = None
         self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.ftruncate(self._descriptor, min(os.fstat(self._descriptor).st_size, announcement.size))
 
     @property
     def complete(self) -> bool:
@@ -142,7 +141,7 @@ class Intake:
     def collect(self, form: ResponseForm, aggregation: Aggregation) -> None:
         """From now on responses have this form and go into this sum."""
         self._form, self._aggregation = form, aggregation
-        self._turn.set()
+        self.sweep()
 
     def finish(self) -> None:
         """No further round opens."""
@@ -158,7 +157,8 @@ class Intake:
         upload = self._uploads.get(key)
         if upload is None:
             with self._disk(self._spool.partial(*key)):
-                upload = self._uploads[key] = Upload(announcement, self._spool.prepare(*key), self._inspectors)
+                path = self._spool.prepare(*key, announcement.size)
+                upload = self._uploads[key] = Upload(announcement, path, self._inspectors)
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         if upload.writer is not None:
@@ -201,11 +201,11 @@ class Intake:
             upload.finishing = asyncio.create_task(self._finish(announcement, upload))
         return await asyncio.shield(upload.finishing)
 
-    def attempt_over(self, no: AttemptNo | None) -> None:
-        """Nothing on its way to it (None: to any) can count any more: send the writers away, who get their receipts."""
-        for key, upload in list(self._uploads.items()):
-            if no in (None, key[0]) and upload.writer is not None:
-                upload.writer.send_away()
+    def sweep(self) -> None:
+        """The rounds have changed: what cannot count any more ends, and what waited for the next round goes on."""
+        for upload in list(self._uploads.values()):
+            if self.foreseen(upload.announcement):
+                self._end(upload)
         self._turn.set()
 
     def lease_over(self, no: AttemptNo, lease: int, why: str) -> None:
@@ -213,12 +213,15 @@ class Intake:
         self.rounds.lease_ended(no, lease, why)
         self._turn.set()
         upload = self._uploads.get((no, lease))
-        if upload is None or upload.finishing is not None:
-            return
-        if upload.writer is None:
-            self._forget(upload)
-        else:
-            upload.writer.send_away()
+        if upload is not None:
+            self._end(upload)
+
+    def leave(self, upload: Upload, writer: Writer) -> None:
+        """A stream is over. Unless a newer one writes, the upload waits for the next, if it can still count."""
+        if upload.writer is writer:
+            upload.writer = None
+            if self.foreseen(upload.announcement):
+                self._end(upload)
 
     def close(self) -> None:
         for upload in list(self._uploads.values()):

@@ -125,8 +125,7 @@ class TaskService:
             if not self._intake.foreseen(announcement):
                 raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
         finally:
-            if upload.writer is writer:
-                upload.writer = None
+            self._intake.leave(upload, writer)
 
     async def _take(self, upload: Upload, writer: Writer, context: Context) -> None:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
