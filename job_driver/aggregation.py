@@ -117,10 +117,10 @@ class Aggregation:
         """The next model. Raises JobError where the job's aggregator fails or changes the model's form."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
 
-    def drop(self) -> None:
-        """The attempt was aborted: its sum is not wanted."""
+    async def drop(self) -> None:
+        """The attempt was aborted: its sum is not wanted. Afterwards no response's file is read any more."""
         self._dropped = True
-        self._sum = None
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._forget)
 
     def metrics(self) -> dict[str, float]:
         """The devices' own metrics: the mean over the responses that have them, by weight."""
@@ -130,6 +130,10 @@ class Aggregation:
                 total, weight = totals.get(name, (0.0, 0.0))
                 totals[name] = (total + part.weight * value, weight + part.weight)
         return {name: total / weight for name, (total, weight) in totals.items()}
+
+    def _forget(self) -> None:
+        """On the job's thread, behind the response that is being added now."""
+        self._sum = None
 
     def _add(self, part: Part) -> None:
         if self._dropped:

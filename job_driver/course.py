@@ -195,10 +195,7 @@ class Course:
         now.ended_at = time.time()
         self._parts.intake.rounds.end(now.attempt.no, status, time.monotonic())
         now.ended.set_result(reason)
-        if not self._asynchronous:
-            self._parts.intake.attempt_over(now.attempt.no)
-        elif status is Status.ABORTED:  # a round that closes leaves the leases as they are
-            self._parts.intake.attempt_over(None)
+        self._parts.intake.sweep()
 
     def _recall(self, story: Story, done: int) -> None:
         """An attempt that is over: its receipts may still be asked for."""

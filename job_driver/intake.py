@@ -146,7 +146,7 @@ class Intake:
     def finish(self) -> None:
         """No further round opens."""
         self.rounds.finish()
-        self.attempt_over(None)
+        self.sweep()
 
     def begin(self, announcement: Announcement, seconds: float) -> Upload:
         """Start a response, or go on with it, for so long at most; the caller is now its writer.
@@ -301,6 +301,15 @@ class Intake:
             aggregation.add(Part(lease, path, response.weight, response.metrics, no.round))
         self._decided(response)
         return decision, True
+
+    def _end(self, upload: Upload) -> None:
+        """Its bytes are not wanted any more. Who sends them gets the receipt; with nobody there, it is forgotten."""
+        if upload.finishing is not None:
+            return
+        if upload.writer is not None:
+            upload.writer.send_away()
+        else:
+            self._forget(upload)
 
     def _forget(self, upload: Upload) -> None:
         self._uploads.pop((upload.announcement.no, upload.announcement.lease), None)

@@ -114,11 +114,17 @@ class Spool:
         """Where it lies while it arrives."""
         return self.path(no, lease).with_suffix(".part")
 
-    def prepare(self, no: AttemptNo, lease: int) -> Path:
-        """The same, before its first byte: there may be a used file there, whose pages are cheaper than new ones."""
+    def prepare(self, no: AttemptNo, lease: int, size: int) -> Path:
+        """The same, before the first of ``size`` bytes. A used file may be there, whose pages are cheaper than new
+        ones: no larger one, because a file that is still read in place must never be cut short (SIGBUS, mmap(2)).
+        """
         partial = self.partial(no, lease)
         if self._spare:
-            self._spare.pop().rename(partial)
+            spare = self._spare.pop()
+            if spare.stat().st_size <= size:
+                spare.rename(partial)
+            else:
+                spare.unlink()
         return partial
 
     def keep(self, response: Response) -> None:

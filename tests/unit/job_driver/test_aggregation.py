@@ -1,6 +1,7 @@
 """The running sum: sliced, in order, dropped when it is not wanted; and what a response may look like."""
 
 import asyncio
+import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,10 +73,36 @@ async def test_a_dropped_sum_takes_no_more(tmp_path: Path, thread: ThreadPoolExe
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
     aggregation.add(part(tmp_path, 1, model))
     await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
-    aggregation.drop()
+    await aggregation.drop()
     aggregation.add(part(tmp_path, 2, model))
     await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
     assert Keeps.seen == [1.0]
+
+
+async def test_dropping_a_sum_waits_for_the_response_that_is_being_added(
+    tmp_path: Path, thread: ThreadPoolExecutor
+) -> None:
+    """Its file is given to another response right afterwards, and the job's code must not see that."""
+    model = {"w": np.ones(1000)}
+    begun, go_on, seen = threading.Event(), threading.Event(), []
+
+    class Slow(Keeps):
+        def add(self, result: Result) -> None:
+            begun.set()
+            go_on.wait()
+            seen.append(float(result.arrays["w"].sum()))
+
+    aggregation = Aggregation(job_file(Slow), model, thread, in_lease_order=False)
+    aggregation.add(part(tmp_path, 1, model))
+    aggregation.add(part(tmp_path, 2, model))
+    await asyncio.to_thread(begun.wait)
+    dropping = asyncio.ensure_future(aggregation.drop())
+    await asyncio.sleep(0)
+    waits = not dropping.done()
+    go_on.set()
+    await dropping
+    assert waits
+    assert seen == [1000.0]
 
 
 async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: ThreadPoolExecutor) -> None:

@@ -93,3 +93,21 @@ async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(des
     rounds.end(AttemptNo(2, 1), Status.ABORTED, 0.0)
     desk.intake.sweep()
     assert desk.parts() == 0
+
+
+async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> None:
+    """A process that still reads it in place would be killed: reading past the end of a mapped file is SIGBUS."""
+    one, two = AttemptNo(1, 1), AttemptNo(1, 2)
+    desk.intake.rounds.open(one, 3)
+    for lease in (1, 2):
+        desk.spool.path(one, lease).write_bytes(bytes(SIZE))
+    used = [os.open(desk.spool.path(one, lease), os.O_RDONLY) for lease in (1, 2)]
+    desk.intake.rounds.end(one, Status.ABORTED, 0.0)
+    desk.spool.discard(one)
+    desk.intake.rounds.open(two, 3)
+    smaller, same = desk.begin(two, 3, size=SIZE - 1), desk.begin(two, 4)
+    assert [os.fstat(each).st_size for each in used] == [SIZE, SIZE]
+    assert smaller.path.stat().st_size == 0
+    assert os.path.samestat(same.path.stat(), os.fstat(used[0]))
+    for each in used:
+        os.close(each)
