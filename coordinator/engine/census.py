@@ -1,13 +1,5 @@
 """Counts and lines for people: devices, regions, leases, jobs. Read-only; each call is for the present moment.
 
-Leases add up: granted = responses + stragglers + lost + failed + expired + revoked + live, where
-
-- failed: the device or the driver said no (FAILED, DECLINED, REJECTED);
-- expired: a time ran out (EXPIRED, UNACCEPTED);
-- revoked: the coordinator took it back (REVOKED, REPLACED);
-- lost: its session ended and its device did not come back with it (LOST);
-- live: not ended: OFFERED, RUNNING, ABSENT, or finished by the device and not recorded by the driver yet.
-
 Devices add up: known = waiting + busy + served + gone. One that was sent away and has not left yet is gone.
 """
 
@@ -16,8 +8,8 @@ from dataclasses import dataclass
 from coordinator.engine.engine import Engine
 from coordinator.engine.explain import device_reasons, job_reasons, observed_s
 from coordinator.engine.ids import DeviceId, JobId, RegionId
+from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.lifecycle import DeviceState
-from coordinator.engine.model import LeaseEnd
 from coordinator.engine.state import Device, Job
 from coordinator.engine.tiers import EVERY_TIER
 from coordinator.engine.world import World
@@ -30,18 +22,6 @@ class DeviceCounts:
     busy: int
     served: int  # reached a limit in its last availability interval
     gone: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseCounts:
-    granted: int
-    responses: int
-    stragglers: int
-    lost: int
-    failed: int
-    expired: int
-    revoked: int
-    live: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +82,10 @@ def device_counts(engine: Engine) -> DeviceCounts:
     )
 
 
-def lease_counts(engine: Engine) -> LeaseCounts:
-    ends = engine.world.ends
-    return LeaseCounts(
-        granted=engine.world.leases_granted,
-        responses=ends[LeaseEnd.COUNTED],
-        stragglers=ends[LeaseEnd.STRAGGLER],
-        lost=ends[LeaseEnd.LOST],
-        failed=ends[LeaseEnd.FAILED] + ends[LeaseEnd.DECLINED] + ends[LeaseEnd.REJECTED],
-        expired=ends[LeaseEnd.EXPIRED] + ends[LeaseEnd.UNACCEPTED],
-        revoked=ends[LeaseEnd.REVOKED] + ends[LeaseEnd.REPLACED],
-        live=len(engine.world.leases),
-    )
+def lease_counts(engine: Engine) -> LeaseSum:
+    """Live: OFFERED, RUNNING, ABSENT, or finished by the device and not recorded by the driver yet."""
+    world = engine.world
+    return sum_leases(world.ends, granted=world.leases_granted, live=len(world.leases))
 
 
 def region_counts(engine: Engine) -> list[RegionCount]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from coordinator.engine import effects as done
 from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
 from testbed.report.audit_simulated import simulated_logs
@@ -31,7 +32,7 @@ class Finding:
 class Audit:
     """Every acknowledged response is in one of four places; the last is where none may be."""
 
-    leases: int  # granted
+    leases: LeaseSum
     responses: int  # acknowledged: a device holds a COUNTED receipt, or a driver wrote that decision down
     in_rounds: int
     in_aborted: int
@@ -81,6 +82,11 @@ class _Coordinator:
     def first_of(self, job: str) -> AttemptKey:
         """The first attempt of a job that this coordinator ended; those before it were another's."""
         return min((key for key in self.attempts if key.job == job), default=AttemptKey(job, 0, 0))
+
+    def lease_sum(self) -> LeaseSum:
+        """By the first end of each lease; that each has one is ``_lease_findings``'s."""
+        ended = {lease: ends[0] for lease, ends in self.ends.items() if lease in self.granted}
+        return sum_leases(Counter(ended.values()), granted=len(self.granted), live=len(self.granted) - len(ended))
 
     def _hear(self, effect: done.Effect) -> None:
         match effect:
@@ -176,7 +182,7 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
         Finding("COUNTED_TWICE", f"lease {lease}", f"is in {times} sums of {job}") for (job, lease), times in twice
     ]
     return Audit(
-        leases=len(coordinator.granted),
+        leases=coordinator.lease_sum(),
         responses=sum(places.values()),
         in_rounds=places["round"],
         in_aborted=places["aborted"],

@@ -1,14 +1,14 @@
 """The summary of a simulated run that kept no journal, from its attempts and sums."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 
+from coordinator.engine.lease_sum import sum_leases
 from coordinator.engine.model import LeaseEnd
 from testbed.report.audit import Audit
 from testbed.report.emulation import SIMULATED
 from testbed.report.hostload import HostSummary
 from testbed.report.injected import Injected
 from testbed.report.jsonlines import number, text
-from testbed.report.leases import WORD, LeaseSum
 from testbed.report.simulated import EndedAttempt, SimulatedJobFacts, SimulatedRecord
 from testbed.report.summary import JobSummary, Summary, count_unfinished, judged
 
@@ -23,20 +23,21 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
     virtual_s = record.simulated.virtual_s
     jobs = tuple(_job(facts, by_job[facts.name]) for facts in record.jobs)
     jcts = [job.jct_s for job in jobs if job.jct_s is not None]
-    leases = _leases(record)
+    ends = {LeaseEnd(reason): count for reason, count in record.leases.items()}
+    leases = sum_leases(ends, granted=sum(ends.values()) + record.live, live=record.live)
     in_rounds = sum(attempt.responses for attempt in record.attempts if attempt.closed)
     acknowledged = leases.responses + record.unheard
     in_aborted = sum(attempt.responses for attempt in record.attempts if not attempt.closed) + record.unheard
     pending = acknowledged - in_rounds - in_aborted
     first = min((facts.arrived_s for facts in record.jobs), default=0.0)
-    ends = [virtual_s if facts.ended_s is None else facts.ended_s for facts in record.jobs]
+    stops = [virtual_s if facts.ended_s is None else facts.ended_s for facts in record.jobs]
     summary = Summary(
         name=text(record.about, "name"),
         policy=text(record.about, "policy"),
         seed=int(number(record.about, "seed")),
         backend=text(record.about, "backend"),
         devices=record.simulated.devices,
-        duration_s=max(ends, default=virtual_s) - first,
+        duration_s=max(stops, default=virtual_s) - first,
         interrupted=bool(record.about.get("interrupted")),
         jobs=jobs,
         unfinished_jobs=count_unfinished(record.about, jobs),
@@ -58,7 +59,7 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         host=_NO_HOST,
         expectations=(),
         digest=record.digest,
-        audit=Audit(leases.granted, acknowledged, in_rounds, in_aborted, pending, 0, 0, ()),
+        audit=Audit(leases, acknowledged, in_rounds, in_aborted, pending, 0, 0, ()),
         simulated=record.simulated,
     )
     return judged(summary, record.about, record.folder)
@@ -89,20 +90,4 @@ def _job(facts: SimulatedJobFacts, attempts: list[EndedAttempt]) -> JobSummary:
         wasted_device_s=facts.wasted_device_s,
         waited_s={},
         message="",
-    )
-
-
-def _leases(record: SimulatedRecord) -> LeaseSum:
-    words: Counter[str] = Counter()
-    for reason, count in record.leases.items():
-        words[WORD[LeaseEnd(reason)]] += count
-    return LeaseSum(
-        granted=sum(record.leases.values()) + record.live,
-        responses=words["responses"],
-        stragglers=words["stragglers"],
-        lost=words["lost"],
-        failed=words["failed"],
-        expired=words["expired"],
-        revoked=words["revoked"],
-        live=record.live,
     )

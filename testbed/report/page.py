@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from coordinator.engine.lease_sum import WORD
 from testbed.report import words
 from testbed.report.figures.devices import MOST_STRIPS
 from testbed.report.figures.jobs import describe_target
 from testbed.report.injected import observed_words
 from testbed.report.jsonlines import Row, text, texts
 from testbed.report.learning import curves, targets
-from testbed.report.leases import WORD
 from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
 from testbed.report.story import Story

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 
+from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
 from testbed.report.audit import Audit, audit
@@ -13,7 +14,6 @@ from testbed.report.emulation import SIMULATED, Emulation, read_emulation
 from testbed.report.hostload import HostSummary, judge_host
 from testbed.report.injected import Injected, injected
 from testbed.report.jsonlines import Row, metrics, number, text, texts
-from testbed.report.leases import LeaseSum, count_leases
 from testbed.report.record import RunRecord
 from testbed.report.simulated import Simulated, simulated_of
 from testbed.report.story import JobStory, Story, tell
@@ -145,7 +145,7 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
             started_unix_s=record.journal.wall_ms / 1000,
             liveness_s=record.journal.settings.liveness_s,
         ),
-        leases=count_leases(story.leases.values()),
+        leases=_leases(story),
         responses_acknowledged=checked.responses,
         responses_in_rounds=checked.in_rounds,
         responses_in_aborted=checked.in_aborted,
@@ -260,6 +260,11 @@ def count_unfinished(about: Row, jobs: tuple[JobSummary, ...]) -> int:
     """Jobs that were asked for and did not finish, those included that never arrived."""
     asked = set(texts(about, "jobs")) | {job.name for job in jobs}
     return len(asked) - sum(job.finished for job in jobs)
+
+
+def _leases(story: Story) -> LeaseSum:
+    ends = Counter(lease.end for lease in story.leases.values() if lease.end is not None)
+    return sum_leases(ends, granted=len(story.leases), live=len(story.leases) - ends.total())
 
 
 def _sessions_by_end(story: Story) -> dict[str, int]:

@@ -1,6 +1,7 @@
 """Words and counts for people."""
 
 from fractions import Fraction
+from pathlib import Path
 
 from coordinator.engine.census import (
     DeviceCounts,
@@ -10,11 +11,17 @@ from coordinator.engine.census import (
     lease_counts,
     region_counts,
 )
+from coordinator.engine.effects import EndLease
 from coordinator.engine.events import DriverLost, JobEnded, LeaseDeclined
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import FailureReason, JobEnd, LeaseEnd, Outcome
-from coordinator.engine.requirements import Comparison, Every
+from coordinator.engine.requirements import AllDevices, Comparison, Every
+from testbed.report.record import load_run
+from testbed.report.summary import summarise
+from testbed.report.table import lease_sum
 from tests.unit.engine.play import Play, needs
+from tests.unit.engine.test_leases import working
+from tests.unit.report.world import World
 
 ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">=", 7.0)
 
@@ -103,11 +110,31 @@ def test_leases_add_up_however_they_end() -> None:
     play.handle(JobEnded(request.job.id, JobEnd.FINISHED))
     counts = lease_counts(play.engine)
     ends = play.engine.world.ends
-    assert counts.granted == sum(getattr(counts, name) for name in counts.__slots__[1:])
+    assert counts.adds_up
     assert (counts.responses, counts.stragglers, counts.lost, counts.live) == (1, 1, 1, 0)
     assert counts.failed == ends[LeaseEnd.FAILED] + ends[LeaseEnd.REJECTED] == 2
     assert counts.expired == ends[LeaseEnd.UNACCEPTED] >= 1
     assert counts.revoked >= 3
+
+
+def test_a_place_that_was_taken_while_its_device_was_away_is_lost_wherever_leases_are_summed(tmp_path: Path) -> None:
+    play = Play()
+    play.request(demand=1)
+    lease = play.run("one")
+    play.leave("one")
+    play.offer("two")
+    play.check_in("one", held=working(lease))
+    assert play.one(EndLease).reason is LeaseEnd.REPLACED
+    live = lease_counts(play.engine)
+    assert (live.lost, live.revoked, live.adds_up) == (1, 0, True)
+    world = World()
+    world.check_in(1.0, world.device("one"))
+    world.job(1.0, "a", AllDevices(), label="any", demand=1, rounds=1)
+    world.lose(4.0, world.lease(2.0, "one", world.open(2.0, "a", 1)), LeaseEnd.REPLACED)
+    summary = summarise(load_run(world.write(tmp_path)))
+    assert summary.leases == summary.audit.leases
+    assert (summary.leases.lost, summary.leases.revoked) == (1, 0)
+    assert "1 lost" in lease_sum(summary)
 
 
 def test_devices_are_counted_by_what_they_do() -> None:

@@ -36,7 +36,7 @@ def world() -> World:
 def test_it_adds_up(world: World, tmp_path: Path) -> None:
     found = audit(load_run(world.write(tmp_path)))
     assert found.findings == ()
-    assert (found.leases, found.responses, found.in_rounds, found.lost) == (3, 2, 2, 0)
+    assert (found.leases.granted, found.responses, found.in_rounds, found.lost) == (3, 2, 2, 0)
 
 
 def test_a_round_lasts_from_flush_to_flush(world: World, tmp_path: Path) -> None:

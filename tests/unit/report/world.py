@@ -199,9 +199,9 @@ class World:
         event = past.TaskFailed(lease.session, lease.lease, Phase.ON_DEVICE, FailureReason.TASK_CRASHED, message)
         self.hear(t, event, self._end(lease, LeaseEnd.FAILED, Phase.ON_DEVICE, FailureReason.TASK_CRASHED, message))
 
-    def lose(self, t: float, lease: Lease) -> None:
-        """Its device did not come back."""
-        self.hear(t, past.TimePassed(), self._end(lease, LeaseEnd.LOST))
+    def lose(self, t: float, lease: Lease, reason: LeaseEnd = LeaseEnd.LOST) -> None:
+        """Its device did not come back, or came back after its place was taken."""
+        self.hear(t, past.TimePassed(), self._end(lease, reason))
 
     def finish(self, t: float, job: str, end: JobEnd = JobEnd.FINISHED, message: str = "") -> None:
         key = self.specs[job].job
