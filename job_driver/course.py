@@ -31,6 +31,8 @@ from venn.wire.logs import log
 
 logger = logging.getLogger(__name__)
 
+OTHER_TASK = "KEY_REUSED"  # an attempt was opened with another task
+
 STATUS: Mapping[int, Status] = {pb.ATTEMPT_STATUS_CLOSED: Status.CLOSED, pb.ATTEMPT_STATUS_ABORTED: Status.ABORTED}
 
 
@@ -244,8 +246,29 @@ class Course:
         except Restarted:
             self.restarted()
             return
+        except PeerError as error:
+            if error.reason != OTHER_TASK:
+                raise
+            await self._give_up(no)
+            return
         if answer.status in STATUS:
             self.attempt_ended(no, STATUS[answer.status], "unknown")
+
+    async def _give_up(self, no: AttemptNo) -> None:
+        """An earlier process opened it with other code or parameters. Unless it has closed, the next one has ours."""
+        link = self._parts.link
+        await self._parts.recorder.flushed()
+        request = pb.RecordResponsesRequest(
+            attempt=common.AttemptKey(job=link.job, round=no.round, attempt=no.attempt),
+            driver_incarnation=link.driver_incarnation,
+        )
+        try:
+            answer = await link.call(link.stub.RecordResponses, request)
+        except Restarted:
+            self.restarted()
+            return
+        log(logger, logging.WARNING, "the job's code or parameters have changed", round=no.round, attempt=no.attempt)
+        self.attempt_ended(no, STATUS.get(answer.status, Status.ABORTED), "given_up")
 
     def _task(self) -> common.Task:
         settings, code = self._parts.settings, self._parts.code

@@ -66,8 +66,9 @@ async def run_job(file: JobFile, settings: Settings, *, on_round: Callable[[Roun
     """Run a job to its end. ``on_round`` is told each round that closes.
 
     Raises UsageError before anything is started, JobError where the job's own code fails, PeerError where the
-    coordinator is not there, speaks another version or refuses, or the disk is full. Cancelled, it leaves a job that
-    has a folder to its next driver (``resume``), and cancels one that has none.
+    coordinator is not there, speaks another version or refuses, or the disk is full. Cancelled, or stopped by what can
+    be mended (the job's own code, a full disk, a damaged spool), it leaves a job that has a folder to its next driver
+    (``resume``), and ends one that has none.
     """
     with job_folder(settings.folder) as folder:
         driver = Driver(file, settings, folder, on_round or (lambda _: None))
@@ -282,16 +283,17 @@ class Driver:
         )
 
     async def _give_up(self, error: BaseException) -> None:
-        """Tell the coordinator that the job will not be finished, unless another driver may go on with it."""
+        """End the job at the coordinator, unless a driver that starts again may go on with it."""
         match error:
             case Ended():
-                over = not error.told
-            case PeerError():
-                over = error.reason == "OUT_OF_SPACE"
-            case VennError():
-                over = True
+                over, waits = not error.told, False
+            case PeerError() if error.reason != "OUT_OF_SPACE":  # the coordinator is away, or refuses this driver
+                over, waits = False, False
             case _:
-                over = self._settings.folder is None
+                over, waits = self._settings.folder is None, self._settings.folder is not None
+        if waits:
+            message = "the job waits for its driver: go on with --resume, or end it with `venn job cancel`"
+            log(logger, logging.WARNING, message, job=key_text(self._settings.key), dir=self._folder)
         if over:
             failed = not isinstance(error, asyncio.CancelledError)
             request = pb.CancelJobRequest(

@@ -159,7 +159,7 @@ class Spool:
             if not path.exists() or _digest(path) != response.decision.sha256:
                 raise UsageError(
                     "DAMAGED_SPOOL", "an acknowledged response is missing or damaged", where=str(path),
-                    fix="start again in another --dir; to survive power cuts, run with --fsync",
+                    fix="bring it back, or start again in another --dir; to survive power cuts, run with --fsync",
                 )  # fmt: skip
 
     def discard(self, no: AttemptNo) -> None:

@@ -95,6 +95,8 @@ def open_(world: World, event: AttemptOpened) -> None:
             open_next(world, known)
         answer_open(world, known, event.round, event.attempt)
         return
+    if job.request is not None and (event.round, event.attempt) == (job.request.round, job.request.attempt + 1):
+        abort(world, job.request, AttemptEndReason.GIVEN_UP)
     problem = _out_of_order(job, event)
     if problem:
         _refuse(world, job.id, "OUT_OF_ORDER", problem)

@@ -75,6 +75,7 @@ class AttemptEndReason(StrEnum):
     DEADLINE = "deadline"
     DRIVER_AWAY = "driver_away"
     CANCELLED = "cancelled"
+    GIVEN_UP = "given_up"  # its driver opened the next attempt in its place
     UNKNOWN = "unknown"  # its coordinator was restarted, and does not know it
 
 

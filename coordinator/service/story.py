@@ -172,6 +172,8 @@ class Story:
         after = f"at its deadline of {opened.deadline_s:.3g} s" if opened and opened.deadline_s else "at its deadline"
         if effect.reason is AttemptEndReason.DRIVER_AWAY:
             after = "when its driver had been away too long"
+        elif effect.reason is AttemptEndReason.GIVEN_UP:
+            after = "when its driver gave it up"
         text = f"{short_name(effect.job)} round {effect.round}: {effect.responses}{needed} responses {after}"
         entry = self.add(now, "ABORT", text, job=effect.job, request=effect.request)
         self._aborted[(effect.job, effect.round)] = entry

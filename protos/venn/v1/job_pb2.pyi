@@ -77,6 +77,8 @@ class _AttemptEndReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrappe
     ATTEMPT_END_REASON_CANCELLED: _AttemptEndReason.ValueType  # 4
     ATTEMPT_END_REASON_UNKNOWN: _AttemptEndReason.ValueType  # 5
     """this coordinator does not know it"""
+    ATTEMPT_END_REASON_GIVEN_UP: _AttemptEndReason.ValueType  # 6
+    """its driver opened the next attempt in its place"""
 
 class AttemptEndReason(_AttemptEndReason, metaclass=_AttemptEndReasonEnumTypeWrapper):
     """Why an attempt ended."""
@@ -89,6 +91,8 @@ ATTEMPT_END_REASON_DRIVER_AWAY: AttemptEndReason.ValueType  # 3
 ATTEMPT_END_REASON_CANCELLED: AttemptEndReason.ValueType  # 4
 ATTEMPT_END_REASON_UNKNOWN: AttemptEndReason.ValueType  # 5
 """this coordinator does not know it"""
+ATTEMPT_END_REASON_GIVEN_UP: AttemptEndReason.ValueType  # 6
+"""its driver opened the next attempt in its place"""
 global___AttemptEndReason = AttemptEndReason
 
 class _JobPhase:

@@ -96,7 +96,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def OpenAttempt(self, request, context):
-        """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+        """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
         request and leases are those of the round before; after an abort, a new request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -33,7 +33,7 @@ class JobServiceStub:
         venn.v1.job_pb2.OpenAttemptRequest,
         venn.v1.job_pb2.OpenAttemptResponse,
     ]
-    """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+    """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
     request and leases are those of the round before; after an abort, a new request.
     """
 
@@ -94,7 +94,7 @@ class JobServiceAsyncStub:
         venn.v1.job_pb2.OpenAttemptRequest,
         venn.v1.job_pb2.OpenAttemptResponse,
     ]
-    """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+    """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
     request and leases are those of the round before; after an abort, a new request.
     """
 
@@ -159,7 +159,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.job_pb2.OpenAttemptRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.job_pb2.OpenAttemptResponse, collections.abc.Awaitable[venn.v1.job_pb2.OpenAttemptResponse]]:
-        """"Give me D devices", for one attempt at one round. Of an asynchronous job: here is the model of the next round, whose
+        """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
         request and leases are those of the round before; after an abort, a new request.
         """
 

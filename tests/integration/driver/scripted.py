@@ -99,7 +99,10 @@ class Coordinator(JobServiceServicer):
     async def OpenAttempt(self, request: pb.OpenAttemptRequest, context: Any) -> pb.OpenAttemptResponse:
         await self._check(context)
         no = request.key.round, request.key.attempt
-        self.opened.setdefault(no, request)
+        if self.opened.setdefault(no, request).task != request.task:
+            await abort(context, grpc.StatusCode.ALREADY_EXISTS, "KEY_REUSED", "it was opened with another task")
+        if self.status.get((no[0], no[1] - 1)) == pb.ATTEMPT_STATUS_OPEN:
+            self.status[no[0], no[1] - 1] = pb.ATTEMPT_STATUS_ABORTED  # given up
         self.status.setdefault(no, pb.ATTEMPT_STATUS_OPEN)
         await self._change()
         return pb.OpenAttemptResponse(status=self.status[no], responses_needed=1, places=1)

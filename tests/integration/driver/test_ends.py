@@ -39,6 +39,12 @@ async def submit(side: Coordinator, no: tuple[int, int], lease: int, value: floa
         return await device.submit(response(value), **more)
 
 
+async def submit_all(side: Coordinator, no: tuple[int, int], leases: list[int]) -> None:
+    for lease in leases:
+        async with Device(side, no, lease) as device:
+            assert (await device.submit({"w": np.ones(5)})).outcome == common.OUTCOME_COUNTED
+
+
 async def test_a_restarted_coordinator_gets_the_job_again_and_the_next_attempt(side: Coordinator, run: Any) -> None:
     async with run() as job:
         assert (await submit(side, (1, 1), 1, 50.0)).outcome == common.OUTCOME_COUNTED
@@ -161,7 +167,7 @@ async def test_a_model_whose_shapes_change_is_told_in_one_line(side: Coordinator
     assert side.ended == "failed"
 
 
-async def test_a_full_disk_ends_the_job_and_not_the_truth(
+async def test_a_full_disk_ends_the_driver_and_neither_the_truth_nor_the_job(
     side: Coordinator, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run(folder=tmp_path / "job") as job:
@@ -179,8 +185,62 @@ async def test_a_full_disk_ends_the_job_and_not_the_truth(
             assert await refusal(call) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_SPACE")
         with pytest.raises(PeerError, match="no space"):
             await job
-    assert side.ended == "failed"
     assert not (tmp_path / "job" / "manifest.jsonl").read_text()
+    assert side.ended == ""
+    monkeypatch.undo()
+    side.opened.clear()
+    async with run(folder=tmp_path / "job", resume=True) as job:
+        await submit(side, (1, 1), 1, 1.0)
+        await submit(side, (1, 1), 2, 2.0)
+        assert (await job).model["w"][0] == 1.5
+
+
+BROKEN = """
+import numpy as np
+from job_driver import Job, Result, WeightedMean
+
+class Mean(WeightedMean):
+    def add(self, result):
+        raise ValueError("a slip of the pen")
+
+def evaluate(model, held_out):
+    raise ValueError("a slip of the pen")
+
+job = Job(initial=lambda rng: {"w": np.zeros(5)}, on_device=lambda m, t: Result(m), %s)
+"""
+
+
+@pytest.mark.parametrize("broken", ["aggregate=Mean", "evaluate=evaluate"])
+async def test_an_error_in_the_job_file_can_be_mended_and_the_job_goes_on(
+    side: Coordinator, run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    (tmp_path / "held_out").touch()
+    settings = {"folder": tmp_path / "job", "rounds": 2, "held_out": tmp_path / "held_out"}
+    async with run(source=BROKEN % broken, **settings) as job:
+        await submit_all(side, (1, 1), [1, 2])
+        with pytest.raises(VennError, match="a slip of the pen"):
+            await job
+    assert side.ended == ""
+    assert "the job waits for its driver: go on with --resume" in caplog.text
+    async with run(source=BROKEN % "", resume=True, **settings) as job:
+        await side.wait_for(lambda s: (2, 1) in s.opened)
+        await submit_all(side, (2, 1), [3, 4])
+        result = await job
+    assert (result.finished, [closed.number for closed in result.rounds]) == (True, [1, 2])
+
+
+async def test_an_attempt_that_was_opened_with_other_code_is_given_up(
+    side: Coordinator, run: Any, tmp_path: Path
+) -> None:
+    async with run(source=BROKEN % "", folder=tmp_path / "job") as job:
+        await submit_all(side, (1, 1), [1])
+        job.cancel()
+    async with run(source=BROKEN % "" + "# mended", folder=tmp_path / "job", resume=True) as job:
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+        await submit_all(side, (1, 2), [2, 3])
+        result = await job
+    assert (result.finished, result.rounds[0].responses) == (True, 2)
+    assert side.status[1, 1] == pb.ATTEMPT_STATUS_ABORTED
 
 
 async def test_no_coordinator_is_one_clear_error(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,6 +261,7 @@ async def test_a_folder_in_use_and_a_damaged_spool_are_told(side: Coordinator, r
     async with run(folder=tmp_path / "job", resume=True) as job:
         with pytest.raises(UsageError, match="acknowledged response is missing or damaged"):
             await job
+    assert side.ended == ""
 
 
 async def test_a_second_driver_in_a_folder_is_refused_and_disturbs_nothing(

@@ -76,7 +76,7 @@ async def test_attempts_come_in_order() -> None:
         driver = made.driver()
         await driver.start()
         await driver.open()
-        code, reason = await refusal(driver.open(round_=1, attempt=2))
+        code, reason = await refusal(driver.open(round_=2))
         assert (code, reason) == (grpc.StatusCode.FAILED_PRECONDITION, "OUT_OF_ORDER")
 
 
@@ -367,6 +367,18 @@ async def test_device_tokens_open_no_job_calls() -> None:
         call = device.channel.unary_unary("/venn.v1.JobService/SubmitJob")
         assert TOKENS.device != TOKENS.job
         assert await refusal(call(b"")) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN")
+
+
+async def test_a_driver_may_give_up_its_attempt_for_the_next_and_the_log_says_so() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start(demand=3)
+        await driver.open()
+        assert (await driver.open(attempt=2, data="faces")).status == job_pb2.ATTEMPT_STATUS_OPEN
+        ended = (await follower.next("attempt_ended")).attempt_ended
+        assert (ended.status, ended.reason) == (ABORTED, job_pb2.ATTEMPT_END_REASON_GIVEN_UP)
+        (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]
+        assert entry.text == "digits round 1: 0 of 3 responses when its driver gave it up; opened again"
 
 
 async def test_a_deadline_aborts_and_the_log_says_so() -> None:

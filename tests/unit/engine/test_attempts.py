@@ -243,7 +243,16 @@ def test_the_same_key_has_the_same_answer_and_another_body_is_refused() -> None:
     assert play.one(AcceptAttempt).status is AttemptStatus.CLOSED
 
 
-@pytest.mark.parametrize(("round_", "attempt"), [(1, 2), (2, 1)])
+def test_the_next_attempt_gives_up_the_open_one() -> None:
+    play = Play()
+    request = play.request(demand=2)
+    lease = play.run("one")
+    play.open(request.job, 1, 2)
+    assert (request.status, request.reason) == (AttemptStatus.ABORTED, AttemptEndReason.GIVEN_UP)
+    assert [(end.lease, end.reason) for end in play.got(EndLease)] == [(lease, LeaseEnd.REVOKED)]
+
+
+@pytest.mark.parametrize(("round_", "attempt"), [(1, 3), (2, 1)])
 def test_only_one_attempt_is_open_at_a_time(round_: int, attempt: int) -> None:
     play = Play()
     request = play.request(demand=1)
