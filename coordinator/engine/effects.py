@@ -214,10 +214,9 @@ class EndJob:
 
 @dataclass(frozen=True, slots=True)
 class AdoptPlan:
-    """The plan was remade. Its reasons say why requests wait (at most one line each)."""
+    """The plan was remade."""
 
     number: int  # of the plan, from 1
-    reasons: tuple[tuple[JobId, str], ...]
 
 
 Effect = (

@@ -100,7 +100,8 @@ def _filling(world: World, request: Request) -> list[str]:
         reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate}"]
     else:
         reasons = [f"{places}, no eligible device waiting, {rate}"]
-    reasons.extend(text for other, text in world.plan.reasons if other == job.id)
+    if job.id in world.plan.reasons:
+        reasons.append(world.plan.reasons[job.id])
     guess = guessed_supply(job)
     return [*reasons, guess] if guess else reasons
 

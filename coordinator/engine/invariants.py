@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable
 
 from coordinator.engine.deadlines import Kind
-from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import DeviceState, InvariantError, LeaseState, tell
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import LeaseEnd
@@ -146,7 +145,6 @@ def need(holds: bool, what: Callable[[], str]) -> None:
 def _check_work_conservation(world: World, matcher: Matcher) -> None:
     """No idle device waits while a request could take it (4): it rests, cools, or the plan gives the reason."""
     wanting = [request for request in world.open_requests.values() if request.unmet > 0 and request.job.servable]
-    explained = {RequestId(request.id) for request in wanting if request.job.id in dict(world.plan.reasons)}
     if not wanting:
         return
     alike: set[tuple[int, int]] = set()
@@ -158,21 +156,20 @@ def _check_work_conservation(world: World, matcher: Matcher) -> None:
             continue
         if plain:
             alike.add(kind)
-        _check_idle(world, matcher, session, wanting, explained)
+        _check_idle(world, matcher, session, wanting)
 
 
-def _check_idle(
-    world: World, matcher: Matcher, session: Session, wanting: list[Request], explained: set[RequestId]
-) -> None:
+def _check_idle(world: World, matcher: Matcher, session: Session, wanting: list[Request]) -> None:
     device = session.device
     taker = matcher.choose(session)
     if taker is not None:
         raise InvariantError(f"{device.id} waits, and {taker} could take it. Before: {'; '.join(tell(device.story))}")
     for request in wanting:
         cooling = device.cooling.get(request.job.id)
-        if request.id in explained or (cooling is not None and cooling.until > world.now):
+        if cooling is not None and cooling.until > world.now:
             continue
         if request.tier >= 0 and request.tier != device.tier:  # at the latest its deadline ends that
             continue
-        if world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities):
+        eligible = world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+        if eligible and request.job.id not in world.plan.reasons:
             raise InvariantError(f"{device.id} waits, {request} could take it, and the plan does not say why not")

@@ -15,7 +15,7 @@ from operator import attrgetter
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
-from coordinator.engine.ids import JobId, RegionId, SessionSeq
+from coordinator.engine.ids import RegionId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
@@ -183,7 +183,7 @@ class Matcher:
         self._decide(plan)
         world.supply.plan_made(view.supply)
         self._candidates.clear()
-        world.emit(AdoptPlan(world.plan_number, _reasons(world, world.plan)))
+        world.emit(AdoptPlan(world.plan_number))
 
     def _decide(self, plan: Plan) -> None:
         """Which tiers requests are for, and when the plan is to be looked at again. Raises PlanError."""
@@ -312,19 +312,6 @@ def lift(world: World, request: Request) -> None:
 def _cools(device: Device, request: Request, now: float) -> bool:
     cooling = device.cooling.get(request.job.id)
     return cooling is not None and cooling.until > now
-
-
-def _reasons(world: World, plan: Plan) -> tuple[tuple[JobId, str], ...]:
-    """The plan's own, and where it rests on past supply that could only be guessed."""
-    if not any(group.shared for group in world.regions.groups.values()):
-        return plan.reasons
-    reasons: dict[JobId, str] = dict(plan.reasons)
-    for request in world.open_requests.values():
-        note = guessed_supply(request.job)
-        if note:
-            said = reasons.get(request.job.id)
-            reasons[request.job.id] = f"{said}; {note}" if said else note
-    return tuple(reasons.items())
 
 
 def guessed_supply(job: Job) -> str:

@@ -10,13 +10,15 @@ decided once per attempt, when a plan first names it: from then on its restricti
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+
+Reasons = Iterable[tuple[JobId, str]]  # why its request waits, beyond a lack of devices; of a job once
 
 UNDECIDED = -1  # no plan has said yet which tier an attempt is for
 ANY_TIER = -2  # a plan has said: for all
@@ -95,19 +97,32 @@ class Mode(StrEnum):
     UNIFORM = "uniform"
 
 
-@dataclass(frozen=True, slots=True)
+def _no_reasons() -> Reasons:
+    return ()
+
+
+@dataclass(frozen=True)
 class Plan:
-    """Who gets the next device."""
+    """Who gets the next device.
+
+    Thousands of plans are made for each that somebody asks about: so why requests wait is a function, which holds what
+    it needs of the view (``View.jobs`` is no part of that: it is live).
+    """
 
     queues: tuple[tuple[RequestId, ...], ...] = ()  # in the order in which they are tried; a request is in one, once
     owner: Mapping[RegionId, int] = field(default_factory=dict)  # region -> the queue that its devices try first
     mode: Mode = Mode.ORDERED
-    reasons: tuple[tuple[JobId, str], ...] = ()  # why a job's request waits, beyond a lack of devices
+    why: Callable[[], Reasons] = field(default=_no_reasons, compare=False, repr=False)  # pure; called at most once
     tiers: Mapping[RequestId, int] = field(
         default_factory=dict
     )  # decided by this plan: a tier, or ANY_TIER, also to lift
     at_enough: bool = False  # a new plan also when a request comes to have enough, or lacks one again
     review_at: float | None = None  # engine time, > now: when time alone could change this plan's mind at the earliest
+
+    @cached_property
+    def reasons(self) -> Mapping[JobId, str]:
+        """Of each job whose request waits for more than devices, in the policy's words. Made when first asked for."""
+        return dict(self.why())
 
 
 class Policy(Protocol):

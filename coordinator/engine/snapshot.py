@@ -53,4 +53,4 @@ def _plain(value: object, *, top: bool = False) -> Plain:
 def _whole(value: object) -> Plain:
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"{type(value).__name__} has no plain form")
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value) if one.compare}

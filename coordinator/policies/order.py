@@ -1,6 +1,7 @@
 """One order of all open requests, whatever the device: what most policies come down to."""
 
 from collections.abc import Callable
+from functools import partial
 
 from coordinator.engine.plan import Plan, RequestView, View
 from coordinator.policies.reasons import behind
@@ -11,7 +12,7 @@ def in_order(view: View, key: Callable[[RequestView], float], rule: str) -> Plan
     queue = sorted(view.requests, key=key)  # stable, and the view has them by arrival and job
     return Plan(
         queues=(tuple(request.request for request in queue),),
-        reasons=behind(queue, view.groups, rule),
+        why=partial(behind, queue, view.groups, rule),
     )
 
 

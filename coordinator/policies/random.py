@@ -1,5 +1,7 @@
 """Uniformly random: the state of practice, and what the others are held against."""
 
+from functools import partial
+
 from coordinator.engine.plan import Mode, Plan, View
 from coordinator.policies.reasons import by_chance
 
@@ -14,5 +16,5 @@ class Random:
         return Plan(
             queues=(tuple(request.request for request in view.requests),),
             mode=Mode.UNIFORM,
-            reasons=by_chance(view, "a device is drawn at random among the open requests that it could serve"),
+            why=partial(by_chance, view, "a device is drawn at random among the open requests that it could serve"),
         )

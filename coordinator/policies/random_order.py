@@ -1,5 +1,7 @@
 """Jobs in a random order: all devices go to one job at a time, so that rounds fill sooner than under ``random``."""
 
+from functools import partial
+
 from coordinator.engine.chance import Purpose, draw
 from coordinator.engine.plan import Plan, View
 from coordinator.policies.reasons import by_chance
@@ -19,5 +21,5 @@ class RandomOrder:
         )
         return Plan(
             queues=(tuple(request for _, request in drawn),),
-            reasons=by_chance(view, "jobs are served in an order that each plan draws at random"),
+            why=partial(by_chance, view, "jobs are served in an order that each plan draws at random"),
         )

@@ -4,9 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from coordinator.engine.ids import GroupId, JobId
-from coordinator.engine.plan import GroupView, RequestView, View
-
-Reasons = tuple[tuple[JobId, str], ...]
+from coordinator.engine.plan import GroupView, Reasons, RequestView, View
 
 
 def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str) -> Reasons:
@@ -14,7 +12,6 @@ def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str)
     eligible = {view.group: view.bits for view in groups}
     heads: dict[GroupId, JobId] = {}
     texts: dict[GroupId, str] = {}  # of groups with somebody ahead: who is first there stays first
-    found: list[tuple[JobId, str]] = []
     for request in queue:
         group = request.group
         if group not in texts:
@@ -24,8 +21,7 @@ def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str)
             if rival is None:
                 continue
             texts[group] = f"behind {rival}: {rule}"
-        found.append((request.job, texts[group]))
-    return tuple(found)
+        yield request.job, texts[group]
 
 
 def by_chance(view: View, why: str) -> Reasons:
@@ -36,4 +32,4 @@ def by_chance(view: View, why: str) -> Reasons:
         group: sum(count for other, count in open_in.items() if eligible[other] & eligible[group]) > 1
         for group in open_in
     }
-    return tuple((request.job, why) for request in view.requests if contended[request.group])
+    return ((request.job, why) for request in view.requests if contended[request.group])

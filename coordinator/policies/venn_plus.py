@@ -16,11 +16,12 @@ asks for another one when a request comes to have enough (``at_enough``).
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from coordinator.engine.ids import GroupId, JobId, RegionId
-from coordinator.engine.plan import GroupView, Plan, RequestView, View
+from coordinator.engine.ids import GroupId, RegionId
+from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
 from coordinator.policies.order import left_of_job
-from coordinator.policies.reasons import Reasons, behind
+from coordinator.policies.reasons import behind
 
 MOST_SCARCITY = 8
 
@@ -60,8 +61,7 @@ class VennPlus:
             queue = [request for request in queue if request.needed > 0]
         return Plan(
             queues=(tuple([request.request for request in (*queue, *spare)]),),
-            reasons=behind(queue, view.groups, "its job has less left to do, or needs scarcer devices")
-            + _spare(spare, queue, view.groups),
+            why=partial(_reasons, queue, spare, view.groups),
             at_enough=self.spare_last,
         )
 
@@ -80,15 +80,13 @@ class _Rates:
         return same or (view.groups == self._groups and view.supply == self._supply)
 
 
-def _spare(spare: Sequence[RequestView], queue: Sequence[RequestView], groups: Sequence[GroupView]) -> Reasons:
-    """Of those that have enough and share devices with one that has not."""
+def _reasons(queue: Sequence[RequestView], spare: Sequence[RequestView], groups: Sequence[GroupView]) -> Reasons:
+    """Of those that lack some; then of those that have enough and share devices with one that has not."""
+    yield from behind(queue, groups, "its job has less left to do, or needs scarcer devices")
     eligible = {view.group: view.bits for view in groups}
     wanted = 0
     for group in {request.group for request in queue}:
         wanted |= eligible[group]
-    found: list[tuple[JobId, str]] = [
-        (request.job, "it has devices for all the responses it needs: spare ones come last")
-        for request in spare
-        if eligible[request.group] & wanted
-    ]
-    return tuple(found)
+    for request in spare:
+        if eligible[request.group] & wanted:
+            yield request.job, "it has devices for all the responses it needs: spare ones come last"

@@ -4,6 +4,8 @@ What serving a request costs the others grows with the work that it still brings
 others meanwhile. So requests go by the product of the two, the supply squared.
 """
 
+from functools import partial
+
 from coordinator.engine.ids import GroupId
 from coordinator.engine.plan import Plan, RequestView, View
 from coordinator.policies.reasons import behind
@@ -19,7 +21,7 @@ class RareFirst:
         queue = sorted(view.requests, key=lambda request: cost(request, supply))
         return Plan(
             queues=(tuple(request.request for request in queue),),
-            reasons=behind(queue, view.groups, "it is shorter, or its devices are scarcer"),
+            why=partial(behind, queue, view.groups, "it is shorter, or its devices are scarcer"),
         )
 
 

@@ -45,6 +45,7 @@ class Journal:
     entries: tuple[Entry, ...]
     digest: str  # as the coordinator wrote it; empty: it did not stop cleanly
     lives: tuple[Life, ...] = ()  # empty: one
+    parts: tuple["Journal", ...] = ()  # of each life, as it was recorded; empty: one
     started_s: float = 0.0  # engine time; of a simulated coordinator that came after another: not 0
 
     @property

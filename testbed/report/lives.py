@@ -52,7 +52,7 @@ def joined(journals: Sequence[Journal]) -> Journal:
             moved.append(_break(moved, at=max([shift[float], *(entry.t for entry in moved)])))
         entries += moved
     digest = "-".join(journal.digest or _digest(journal) for journal in journals) if journals[-1].digest else ""
-    return replace(journals[0], entries=tuple(entries), digest=digest, lives=tuple(lives))
+    return replace(journals[0], entries=tuple(entries), digest=digest, lives=tuple(lives), parts=tuple(journals))
 
 
 def _digest(journal: Journal) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
@@ -19,6 +20,7 @@ from coordinator.engine.model import (
 )
 from coordinator.engine.requirements import Capabilities
 from testbed.report.journal import Entry, Journal
+from testbed.report.plan_reasons import Told, plan_reasons
 
 
 @dataclass(slots=True)
@@ -132,18 +134,31 @@ class SessionStory:
     in_task: bool = False  # a lease of it was RUNNING when it ended
 
 
-@dataclass(slots=True)
+@dataclass
 class Story:
+    journal: Journal
     jobs: dict[JobId, JobStory] = field(default_factory=dict)
     leases: dict[LeaseSeq, LeaseStory] = field(default_factory=dict)
     sessions: dict[SessionSeq, SessionStory] = field(default_factory=dict)
     capabilities: dict[DeviceId, Capabilities] = field(default_factory=dict)  # as last reported
     refused: list[tuple[float, DeviceId, SessionEnd]] = field(default_factory=list)  # check-ins that got no session
-    reasons: list[tuple[float, dict[JobId, str]]] = field(default_factory=list)  # of each plan: why requests wait
     policies: list[tuple[float, str]] = field(default_factory=list)  # changes while it ran
     drivers_lost: list[tuple[float, JobId]] = field(default_factory=list)
-    restarts: tuple[float, ...] = ()  # of the coordinator
-    ended_s: float = 0.0  # engine time of the last entry
+
+    @property
+    def restarts(self) -> tuple[float, ...]:
+        """Engine times at which the coordinator was started again."""
+        return self.journal.restarts
+
+    @property
+    def ended_s(self) -> float:
+        """Engine time of the last entry."""
+        return self.journal.last_s
+
+    @cached_property
+    def reasons(self) -> list[Told]:
+        """Why requests waited, by ``plan_reasons``. Made when first asked for."""
+        return plan_reasons(self.journal)
 
     def attempts(self) -> Iterator[AttemptStory]:
         for job in self.jobs.values():
@@ -166,16 +181,15 @@ def job_name(job: JobId) -> str:
 
 def tell(journal: Journal) -> Story:
     """The whole story of a journal."""
-    teller = _Teller()
+    teller = _Teller(journal)
     for entry in journal.entries:
         teller.hear(entry)
-    teller.story.ended_s, teller.story.restarts = journal.last_s, journal.restarts
     return teller.story
 
 
 class _Teller:
-    def __init__(self) -> None:
-        self.story = Story()
+    def __init__(self, journal: Journal) -> None:
+        self.story = Story(journal)
         self._attempts: dict[tuple[JobId, int, int], AttemptStory] = {}  # by job, round, attempt
         self._flushed: dict[RequestId, float] = {}  # when a round of a request ended last
         self._early: dict[tuple[JobId, int, int], tuple[float | None, float, done.EndAttempt]] = {}
@@ -296,9 +310,5 @@ class _Teller:
                     jobs[key].pauses[-1] = (start, t, why)
             case done.EndJob(job=key, end=end, message=message):
                 jobs[key].ended_at, jobs[key].end, jobs[key].message = t, end, message
-            case done.AdoptPlan(reasons=reasons):
-                said = dict(reasons)
-                if not self.story.reasons or self.story.reasons[-1][1] != said:
-                    self.story.reasons.append((t, said))
             case _:
                 pass

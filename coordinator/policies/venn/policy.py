@@ -6,14 +6,12 @@ What is restricted to a tier of devices is said in ``tiers``, and what the fairn
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
 
 import numpy as np
 
-from coordinator.engine.ids import GroupId, JobId, RegionId
-from coordinator.engine.plan import GroupView, Plan, RequestView, View
+from coordinator.engine.ids import GroupId, RegionId
+from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
 from coordinator.policies.order import left_of_job
-from coordinator.policies.reasons import Reasons
 from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
 from coordinator.policies.venn.irs import Allocation, Ground
 from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, Holding, restrictions
@@ -58,7 +56,7 @@ class Venn:
         return Plan(
             queues=tuple([tuple([request.request for request in queue]) for queue in queues]),
             owner=land.owners(allocation),
-            reasons=_reasons(queues[: land.unsupplied], supplied, allocation),
+            why=partial(_reasons, queues[: land.unsupplied], supplied, allocation),
             tiers=limits.tiers,
             review_at=limits.review_at,
         )
@@ -129,24 +127,17 @@ def _merged(groups: Sequence[GroupView], supply: Mapping[RegionId, int]) -> list
 
 
 def _reasons(unsupplied: Sequence[Queue], supplied: Sequence[Queue], allocation: Allocation) -> Reasons:
-    found: list[tuple[JobId, str]] = []
     for queue in unsupplied:
-        found += _behind_head(queue)
+        yield from _behind_head(queue)
     for index, queue in enumerate(supplied):
-        if not queue:
-            continue
         rival = allocation.rivals.get(index)
-        if rival is not None:
+        if queue and rival is not None:
             what = "some" if allocation.rates[index] else "all"
             kind = "scarcer" if rival < index else "busier"
-            text = f"{what} of its devices go first to {supplied[rival][0].job}, in a {kind} group"
-            found.append((queue[0].job, text))
-        found += _behind_head(queue)
-    return tuple(found)
+            yield queue[0].job, f"{what} of its devices go first to {supplied[rival][0].job}, in a {kind} group"
+        yield from _behind_head(queue)
 
 
 def _behind_head(queue: Queue) -> Reasons:
-    if len(queue) < 2:
-        return ()
-    text = f"behind {queue[0].job}: less is left to do there"
-    return tuple(zip([request.job for request in queue[1:]], repeat(text), strict=False))
+    for request in queue[1:]:
+        yield request.job, f"behind {queue[0].job}: less is left to do there"

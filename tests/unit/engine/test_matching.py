@@ -6,7 +6,7 @@ from fractions import Fraction
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, OfferLease, OpenSession
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
-from coordinator.engine.ids import DeviceId, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import JobEnd
 from coordinator.engine.plan import Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
@@ -63,6 +63,37 @@ def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() ->
     assert [len(view.requests) for view in recorder.views[made:]] == [3]  # and none for one of them, or for two
     assert [type(effect) for effect in play.effects] == [OpenSession, *[AcceptAttempt] * 3, AdoptPlan, OfferLease]
     assert play.one(OfferLease).job == "me/a/1"  # was opened after the device had come, and before the turn ended
+
+
+class Explaining(Fifo):
+    """Counts how often it says why."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def plan(self, view: View) -> Plan:
+        return replace(super().plan(view), why=lambda: self._why(view))
+
+    def _why(self, view: View) -> list[tuple[JobId, str]]:
+        self.said += 1
+        return [(request.job, f"said at {view.now}") for request in view.requests]
+
+
+def test_reasons_are_made_when_asked_for_and_once_for_a_plan() -> None:
+    policy = Explaining()
+    play = Play(policy)
+    first, second = play.request("a"), play.request("b")
+    play.run("one")
+    assert play.engine.plan_number > 3
+    assert policy.said == 0
+    for job in (first.job, second.job, first.job):
+        assert "said at 0.0" in play.engine.explain_job(job.id)
+    assert policy.said == 1
+    play.wait(5.0)
+    play.request("c")
+    assert policy.said == 1
+    assert "said at 5.0" in play.engine.explain_job(first.job.id)
+    assert policy.said == 2
 
 
 def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> None:

@@ -5,6 +5,7 @@ import pytest
 from coordinator.engine.effects import AdoptPlan, OfferLease
 from coordinator.engine.events import JobEnded
 from coordinator.engine.ids import DeviceId, GroupId, RegionId
+from coordinator.engine.matching import guessed_supply
 from coordinator.engine.model import EngineSettings, JobEnd
 from coordinator.engine.plan import View
 from coordinator.engine.regions import MOST_ATOMS, OVERFLOW, Regions
@@ -76,10 +77,10 @@ def test_a_new_requirement_over_known_thresholds_finds_its_past() -> None:
     play.beat(2)
     play.request("c", **needs(Every((ROOMY, FAST)), "powerful"))
     assert supply_of(recorder.views[-1], "memory >= 4 and cpu >= 7") == 4
-    assert not play.got(AdoptPlan)[-1].reasons
+    assert not play.engine.plan.reasons
 
 
-def test_past_that_cannot_be_split_is_shared_in_proportion_and_the_plan_says_so() -> None:
+def test_past_that_cannot_be_split_is_shared_in_proportion_and_said_to_be_a_guess() -> None:
     recorder = Recorder()
     play = Play(recorder)
     play.job("a")
@@ -93,7 +94,7 @@ def test_past_that_cannot_be_split_is_shared_in_proportion_and_the_plan_says_so(
     play.open(job)
     assert supply_of(recorder.views[-1], "memory >= 4") == 7  # 17 x 7 / 17: by the check-ins of those known
     assert supply_of(recorder.views[-1], "all") == 17
-    assert "17 earlier check-ins were shared in proportion" in dict(play.got(AdoptPlan)[-1].reasons)[job.id]
+    assert "17 earlier check-ins were shared in proportion" in guessed_supply(job)
 
 
 def test_comparisons_of_ended_jobs_are_forgotten_at_a_bound() -> None:

@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
+
 from coordinator.engine.ids import GroupId, JobId, RegionId
-from coordinator.engine.plan import GroupView, Plan, View
+from coordinator.engine.plan import GroupView, Plan, Policy, View
+from coordinator.policies import order, random, random_order, venn_plus
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.las import Las
 from coordinator.policies.random import Random
 from coordinator.policies.random_order import RandomOrder
 from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
+from coordinator.policies.venn import policy as venn
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn_plus import VennPlus
@@ -24,7 +28,7 @@ def seen(cycle: str, requests: str) -> View:
 
 
 def reasons(plan: Plan) -> dict[str, str]:
-    return {str(job): text for job, text in plan.reasons}
+    return {str(job): text for job, text in plan.reasons.items()}
 
 
 def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
@@ -95,7 +99,20 @@ def test_an_empty_view_is_an_empty_plan() -> None:
     empty = View(0.0, 7, 1, (), (), {}, 1.0)
     for policy in EACH:
         assert not any(policy.plan(empty).queues)
-        assert policy.plan(empty).reasons == ()
+        assert policy.plan(empty).reasons == {}
+
+
+@pytest.mark.parametrize("policy", EACH, ids=lambda policy: policy.name)
+def test_a_plan_is_made_without_its_reasons(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    for module in (order, random, random_order, venn_plus):
+        for name in {"behind", "by_chance"} & vars(module).keys():
+            monkeypatch.setattr(module, name, lambda *_: asked.append("") or ())
+    monkeypatch.setattr(venn, "_reasons", lambda *_: asked.append("") or ())
+    plan = policy.plan(seen("g gh", "G4 H2 G5"))
+    assert not asked
+    list(plan.why())
+    assert asked
 
 
 def test_reasons_name_who_is_served_first() -> None:
@@ -126,4 +143,4 @@ def test_reasons_name_who_took_devices_over() -> None:
 def test_requests_that_share_no_device_do_not_wait_for_each_other() -> None:
     world = seen("g h", "G4 H2")
     for policy in EACH:
-        assert policy.plan(world).reasons == ()
+        assert policy.plan(world).reasons == {}

@@ -21,7 +21,6 @@ def small() -> World:
         world.check_in(t, device)
     wide = world.open(5.0, "wide", 1)
     narrow = world.open(5.0, "narrow", 1)
-    world.wait(5.5, "narrow", "its turn comes")
     first = world.lease(6.0, "b", wide)
     second = world.lease(7.0, "a", wide)  # wide is full: delay 2 s
     third = world.lease(8.0, "c", narrow)  # narrow is full: delay 3 s

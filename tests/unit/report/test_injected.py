@@ -1,15 +1,16 @@
 """What was injected beside what was observed."""
 
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
-from coordinator.engine.model import SessionEnd
+from coordinator.engine.model import EngineSettings, SessionEnd
 from testbed.report.injected import Injected, injected, observed_words
+from testbed.report.journal import Journal
 from testbed.report.story import SessionStory, Story
 
 UNIX_S = 1_700_000_000.0
 
 
 def story(*sessions: tuple[str, float, float | None, SessionEnd | None]) -> Story:
-    made = Story()
+    made = Story(Journal("", 1, 0, EngineSettings(seed=1, policy="fifo"), "", (), ""))
     for number, (device, start, end, why) in enumerate(sessions, start=1):
         made.sessions[SessionSeq(number)] = SessionStory(SessionSeq(number), DeviceId(device), start, end, why)
     return made

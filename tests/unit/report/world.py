@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import cast
 
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
@@ -207,9 +208,6 @@ class World:
         key = self.specs[job].job
         self.hear(t, past.JobEnded(key, end, message), done.EndJob(key, end, message))
 
-    def wait(self, t: float, job: str, reason: str) -> None:
-        self.hear(t, past.TimePassed(), done.AdoptPlan(len(self.lines), ((self.specs[job].job, reason),)))
-
     def metrics(self, attempt: Attempt, **values: float) -> None:
         """Of the round that it closed, into the driver's last line."""
         self.logs[f"jobs/{attempt.job}/rounds"][-1]["metrics"] = values
@@ -240,7 +238,8 @@ class World:
             "wall_ms": WALL_MS,
             "settings": asdict(self.settings),
         }
-        lines: list[dict[str, object]] = [{**start, "name": "by-hand", "software": "0.1.0"}, *self.lines]
+        handled = sorted(self.lines, key=lambda line: cast(float, line["t"]))
+        lines: list[dict[str, object]] = [{**start, "name": "by-hand", "software": "0.1.0"}, *handled]
         if digest is not None:
             lines.append({"kind": "end", "digest": digest})
         self.logs["./events"] = lines
