@@ -14,8 +14,10 @@ FIRST, SECOND = JobId("me/first/r1"), JobId("me/second/r1")
 
 
 def contended(policy: str) -> World:
-    """Two jobs for the same devices, of which none comes; the second one's request is the smaller."""
+    """Two jobs for the same devices, of which one is there; the second one's request is the smaller."""
     world = World(policy)
+    world.device("only")
+    world.check_in(0.5, "only")
     for name, demand in (("first", 3), ("second", 1)):
         world.job(1.0, name, AllDevices(), label="any", demand=demand, rounds=1)
         world.hear(1.0, past.DriverFollowed(world.specs[name].job, 1))
