@@ -37,7 +37,6 @@ class Follower:
             "granted": self._lease_granted,
             "ended": self._lease_ended,
             "attempt_ended": self._attempt_ended,
-            "paused": self._paused,
             "job_ended": self._job_ended,
             "alive": self._alive,
         }
@@ -68,14 +67,6 @@ class Follower:
             reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
             self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
 
-    def _paused(self, frame: pb.FollowJobResponse) -> None:
-        message = printable(frame.paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
-        if frame.paused.reason == CRASHES:
-            refusal = self._refused()
-            message += f": {refusal}" if refusal else ""
-            raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
-        log(logger, logging.WARNING, "the job is paused", reason=frame.paused.reason, why=message)
-
     def _job_ended(self, frame: pb.FollowJobResponse) -> None:
         ended = frame.job_ended
         if ended.phase != pb.JOB_PHASE_FINISHED:  # that is our own word
@@ -83,6 +74,12 @@ class Follower:
             raise Ended(phase, printable(ended.message, 2000), told=True)
 
     def _alive(self, frame: pb.FollowJobResponse) -> None:
+        paused = frame.alive.paused
+        if paused.reason == CRASHES:
+            message = printable(paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
+            refusal = self._refused()
+            message += f": {refusal}" if refusal else ""
+            raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
         problem = printable(frame.alive.problem, 500)
         if problem != self._problem:
             self._problem = problem

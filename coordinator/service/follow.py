@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from coordinator.engine import effects, events
+from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.model import AttemptStatus
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
@@ -19,6 +20,7 @@ from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
 from venn.v1 import job_pb2, task_pb2
+from venn.v1.job_pb2 import JobPaused
 from venn.wire.channel import open_channel
 from venn.wire.logs import log
 from venn.wire.status import abort, peer_error
@@ -46,7 +48,9 @@ class Followers:
         host.listen(effects.AcceptAttempt, self._attempt_opened)
         host.listen(effects.FillAttempt, self._filled)
         host.listen(effects.EndAttempt, self._attempt_ended)
-        host.listen(effects.PauseJob, self._paused)
+        host.listen(effects.PauseJob, self._pauses_changed)
+        host.listen(effects.ResumeJob, self._pauses_changed)
+        host.listen(effects.AcceptJob, self._pauses_changed)  # a new driver is forgiven crashes
         host.listen(effects.EndJob, self._job_ended)
 
     # -- effects
@@ -83,9 +87,13 @@ class Followers:
                 job.templates.pop((effect.round, effect.attempt), None)
             job.tell(convert.attempt_ended_frame(effect))
 
-    def _paused(self, now: float, effect: effects.PauseJob) -> None:
-        if job := self._jobs.get(effect.job):
-            job.tell(convert.paused_frame(effect))
+    def _pauses_changed(self, now: float, effect: effects.PauseJob | effects.ResumeJob | effects.AcceptJob) -> None:
+        """The pause in force is told, not that there was one: a driver that comes later would take it for its own."""
+        job, known = self._jobs.get(effect.job), self._host.engine.jobs.get(effect.job)
+        if job is not None and known is not None:
+            pauses = known.pauses
+            job.paused = next((JobPaused(reason=r, message=m) for r, m in pauses.items() if r != DRIVER_AWAY), None)
+            job.wake()
 
     def _job_ended(self, now: float, effect: effects.EndJob) -> None:
         if job := self._jobs.get(effect.job):
@@ -126,7 +134,7 @@ class Followers:
                 follower.cancel()
 
     async def _tell(self, job: Job, cursor: int, context: Context) -> None:
-        """The frames after ``cursor``, and a sign of life per heartbeat, or when there is news of the address."""
+        """The frames after ``cursor``; a sign of life per heartbeat, and when the address or a pause has news."""
         told: job_pb2.DriverAlive | None = None
         while True:
             changed = job.changed  # taken before looking, so that no frame is missed
@@ -145,7 +153,8 @@ class Followers:
                 continue
             if job.ended:
                 return
-            alive = job_pb2.DriverAlive(address_verified=job.verified == job.address, problem=job.problem)
+            verified = job.verified == job.address
+            alive = job_pb2.DriverAlive(address_verified=verified, problem=job.problem, paused=job.paused)
             if alive != told:
                 told = alive
                 await context.write(job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive))

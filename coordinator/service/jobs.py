@@ -58,6 +58,7 @@ class Job:
     key_id: str = field(default_factory=lambda: secrets.token_hex(8))
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
     problem: str = ""  # why the address is not verified; empty: it is
+    paused: job_pb2.JobPaused | None = None  # the pause in force, but for its driver's absence
     ended: bool = False
     history: History = field(default_factory=History)
     templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): what is offered

@@ -188,10 +188,6 @@ def attempt_ended_frame(effect: effects.EndAttempt) -> job_pb2.FollowJobResponse
     return job_pb2.FollowJobResponse(attempt_ended=ended)
 
 
-def paused_frame(effect: effects.PauseJob) -> job_pb2.FollowJobResponse:
-    return job_pb2.FollowJobResponse(paused=job_pb2.JobPaused(reason=effect.reason, message=effect.message))
-
-
 def job_ended_frame(effect: effects.EndJob) -> job_pb2.FollowJobResponse:
     phase = names.JOB_END[effect.end]
     return job_pb2.FollowJobResponse(job_ended=job_pb2.JobEnded(phase=phase, message=effect.message))

@@ -432,7 +432,6 @@ class FollowJobResponse(google.protobuf.message.Message):
     ENDED_FIELD_NUMBER: builtins.int
     FILLED_FIELD_NUMBER: builtins.int
     ATTEMPT_ENDED_FIELD_NUMBER: builtins.int
-    PAUSED_FIELD_NUMBER: builtins.int
     JOB_ENDED_FIELD_NUMBER: builtins.int
     ALIVE_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
@@ -448,8 +447,6 @@ class FollowJobResponse(google.protobuf.message.Message):
     def filled(self) -> global___AttemptFilled: ...
     @property
     def attempt_ended(self) -> global___AttemptEnded: ...
-    @property
-    def paused(self) -> global___JobPaused: ...
     @property
     def job_ended(self) -> global___JobEnded: ...
     @property
@@ -467,14 +464,13 @@ class FollowJobResponse(google.protobuf.message.Message):
         ended: global___LeaseEnded | None = ...,
         filled: global___AttemptFilled | None = ...,
         attempt_ended: global___AttemptEnded | None = ...,
-        paused: global___JobPaused | None = ...,
         job_ended: global___JobEnded | None = ...,
         alive: global___DriverAlive | None = ...,
         more: collections.abc.Iterable[global___FollowJobResponse] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "paused", b"paused"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "more", b"more", "now_ms", b"now_ms", "paused", b"paused", "seq", b"seq"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["granted", "ended", "filled", "attempt_ended", "paused", "job_ended", "alive"] | None: ...
+    def HasField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["alive", b"alive", "attempt_ended", b"attempt_ended", "ended", b"ended", "filled", b"filled", "frame", b"frame", "granted", b"granted", "job_ended", b"job_ended", "more", b"more", "now_ms", b"now_ms", "seq", b"seq"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["granted", "ended", "filled", "attempt_ended", "job_ended", "alive"] | None: ...
 
 global___FollowJobResponse = FollowJobResponse
 
@@ -598,7 +594,7 @@ global___AttemptEnded = AttemptEnded
 
 @typing.final
 class JobPaused(google.protobuf.message.Message):
-    """Nothing is leased to this job until its driver says more."""
+    """Nothing is leased to this job until it is lifted."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -640,22 +636,29 @@ global___JobEnded = JobEnded
 
 @typing.final
 class DriverAlive(google.protobuf.message.Message):
-    """The coordinator is alive, and dialled the driver."""
+    """The coordinator is alive, and dialled the driver. How things stand now; of the past nothing is told again."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     ADDRESS_VERIFIED_FIELD_NUMBER: builtins.int
     PROBLEM_FIELD_NUMBER: builtins.int
+    PAUSED_FIELD_NUMBER: builtins.int
     address_verified: builtins.bool
     problem: builtins.str
     """why not, yet"""
+    @property
+    def paused(self) -> global___JobPaused:
+        """the pause in force, but for DRIVER_AWAY, which this stream ends; absent: none"""
+
     def __init__(
         self,
         *,
         address_verified: builtins.bool = ...,
         problem: builtins.str = ...,
+        paused: global___JobPaused | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["address_verified", b"address_verified", "problem", b"problem"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["paused", b"paused"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["address_verified", b"address_verified", "paused", b"paused", "problem", b"problem"]) -> None: ...
 
 global___DriverAlive = DriverAlive
 

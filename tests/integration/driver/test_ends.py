@@ -137,9 +137,13 @@ async def test_a_cancelled_job_ends_unfinished(side: Coordinator, run: Any) -> N
     assert (result.finished, result.phase, result.message) == (False, "cancelled", "not today")
 
 
+def crashed(message: str) -> pb.DriverAlive:
+    return pb.DriverAlive(paused=pb.JobPaused(reason="JOB_CRASHES", message=message))
+
+
 async def test_a_job_that_crashes_on_devices_gives_up(side: Coordinator, run: Any) -> None:
     async with run() as job:
-        await side.tell(paused=pb.JobPaused(reason="JOB_CRASHES", message="ValueError: no rows"))
+        await side.tell(alive=crashed("ValueError: no rows"))
         result = await job
     assert (result.finished, result.phase) == (False, "failed")
     assert "ValueError: no rows" in side.cancel_reason
@@ -149,7 +153,7 @@ async def test_why_responses_were_refused_is_told_with_the_end(side: Coordinator
     async with run() as job:
         async with Device(side, (1, 1), 1) as device:
             await device.submit({"w": np.full(5, np.nan)})
-        await side.tell(paused=pb.JobPaused(reason="JOB_CRASHES", message="response_rejected on 5 devices\nits output"))
+        await side.tell(alive=crashed("response_rejected on 5 devices\nits output"))
         result = await job
     assert result.message.startswith("the job crashed on several devices: response_rejected on 5 devices: SIZE: ")
     assert side.cancel_reason == result.message

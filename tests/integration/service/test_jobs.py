@@ -353,12 +353,36 @@ async def test_crashes_are_told_and_pause_the_job() -> None:
             ended = (await follower.next("ended")).ended
             assert ended.phase == common_pb2.PHASE_ON_DEVICE
             assert ended.message == "ValueError: x has 0 rows\nepoch 1\n[31mepoch 2"
-        (paused,) = [frame.paused for frame in follower.seen if frame.HasField("paused")]
+        paused = (await follower.next("alive")).alive.paused
         assert paused.reason == "JOB_CRASHES"
         assert "x has 0 rows" in paused.message
         texts = [entry.text for entry in made.coordinator.story.latest() if entry.kind == "FAILED"]
         assert any("phone-1 in digits round 1, on_device" in text and "x has 0 rows" in text for text in texts)
         assert not any("epoch" in text for text in texts)  # a line for people is one line
+
+
+async def test_a_driver_that_takes_a_job_up_hears_of_no_pause_that_is_over() -> None:
+    async with world(engine=EngineSettings(seed=1, policy="fifo", crashes_to_pause=1)) as made:
+        driver = made.driver()
+        await driver.start()
+        await driver.open()
+        device = await one_device(made)
+        offer = await device.accept()
+        await made.until(effects.RunLease)
+        crash = device_pb2.Failed(
+            lease=offer.lease,
+            phase=common_pb2.PHASE_ON_DEVICE,
+            reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
+            message="ValueError: x has 0 rows",
+        )
+        await device.say(failed=crash)
+        await made.until(effects.PauseJob, lambda pause: pause.reason == "JOB_CRASHES")
+        again = driver.follow()  # the same driver: the pause is in force
+        assert (await again.next("alive")).alive.paused.reason == "JOB_CRASHES"
+        new = made.driver(incarnation=2)
+        follower = await new.start()
+        assert [frame.alive.paused.reason for frame in follower.seen if frame.HasField("alive")] == ["", ""]
+        assert [frame.ended.failure for frame in follower.seen if frame.HasField("ended")] == [crash.reason]
 
 
 async def test_device_tokens_open_no_job_calls() -> None:
