@@ -1,4 +1,4 @@
-"""Engine time: seconds since this coordinator started, by a clock that also runs while the machine is suspended."""
+"""Engine time: seconds since the first coordinator of a run started, by a clock that goes on in a suspended machine."""
 
 import time
 from collections.abc import Callable

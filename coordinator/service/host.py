@@ -36,14 +36,16 @@ class Host:
         *,
         clock: Clock,
         wall_ms: int,
+        incarnation: int,
         call_later: CallLater | None = None,
         journal: Journal | None = None,
         validate: bool = False,
     ) -> None:
+        """``wall_ms``: Unix milliseconds at engine time 0, when the first coordinator of this folder started."""
         self.engine = engine
         self.loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = self.loop.create_future()
-        self.incarnation = wall_ms  # for all its life; peers ask of it only whether it is the one they know
+        self.incarnation = incarnation  # for all its life; peers ask of it only whether it is the one they know
         self._clock, self._wall_ms, self._journal, self._validate = clock, wall_ms, journal, validate
         self.call_later = call_later or self.loop.call_later
         self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)

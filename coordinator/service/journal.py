@@ -6,6 +6,7 @@ seconds; the wall clock then was ``wall_ms / 1000 + t``), and on a clean stop ``
 
 import json
 import os
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from coordinator.engine.record import Digest, effect_to_json, event_to_json, set
 from venn.wire.files import file_error, write_all
 
 FORMAT = 2
+EVENTS = "events.jsonl"
 
 
 class Journal:
@@ -35,7 +37,7 @@ class Journal:
         software: str,
         started_s: float = 0.0,
     ) -> None:
-        """``started_s``: engine time at which this incarnation began; a simulation's share one clock."""
+        """``started_s``: engine time at which this incarnation began; all of one folder share a clock."""
         self.path = path
         self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
         self._lines: list[str] = []
@@ -91,6 +93,14 @@ class Journal:
             self.flush()
         finally:
             self._file.close()
+
+
+def first_start_ms(path: Path) -> int | None:
+    """Unix milliseconds at engine time 0 of the first coordinator that recorded here; None: nobody did, legibly."""
+    for each in (path.with_name(f"{path.stem}-1{path.suffix}"), path):
+        with suppress(OSError, ValueError, KeyError, TypeError), each.open("rb") as file:
+            return int(json.loads(file.readline())["wall_ms"])
+    return None
 
 
 def keep_previous(path: Path) -> None:

@@ -26,7 +26,7 @@ from coordinator.service.follow import Followers
 from coordinator.service.host import Host
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs
-from coordinator.service.journal import Journal
+from coordinator.service.journal import EVENTS, Journal, first_start_ms
 from coordinator.service.ledger import Ledger
 from coordinator.service.machine import Machine
 from coordinator.service.offers import Offers
@@ -69,12 +69,16 @@ class Coordinator:
     def __init__(self, settings: CoordinatorSettings, policy: Policy) -> None:
         self.settings = settings
         self.engine = Engine(settings.engine, policy)
-        wall_ms = int((time.time() - settings.clock()) * 1000)
-        self.journal = self._journal(wall_ms)
+        first_ms = first_start_ms(settings.folder / EVENTS) if settings.folder else None
+        now_ms = int((time.time() - settings.clock()) * 1000)
+        wall_ms = min(first_ms or now_ms, now_ms)
+        started_s = (now_ms - wall_ms) / 1000  # on the clock of the first coordinator here
+        self.journal = self._journal(wall_ms, now_ms)
         self.host = Host(
             self.engine,
-            clock=settings.clock,
+            clock=lambda: started_s + settings.clock(),
             wall_ms=wall_ms,
+            incarnation=now_ms,
             call_later=settings.call_later,
             journal=self.journal,
             validate=settings.validate,
@@ -111,7 +115,7 @@ class Coordinator:
         self.health = HealthServicer()
         self.address = ""
 
-    def _journal(self, wall_ms: int) -> Journal | None:
+    def _journal(self, wall_ms: int, now_ms: int) -> Journal | None:
         settings = self.settings
         if settings.folder is None:
             return None
@@ -120,12 +124,13 @@ class Coordinator:
         except OSError as error:
             raise file_error(error, settings.folder) from error
         return Journal(
-            settings.folder / "events.jsonl",
+            settings.folder / EVENTS,
             settings=settings.engine,
-            incarnation=wall_ms,
+            incarnation=now_ms,
             wall_ms=wall_ms,
             name=settings.name,
             software=SOFTWARE,
+            started_s=(now_ms - wall_ms) / 1000,
         )
 
     def make_server(self) -> grpc.aio.Server:

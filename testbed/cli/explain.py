@@ -47,7 +47,7 @@ def _lines(found: Explanation) -> list[str]:
     head = [f"{printable(found.subject)}   {printable(found.state)}"]
     reasons = [f"  {printable(reason)}" for reason in found.reasons] or ["  it does not wait"]
     story = [f"{clock(line.at_s)}  {printable(line.kind):<9} {printable(line.text)}" for line in found.story]
-    return [*head, *reasons, *story]
+    return [*head, *reasons, *([f"  times are {found.clock}, as minutes:seconds"] if story else []), *story]
 
 
 def main(argv: list[str]) -> int:

@@ -9,7 +9,7 @@ from testbed.report.regions import eligible
 from testbed.report.story import JobStory, LeaseStory, Story
 from testbed.report.task_times import modelled_s
 from testbed.report.waits import waits
-from testbed.report.words import counted
+from testbed.report.words import CLOCK, counted
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean, printable
 
@@ -18,7 +18,7 @@ MOST_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    at_s: float  # engine time
+    at_s: float
     kind: str
     text: str
 
@@ -29,6 +29,7 @@ class Explanation:
     state: str
     reasons: tuple[str, ...]
     story: tuple[Line, ...]  # oldest first; of a long one, the latest lines
+    clock: str = CLOCK  # what ``at_s`` counts
 
 
 def explain(story: Story, subject: str) -> Explanation:

@@ -19,7 +19,8 @@ class Curve:
     job: str
     metric: str
     rounds: tuple[int, ...]
-    times_s: tuple[float, ...]  # since the job arrived
+    arrived_s: float
+    times_s: tuple[float, ...]  # when each round closed
     values: tuple[float, ...]
 
 
@@ -44,10 +45,10 @@ def curves(record: RunRecord, story: Story) -> tuple[Curve, ...]:
             number = integer(row, "round")
             if row.get("status") == AttemptStatus.CLOSED and number in closed:
                 for name, value in metrics(row).items():
-                    points.setdefault(name, []).append((number, closed[number] - job.arrived_at, value))
+                    points.setdefault(name, []).append((number, closed[number], value))
         for name, values in sorted(points.items()):
             numbers, times, heights = zip(*values, strict=True)
-            found.append(Curve(job.name, name, numbers, times, heights))
+            found.append(Curve(job.name, name, numbers, job.arrived_at, times, heights))
     return tuple(found)
 
 
@@ -63,6 +64,6 @@ def targets(expectations: Sequence[Expected], found: Sequence[Curve]) -> tuple[T
         if curve is None:
             continue
         first = next((index for index, height in enumerate(curve.values) if height >= value), None)
-        reached = (None, None) if first is None else (curve.times_s[first], curve.rounds[first])
+        reached = (None, None) if first is None else (curve.times_s[first] - curve.arrived_s, curve.rounds[first])
         wanted.append(Target(job, metric, value, *reached))
     return tuple(wanted)

@@ -19,6 +19,7 @@ from testbed.report.simulated import Simulated, simulated_of
 from testbed.report.story import JobStory, Story, tell
 from testbed.report.task_times import overhead_s, task_times
 from testbed.report.waits import waits
+from testbed.report.words import CLOCK
 from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
 from venn.wire.errors import UsageError
 
@@ -47,7 +48,7 @@ class JobSummary:
     aborts: int
     accuracy: float | None  # of the last round
     metrics: dict[str, float]  # of the last round
-    arrived_s: float  # engine time
+    arrived_s: float
     jct_s: float | None
     delay_s: float
     collect_s: float
@@ -102,6 +103,7 @@ class Summary:
     digest: str  # of all decisions, 64 bits in hex
     audit: Audit
     simulated: Simulated | None = None  # None: it was live
+    clock: str = CLOCK  # what every point in time counts from
 
     @property
     def passed(self) -> bool:

@@ -15,7 +15,7 @@ from testbed.report.figures.drawing import INK, LOSS, QUIET, RULE, WIDTH_IN, Dra
 from testbed.report.regions import Diagram, Region
 from testbed.report.story import SessionStory, Story
 from testbed.report.summary import JobSummary
-from testbed.report.words import counted
+from testbed.report.words import CLOCK, counted
 
 MOST_CIRCLES = 3
 MOST_STRIPS = 240  # devices drawn; the CSV has all
@@ -110,8 +110,8 @@ def churn(
     rows = _strips(axes, story, shown, colours)
     _fleet_labels(axes, shown, fleets)
     axes.set_ylim(len(shown) - 0.3, -0.7)
-    axes.set_xlim(0, max(end - start, 1.0))
-    axes.set_xlabel("seconds")
+    axes.set_xlim(start, max(end, start + 1.0))
+    axes.set_xlabel(CLOCK)
     axes.spines["left"].set_visible(False)
     legend: list[Artist] = [
         Patch(color=RULE, label="in session"),
@@ -119,7 +119,7 @@ def churn(
     ]
     legend.append(Line2D([], [], marker="x", linestyle="", color=LOSS, markersize=4, label="left in mid-task"))
     lanes = {str(device): lane for lane, device in enumerate(shown)}
-    if marks := [(at - start, lanes[device]) for device, at in injected if device in lanes]:
+    if marks := [(at, lanes[device]) for device, at in injected if device in lanes]:
         xs, ys = zip(*marks, strict=True)
         axes.scatter(xs, ys, marker="|", s=22, linewidths=1.2, color=INK, zorder=4)
         legend.append(Line2D([], [], marker="|", linestyle="", color=INK, markersize=5, label="by the timeline"))
@@ -136,7 +136,7 @@ def churn(
 
 
 def _strips(axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[str, str]) -> list[tuple[object, ...]]:
-    start, end = story.window
+    end = story.window[1]
     lane = {device: index for index, device in enumerate(shown)}
     sessions: dict[DeviceId, list[SessionStory]] = {}
     rows: list[tuple[object, ...]] = []
@@ -146,21 +146,18 @@ def _strips(axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[s
         rows.append((session.device, session.session, session.started_at, session.ended_at, how, session.in_task))
     for device, index in lane.items():
         spans = [
-            (one.started_at - start, _to(one.ended_at, story.ended_s) - one.started_at)
-            for one in sessions.get(device, [])
+            (one.started_at, _to(one.ended_at, story.ended_s) - one.started_at) for one in sessions.get(device, [])
         ]
         axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
     work: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for lease in story.leases.values():
         if lease.device in lane:
-            spans = [(since - start, _to(until, story.ended_s) - since) for since, until in lease.spans]
+            spans = [(since, _to(until, story.ended_s) - since) for since, until in lease.spans]
             work.setdefault((story.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
     for (job, index), spans in work.items():
         axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
     lost = [one for one in story.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
-    points = [
-        (one.ended_at - start, lane[one.device]) for one in lost if one.ended_at is not None and one.ended_at <= end
-    ]
+    points = [(one.ended_at, lane[one.device]) for one in lost if one.ended_at is not None and one.ended_at <= end]
     if points:
         xs, ys = zip(*points, strict=True)
         axes.scatter(xs, ys, marker="x", s=9, linewidths=0.8, color=LOSS, zorder=3)

@@ -77,14 +77,14 @@ def job_colours(names: Sequence[str]) -> dict[str, str]:
     return {name: JOBS[index % len(JOBS)] for index, name in enumerate(names)}
 
 
-def lanes(axes: Axes, names: Sequence[str]) -> None:
+def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
     """A lane per name, from the top down; the x axis is time."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(axis="x")
-    axes.set_xlabel("seconds")
+    axes.set_xlabel(unit)
 
 
 def save(drawing: Drawing, folder: Path) -> str:

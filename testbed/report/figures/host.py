@@ -6,6 +6,7 @@ from testbed.live.host import BUSY_FRACTION, LAG_LIMIT_S
 from testbed.report.figures.drawing import COLLECT, JOBS, LOSS, QUIET, WIDTH_IN, Drawing
 from testbed.report.jsonlines import number
 from testbed.report.record import RunRecord
+from testbed.report.words import CLOCK
 
 MOST_PROCESSES = 6  # drawn by name, the latest ones; the CSV has all
 
@@ -14,7 +15,7 @@ def host(record: RunRecord, window: tuple[float, float]) -> Drawing | None:
     """Processor and event loops over time; None if neither was recorded."""
     if not record.host_samples and not record.loads:
         return None
-    origin = record.journal.wall_ms / 1000 + window[0]
+    origin = record.journal.wall_ms / 1000
     figure = Figure(figsize=(WIDTH_IN, 2.3))
     left, right = figure.subplots(1, 2)
     cpu = [(number(row, "at") - origin, 100 * number(row, "cpu_fraction")) for row in record.host_samples]
@@ -35,11 +36,11 @@ def host(record: RunRecord, window: tuple[float, float]) -> Drawing | None:
     right.set_ylim(0, None)
     right.set_title("event loops late by, ms (p99 of 5 s)")
     for axes in (left, right):
-        axes.set_xlim(0, max(window[1] - window[0], 1.0))
-        axes.set_xlabel("seconds")
+        axes.set_xlim(window[0], max(window[1], window[0] + 1.0))
+        axes.set_xlabel(CLOCK)
         axes.grid(axis="y")
     if worst:
         right.legend(fontsize=7, labelcolor=QUIET, loc="upper left", bbox_to_anchor=(1, 1), handlelength=1)
     figure.tight_layout()
     rows += [(f"lag_ms {name}", at, value) for name, points in lags.items() for at, value in points]
-    return Drawing("host", figure, ("series", "seconds", "value"), rows)
+    return Drawing("host", figure, ("series", "at_s", "value"), rows)

@@ -14,7 +14,7 @@ from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
 from testbed.report.waits import NO_DEVICE
-from testbed.report.words import metric, seconds
+from testbed.report.words import CLOCK, metric, seconds
 
 
 def completion(summary: Summary) -> Drawing:
@@ -63,9 +63,9 @@ def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
             delay, collect = attempt.split(story.ended_s)
             row = (job.name, attempt.round, attempt.attempt, attempt.status.value, attempt.opened_at, delay, collect)
             rows.append((*row, attempt.responses, attempt.responses_needed, len(attempt.leases)))
-        axes.plot(job.arrived_at - start, lane - 0.42, marker="v", color=QUIET, markersize=4, clip_on=False)
-    lanes(axes, [job.name for job in jobs])
-    axes.set_xlim(0, max(end - start, 1.0))
+        axes.plot(job.arrived_at, lane - 0.42, marker="v", color=QUIET, markersize=4, clip_on=False)
+    lanes(axes, [job.name for job in jobs], CLOCK)
+    axes.set_xlim(start, max(end, start + 1.0))
     legend = [Patch(color=QUIET, alpha=0.35, label="filling"), Patch(color=QUIET, label="collecting")]
     legend.append(Patch(facecolor="white", edgecolor=LOSS, hatch="/////", label="aborted"))
     axes.legend(
@@ -83,7 +83,7 @@ def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
 
 def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, gid: str, story: Story) -> None:
     delay, collect = attempt.split(story.ended_s)
-    x, top, height = attempt.opened_at - story.window[0], lane - 0.28, 0.56
+    x, top, height = attempt.opened_at, lane - 0.28, 0.56
     aborted = attempt.status is AttemptStatus.ABORTED
     edge = LOSS if aborted else colour
     hatch = "/////" if aborted else None
@@ -143,7 +143,7 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
                 )
         row[0].set_title(f"{name} over time")
         row[1].set_title(f"{name} over rounds")
-        row[0].set_xlabel("seconds since the job arrived")
+        row[0].set_xlabel(CLOCK)
         row[1].set_xlabel("round")
         row[1].xaxis.set_major_locator(MaxNLocator(integer=True))
         for axes in row:
@@ -155,7 +155,7 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
         for curve in curves
         for number, time, value in zip(curve.rounds, curve.times_s, curve.values, strict=True)
     ]
-    return Drawing("learning", figure, ("job", "metric", "round", "seconds", "value"), rows)
+    return Drawing("learning", figure, ("job", "metric", "round", "at_s", "value"), rows)
 
 
 def waiting(summary: Summary) -> Drawing:

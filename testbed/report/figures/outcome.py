@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing
 from testbed.report.simulated import EndedAttempt
 from testbed.report.summary import Summary
+from testbed.report.words import CLOCK
 
 _HOUR_S = 3600.0
 _SPANS = 120  # that the time is cut into
@@ -22,7 +23,7 @@ def completed(summary: Summary) -> Drawing:
     axes.step([0.0, *(time / _HOUR_S for time in times)], [0.0, *shares], where="post", color=COLLECT)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
-    axes.set_xlabel("hours since the job arrived")
+    axes.set_xlabel("job completion time, hours")
     axes.set_ylabel("share of jobs that are done")
     axes.grid()
     return Drawing("completed", figure, ("jct_s", "share"), list(zip(times, shares, strict=True)))
@@ -49,7 +50,7 @@ def attempts_over_time(attempts: Sequence[EndedAttempt]) -> Drawing:
     below.step(hours, counts[have], where="pre", color=QUIET, label="attempts")
     below.step(hours, lost, where="pre", color=DELAY, label="aborted")
     below.set_ylabel("attempts ended")
-    below.set_xlabel("hours")
+    below.set_xlabel(CLOCK.replace("seconds", "hours"))
     below.legend(ncols=2, loc="upper right")
     rows = list(zip(edges[have + 1], *means, counts[have], lost, strict=True))
     return Drawing("attempts", figure, ("until_s", "mean_delay_s", "mean_collect_s", "attempts", "aborted"), rows)

@@ -79,6 +79,7 @@ class Bench:
             cast(Engine, self.engine),
             clock=lambda: self.time,
             wall_ms=1_000_000,
+            incarnation=1_000_000,
             call_later=self.timers.call_later,
             journal=cast(Journal, self.journal),
         )

@@ -22,6 +22,7 @@ class Bench:
             Engine(settings, load_policy("fifo")),
             clock=self.time.clock,
             wall_ms=0,
+            incarnation=1,
             call_later=self.time.call_later,
         )
         self.sessions: dict[SessionSeq, Session] = {}
