@@ -1,22 +1,25 @@
 """Full device cycles per second (offer, accept, finish, next) on live streams, and memory per idle device.
 
 The coordinator is the real program in a process of its own; the devices are bare streams in this process, so that their
-cost is as small as the echo's. The echo exchanges as many messages as the devices' streams carry (offers, acceptances,
-ends of tasks and their acknowledgements; not what the job's driver hears and says beside), in the same rhythm, over as
-many streams, in the same run and in turn with the coordinator.
+cost is as small as the echo's. A cycle is two messages up (Accepted, Finished) and, with what leaves together packed
+into one, one down (the acknowledgement and the next offer). The echo exchanges as many messages as the devices' streams
+carried, of the same mean sizes each way, in the same rhythm, over as many streams, in the same run and in turn with the
+coordinator. A message is what gRPC sends and receives as one, however many frames are in it. What the job's driver
+hears and says beside is not in the echo.
 """
 
 import asyncio
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import psutil
 
-from testbed.bench.echo import ECHO, bare_server
+from testbed.bench.echo import TURNS, bare_server
 from testbed.bench.figures import Benchmark, Measured
 from testbed.bench.parts import parts
 from testbed.bench.streams import check_in, offers
@@ -37,6 +40,7 @@ REPETITIONS = 5
 IDLE_DEVICES = 2_000
 PLACES = 2_000  # per attempt
 RECORD_EVERY_S = 0.005
+CONNECT = "/venn.v1.DeviceService/Connect"
 KEY = common.JobKey(owner="bench", name="cycles", run="1")
 
 
@@ -109,25 +113,45 @@ def job_spec() -> job.JobSpec:
     return spec
 
 
+@dataclass(slots=True)
+class Traffic:
+    """What went over the devices' streams."""
+
+    up: int = 0  # messages
+    up_bytes: int = 0
+    down: int = 0
+    down_bytes: int = 0
+
+    def sent(self, message: bytes) -> None:
+        self.up += 1
+        self.up_bytes += len(message)
+
+    def received(self, message: bytes) -> None:
+        self.down += 1
+        self.down_bytes += len(message)
+
+    @property
+    def messages(self) -> int:
+        return self.up + self.down
+
+
 class Counter:
     """Counts cycles and messages, and lets the devices work only while somebody counts."""
 
     def __init__(self) -> None:
-        self.cycles = self.messages = self._goal = 0
+        self.cycles = self._goal = 0
+        self.traffic = Traffic()
         self.working = asyncio.Event()
         self._reached = asyncio.Event()
 
-    async def until(self, more: int) -> tuple[float, int]:
-        """Seconds and messages that the next ``more`` cycles took; afterwards the devices pause."""
+    async def until(self, more: int) -> tuple[float, Traffic]:
+        """Seconds and traffic of the next ``more`` cycles; afterwards the devices pause."""
         self._reached.clear()
-        messages, started = self.messages, time.perf_counter()
+        self.traffic, started = Traffic(), time.perf_counter()
         self._goal = self.cycles + more
         self.working.set()
         await self._reached.wait()
-        return time.perf_counter() - started, self.messages - messages
-
-    def count(self, messages: int) -> None:
-        self.messages += messages
+        return time.perf_counter() - started, self.traffic
 
     def cycle(self) -> None:
         self.cycles += 1
@@ -136,48 +160,70 @@ class Counter:
             self._reached.set()
 
 
-async def device_cycles(channel: grpc.aio.Channel, name: str, driver: Driver, counter: Counter) -> None:
-    call = device_stub(channel).Connect()
-    await call.write(check_in(name))
-    seq = 1
-    async for offer in offers(call, counter.count):
-        await counter.working.wait()
-        lease = offer.lease
-        receipt = common.Receipt(lease=lease, attempt=offer.attempt, outcome=common.OUTCOME_COUNTED)
-        await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=lease)))
-        driver.finished(lease)
-        seq += 2
-        await call.write(device.ConnectRequest(seq=seq, finished=device.Finished(lease=lease, receipt=receipt)))
-        counter.count(2)
-        counter.cycle()
+class BenchDevice:
+    """One stream, in bytes, so that what goes over it can be counted."""
+
+    def __init__(self, channel: grpc.aio.Channel, counter: Counter) -> None:
+        self._call: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(CONNECT)()
+        self._counter = counter
+
+    async def work(self, name: str, driver: Driver) -> None:
+        """Accept and finish one offer after the other."""
+        await self._say(check_in(name))
+        counter, seq = self._counter, 1
+        async for offer in offers(self._heard()):
+            await counter.working.wait()
+            lease = offer.lease
+            receipt = common.Receipt(lease=lease, attempt=offer.attempt, outcome=common.OUTCOME_COUNTED)
+            await self._say(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=lease)))
+            driver.finished(lease)
+            seq += 2
+            await self._say(device.ConnectRequest(seq=seq, finished=device.Finished(lease=lease, receipt=receipt)))
+            counter.cycle()
+
+    async def _say(self, frame: device.ConnectRequest) -> None:
+        message = frame.SerializeToString()
+        self._counter.traffic.sent(message)
+        await self._call.write(message)
+
+    async def _heard(self) -> AsyncIterator[device.ConnectResponse]:
+        async for message in self._call:
+            self._counter.traffic.received(message)
+            yield device.ConnectResponse.FromString(message)
 
 
 class Echo:
-    """The bare echo, as many streams, two messages out and two back a turn."""
+    """The bare echo: as many streams, two messages up and one down a turn."""
 
     def __init__(self, address: str) -> None:
         self._channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(DEVICES)]
+        self.exchanged = Traffic()  # the last time, timed
 
-    async def exchange(self, messages: int) -> float:
-        """Seconds for so many messages, both ways counted."""
-        turns = messages // (4 * DEVICES)
+    async def exchange(self, traffic: Traffic) -> float:
+        """Seconds for so many messages, both ways counted, of the same mean sizes."""
+        turns = max(1, traffic.up // (2 * DEVICES))
+        up = bytes(round(traffic.up_bytes / traffic.up))
+        down = b"%d" % round(traffic.down_bytes / traffic.down)
         calls: list[grpc.aio.StreamStreamCall[bytes, bytes]]
-        calls = [channel.stream_stream(ECHO)() for channel in self._channels]
-        await asyncio.gather(*(self._turns(call, 1) for call in calls))
-        started = time.perf_counter()
-        await asyncio.gather(*(self._turns(call, turns) for call in calls))
+        calls = [channel.stream_stream(TURNS)() for channel in self._channels]
+        await asyncio.gather(*(call.write(down) for call in calls))
+        await asyncio.gather(*(self._turns(call, up, 1) for call in calls))
+        self.exchanged, started = Traffic(), time.perf_counter()
+        await asyncio.gather(*(self._turns(call, up, turns) for call in calls))
         seconds = time.perf_counter() - started
         for call in calls:
             call.cancel()
-        return seconds * messages / (turns * 4 * DEVICES)
+        return seconds * traffic.messages / self.exchanged.messages
 
-    async def _turns(self, call: grpc.aio.StreamStreamCall[bytes, bytes], turns: int) -> None:
-        message = bytes(100)
+    async def _turns(self, call: grpc.aio.StreamStreamCall[bytes, bytes], up: bytes, turns: int) -> None:
         for _ in range(turns):
-            await call.write(message)
-            await call.write(message)
-            await call.read()
-            await call.read()
+            await call.write(up)
+            await call.write(up)
+            self.exchanged.sent(up)
+            self.exchanged.sent(up)
+            answer = await call.read()
+            assert isinstance(answer, bytes)
+            self.exchanged.received(answer)
 
     async def close(self) -> None:
         await asyncio.gather(*(channel.close() for channel in self._channels))
@@ -199,12 +245,12 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
         echo = Echo(bare_address)
         background = [group.create_task(driver.follow()), group.create_task(driver.record())]
         for number, channel in enumerate(channels):
-            background.append(group.create_task(device_cycles(channel, f"bench-{number}", driver, counter)))
+            background.append(group.create_task(BenchDevice(channel, counter).work(f"bench-{number}", driver)))
         await counter.until(CYCLES // 5)  # warm
         for repetition in range(REPETITIONS):
-            seconds, messages = await counter.until(CYCLES)
+            seconds, traffic = await counter.until(CYCLES)
             ours.append(seconds)
-            bare.append(await echo.exchange(messages))
+            bare.append(await echo.exchange(traffic))
             say(f"{repetition + 1} of {REPETITIONS}: {CYCLES / seconds:,.0f} cycles/s, echo {CYCLES / bare[-1]:,.0f}/s")
         for running in background:
             running.cancel()

@@ -1,4 +1,4 @@
-"""The baseline: a bare grpc.aio server in a process of its own, without protobuf, that echoes or streams bytes.
+"""The baseline: a bare grpc.aio server in a process of its own, without protobuf, that answers or streams bytes.
 
 ``python -m testbed.bench.echo`` prints its address and serves until its standard input ends.
 """
@@ -12,17 +12,23 @@ import grpc
 
 from venn.wire.channel import bind, server_options
 
-ECHO = "/bench.Bare/Echo"
+TURNS = "/bench.Bare/Turns"
 DOWN = "/bench.Bare/Down"
 UP = "/bench.Bare/Up"
 CHUNK_BYTES = 512 * 1024
 
 
-async def _echo(
+async def _turns(
     requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
 ) -> AsyncIterator[bytes]:
+    """The first message says how many bytes an answer has; after it, each second message is answered."""
+    answer, taken = b"", -1
     async for message in requests:
-        yield message
+        if taken < 0:
+            answer = bytes(int(message))
+        elif taken % 2:
+            yield answer
+        taken += 1
 
 
 async def _down(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
@@ -40,20 +46,26 @@ async def _up(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[
     return str(total).encode()
 
 
-async def serve() -> None:
-    server = grpc.aio.server(options=server_options())
+def server() -> grpc.aio.Server:
+    """Not bound or started yet."""
+    made = grpc.aio.server(options=server_options())
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Echo": grpc.stream_stream_rpc_method_handler(_echo),
+        "Turns": grpc.stream_stream_rpc_method_handler(_turns),
         "Down": grpc.unary_stream_rpc_method_handler(_down),
         "Up": grpc.stream_unary_rpc_method_handler(_up),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Bare", handlers),))
-    address = bind(server, "127.0.0.1:0", insecure=False)
-    await server.start()
+    made.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench.Bare", handlers),))
+    return made
+
+
+async def serve() -> None:
+    serving = server()
+    address = bind(serving, "127.0.0.1:0", insecure=False)
+    await serving.start()
     sys.stdout.write(f"{address}\n")
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
-    await server.stop(0)
+    await serving.stop(0)
 
 
 @asynccontextmanager

@@ -1,9 +1,7 @@
 """The barest device that a coordinator accepts: a stream that checks in."""
 
 import secrets
-from collections.abc import AsyncIterator, Callable
-
-import grpc
+from collections.abc import AsyncIterable, AsyncIterator
 
 from venn.v1 import device_pb2 as device
 from venn.wire.versions import this_version
@@ -16,12 +14,9 @@ def check_in(name: str) -> device.ConnectRequest:
     return device.ConnectRequest(seq=1, check_in=frame)
 
 
-async def offers(
-    call: "grpc.aio.StreamStreamCall[device.ConnectRequest, device.ConnectResponse]", count: Callable[[int], None]
-) -> AsyncIterator[device.Offer]:
-    """The offers that come down a stream; ``count`` hears how many frames came, those in ``more`` included."""
-    async for message in call:
-        count(1 + len(message.more))
+async def offers(messages: AsyncIterable[device.ConnectResponse]) -> AsyncIterator[device.Offer]:
+    """The offers among what comes down a stream, those in ``more`` included."""
+    async for message in messages:
         for frame in (message, *message.more):
             if frame.WhichOneof("frame") == "offer":
                 yield frame.offer

@@ -88,7 +88,7 @@ class Fleet:
         async with open_channel(self._address, token=self._token) as channel:
             call = device_stub(channel).Connect()
             await call.write(check_in(f"bench-{number}"))
-            async for offer in offers(call, lambda _: None):
+            async for offer in offers(call):
                 self.begun.set()
                 await call.write(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=offer.lease)))
                 receipt = await self._transfer(drivers, offer)
