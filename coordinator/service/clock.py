@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 Clock = Callable[[], float]  # engine seconds, never decreasing
@@ -18,10 +19,7 @@ CallLater = Callable[[float, Callable[[], None]], Timer]  # delay in seconds
 
 def boot_clock() -> Clock:
     """A clock that starts at 0 now."""
-    started = _boot_time()
-    return lambda: _boot_time() - started
-
-
-def _boot_time() -> float:
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)  # Linux only
-    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
+    read = time.monotonic if boot_time is None else partial(time.clock_gettime, boot_time)
+    started = read()
+    return lambda: read() - started

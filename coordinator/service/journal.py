@@ -13,7 +13,7 @@ from pathlib import Path
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
-from coordinator.engine.record import Digest, effect_to_json, event_to_json, settings_to_json
+from coordinator.engine.record import Digest, settings_to_json, text_of
 from venn.wire.files import file_error, write_all
 
 FORMAT = 2
@@ -66,9 +66,8 @@ class Journal:
         """Record one handled event; it is on disk after the next ``flush``."""
         self._number += 1
         self._digest.update(now, effects)
-        done = [effect_to_json(effect) for effect in effects]
-        line = {"n": self._number, "t": now, "event": event_to_json(event), "effects": done}
-        self._lines.append(self._encode(line))
+        done = ",".join(map(text_of, effects))
+        self._lines.append(f'{{"n":{self._number},"t":{now!r},"event":{text_of(event)},"effects":[{done}]}}')
 
     def flush(self) -> None:
         if not self._lines:

@@ -47,6 +47,7 @@ from coordinator.engine.record import (
     event_to_json,
     settings_from_json,
     settings_to_json,
+    text_of,
 )
 from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
@@ -76,6 +77,27 @@ EVENTS: list[Event] = [
     DevicesDrained(None),
     DevicesDrained((DeviceId("a"), DeviceId("b"))),
 ]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_the_text_of_an_event_is_its_record(event: Event) -> None:
+    assert text_of(event) == json.dumps(event_to_json(event), separators=(",", ":"))
+
+
+@pytest.mark.parametrize("policy", ["venn", "random"])
+def test_the_text_of_what_happens_is_its_record(policy: str) -> None:
+    """Through rounds, failures, losses and aborts."""
+    play = Play(load_policy(policy))
+    request = play.request(demand=2, deadline_s=50.0)
+    play.run("one", per_session=1)
+    play.fail("one")
+    play.record(request, play.run("two"))
+    play.check_in('t"\u00fc')
+    play.leave("two")
+    play.wait(60.0)
+    assert {type(effect) for effect in play.all} >= {EndLease, SendAway, EndAttempt, AdoptPlan}
+    for effect in [*play.all, SendAway(SessionSeq(1), DeviceId("d"), ComeBackReason.LIMIT, float("inf"))]:
+        assert text_of(effect) == json.dumps(effect_to_json(effect), separators=(",", ":"))
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
