@@ -74,6 +74,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
         purge(world, job.previous)
     job.previous, job.latest, job.request = job.latest, request, request
     job.attempts[round_, attempt] = request
+    _forget_old(world, job)
     world.requests[request.id] = world.open_requests[request.id] = request
     world.deadlines.set(Kind.ATTEMPT, request.id, request.deadline_at)
     world.dirty = True
@@ -206,8 +207,19 @@ def _flush(world: World, request: Request) -> None:
     if request.rounds_left is not None:
         request.rounds_left -= 1
     job.attempts[request.round, request.attempt] = request
+    _forget_old(world, job)
     forgive(job)
     lift(world, job, JOB_CRASHES)
+
+
+def _forget_old(world: World, job: Job) -> None:
+    """Attempts before the latest ones, once their last lease has ended."""
+    for key, request in list(job.attempts.items())[: len(job.attempts) - world.settings.most_attempts]:
+        if request is not job.latest:  # an asynchronous one stands under its later rounds, too
+            if not request.purged or request.leases:
+                break
+            world.requests.pop(request.id, None)
+        del job.attempts[key]
 
 
 def _forget_ended(world: World, request: Request) -> None:

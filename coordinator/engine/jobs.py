@@ -7,6 +7,7 @@ grace its open attempt aborts. A driver of a higher incarnation takes the job up
 
 import math
 from collections.abc import Mapping
+from itertools import islice
 
 from coordinator.engine.attempts import abort, answer_open, open_attempt, open_next, purge, record, revoke_leases
 from coordinator.engine.deadlines import Kind
@@ -148,6 +149,7 @@ def end_job(world: World, event: JobEnded) -> None:
     job.profiles = None
     _forget_attempts(world, job)
     world.over[job.id] = None
+    _forget_leases(world)
     world.dirty = True
     world.note_job(job, "ENDED", f"{event.end} {event.message}".rstrip())
     world.emit(EndJob(job.id, event.end, event.message))
@@ -300,6 +302,14 @@ def _make_room(world: World) -> bool:
         purge(world, request)
         del world.requests[request.id]
     return True
+
+
+def _forget_leases(world: World) -> None:
+    """Those of a job after whose end many others have ended: its driver has had its last word."""
+    long_over = next(islice(reversed(world.over), world.settings.most_over, None), None)
+    if long_over is not None:
+        for request in world.jobs[long_over].requests():
+            purge(world, request)
 
 
 def _forget_attempts(world: World, job: Job) -> None:

@@ -194,6 +194,8 @@ class EngineSettings:
     most_sessions: int = 100_000  # open at once; beyond it a device that no request takes is sent away
     most_devices: int = 1_000_000  # remembered; beyond it those that left first are forgotten
     most_jobs: int = 10_000  # remembered; beyond it those that ended first are forgotten
+    most_attempts: int = 64  # of a job that are remembered; older ones are forgotten once their last lease has ended
+    most_over: int = 100  # jobs that ended whose last leases are remembered; beyond it those that ended first lose them
     tiers: int = 3  # of devices by speed, in equal numbers, >= 1; 1: none
 
 

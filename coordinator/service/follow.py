@@ -99,7 +99,10 @@ class Followers:
         if job := self._jobs.get(effect.job):
             job.ended = True
             job.templates.clear()
+            job.bodies.clear()
             job.tell(convert.job_ended_frame(effect))
+            job.history.end()
+            self._forget_told(job)
 
     # -- the stream
 
@@ -124,6 +127,7 @@ class Followers:
             verifier.cancel()
             if job.follower is me:
                 job.follower = None
+                self._forget_told(job)
                 self._host.handle(events.DriverLost(job.job, incarnation))
 
     def dismiss(self) -> None:
@@ -150,6 +154,7 @@ class Followers:
             if frames:
                 cursor += len(frames)
                 await context.write(convert.in_one(frames, self._now_ms()))
+                job.history.told(cursor)
                 continue
             if job.ended:
                 return
@@ -157,13 +162,19 @@ class Followers:
             alive = job_pb2.DriverAlive(address_verified=verified, problem=job.problem, paused=job.paused)
             if alive != told:
                 told = alive
-                await context.write(job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive))
+                sign = job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive)
+                await context.write(sign.SerializeToString())
                 continue
             try:
                 async with asyncio.timeout(self._heartbeat_s):
                     await changed.wait()
             except TimeoutError:
                 told = None
+
+    def _forget_told(self, job: Job) -> None:
+        """A job that has ended and has no follower has nothing to tell: whoever submits it again is told its end."""
+        if job.ended and job.follower is None:
+            job.history.told(job.history.last)
 
     def _now_ms(self) -> int:
         return self._host.wall_ms(self._host.now())

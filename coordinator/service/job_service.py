@@ -25,7 +25,7 @@ from coordinator.service.ledger import Ledger
 from coordinator.service.offers import Offers
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
-from venn.v1.job_pb2_grpc import JobServiceServicer
+from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
 from venn.wire.channel import is_literal, is_loopback
 from venn.wire.errors import UsageError
 from venn.wire.status import abort
@@ -69,6 +69,14 @@ class JobService(JobServiceServicer):
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._insecure = ledger, devices, view, insecure
+
+    def add_to(self, server: grpc.aio.Server) -> None:
+        """All methods as they are generated, but FollowJob without a serialiser: histories are kept in bytes."""
+        add_JobServiceServicer_to_server(self, server)
+        follow: grpc.RpcMethodHandler[job_pb2.FollowJobRequest, bytes] = grpc.unary_stream_rpc_method_handler(
+            self.FollowJob, request_deserializer=job_pb2.FollowJobRequest.FromString
+        )
+        server.add_registered_method_handlers(SERVICE, {"FollowJob": follow})
 
     async def SubmitJob(self, request: job_pb2.SubmitJobRequest, context: Context) -> job_pb2.SubmitJobResponse:
         await check_version(context, request.version)

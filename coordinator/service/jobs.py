@@ -11,8 +11,10 @@ from coordinator.engine.ids import JobId
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.tickets import KEY_BYTES
 
-MOST_FRAMES = 16_384  # of a job's history that a follower can have again
-MOST_ATTEMPTS = 4_096  # whose bodies are remembered
+KEPT_BYTES = 1 << 20  # of a job's history that was sent, for a follower that comes back: some 9,000 frames
+MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
+FRAME_OVERHEAD_BYTES = 48  # of a frame in memory, beside its bytes
+MOST_ATTEMPTS = 64  # whose bodies are remembered, as many as the engine does
 MOST_ROUNDS_SHOWN = 64
 
 
@@ -25,26 +27,51 @@ class Template:
 
 
 class History:
-    """A job's numbered frames, the latest of them; followers read it at their own pace, and so need no queues."""
+    """A job's numbered frames, serialised; its follower reads them at its own pace, and so needs no queue.
 
-    def __init__(self, most: int = MOST_FRAMES) -> None:
-        self._frames: deque[job_pb2.FollowJobResponse] = deque(maxlen=most)
+    Kept is what the follower has not been sent yet, at most ``most`` bytes, and ``kept`` bytes before that, for one
+    whose connection broke. Beside the ends of all leases that there can be, ``most`` still holds that of their attempt.
+    """
+
+    def __init__(self, kept: int = KEPT_BYTES, most: int = MOST_BYTES) -> None:
+        self._kept, self._most = kept, most
+        self._frames: deque[bytes] = deque()
+        self._sent = 0  # seq of the last frame that a follower was sent
+        self.bytes = 0  # of memory
         self.last = 0  # seq of the newest frame; 0: none yet
 
     def append(self, frame: job_pb2.FollowJobResponse) -> None:
         self.last += 1
         frame.seq = self.last
-        self._frames.append(frame)
+        raw = frame.SerializeToString()
+        self._frames.append(raw)
+        self.bytes += len(raw) + FRAME_OVERHEAD_BYTES
+        if self.bytes > self._kept:
+            self._trim()
 
     @property
     def first(self) -> int:
         """Seq of the oldest frame that is still here."""
         return self.last - len(self._frames) + 1
 
-    def after(self, seq: int, most: int) -> list[job_pb2.FollowJobResponse]:
+    def after(self, seq: int, most: int) -> list[bytes]:
         """At most so many frames, the next ones after ``seq``, which is at least ``first - 1``."""
         start = seq - self.first + 1
         return [self._frames[place] for place in range(start, min(start + most, len(self._frames)))]
+
+    def told(self, seq: int) -> None:
+        """The follower was sent all frames through this one."""
+        self._sent = max(self._sent, seq)
+        self._trim()
+
+    def end(self) -> None:
+        """The job has ended: what the follower has been sent nobody needs any more."""
+        self._kept = 0
+        self._trim()
+
+    def _trim(self) -> None:
+        while self.bytes > self._kept and self._frames and (self.first <= self._sent or self.bytes > self._most):
+            self.bytes -= len(self._frames.popleft()) + FRAME_OVERHEAD_BYTES
 
 
 @dataclass(slots=True, eq=False)

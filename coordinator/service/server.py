@@ -33,7 +33,6 @@ from coordinator.service.offers import Offers
 from coordinator.service.story import Story
 from coordinator.service.view import View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
-from venn.v1.job_pb2_grpc import add_JobServiceServicer_to_server
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
 from venn.wire.lag import LagMonitor
@@ -139,7 +138,7 @@ class Coordinator:
         guarded = dict(zip(SERVICES, (tokens.device, tokens.job, tokens.admin), strict=True))
         server = make_server(interceptors=[TokenInterceptor({**guarded, reflection.SERVICE_NAME: tokens.admin})])
         server.add_generic_rpc_handlers((self.devices.handlers(),))
-        add_JobServiceServicer_to_server(self.job_service, server)
+        self.job_service.add_to(server)
         add_AdminServiceServicer_to_server(self.admin, server)
         add_HealthServicer_to_server(self.health, server)
         if self.settings.reflection:

@@ -14,7 +14,7 @@ import grpc
 from grpc.aio import EOF
 
 from coordinator.engine.ids import DeviceId, SessionSeq
-from coordinator.service.convert.devices import joined
+from coordinator.service.convert.packed import TO_DEVICES, joined
 from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -120,7 +120,7 @@ class Session:
         try:
             while outbox:
                 frames = tuple(outbox)
-                await self.context.write(frames[0] if len(frames) == 1 else joined(frames))
+                await self.context.write(frames[0] if len(frames) == 1 else joined(frames, TO_DEVICES))
                 for frame in frames:  # they counted until now: what a device does not read is not free
                     self._bytes -= len(frame)
                     outbox.popleft()

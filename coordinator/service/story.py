@@ -95,6 +95,11 @@ class Story:
         """Newest first."""
         return [entry.to_wire() for entry in reversed(self._entries)]
 
+    @property
+    def awaited(self) -> int:
+        """Attempts with a lost place whose next holder is still to be named."""
+        return len(self._places)
+
     def add(self, at: float, kind: str, text: str, **fields: object) -> Entry:
         """A line for the log, here and in the program's own."""
         entry = Entry(at, kind, text)
@@ -130,7 +135,12 @@ class Story:
         device, reason = self._gone
         why = GONE[reason] if device == lease.device else "it did not come back"
         entry = self.add(now, "LOST", f"{_place(lease)}, {why}", device=lease.device, job=lease.job, lease=lease.lease)
-        self._places[lease.request].append(entry)
+        self._place_lost(lease.request, entry)
+
+    def _place_lost(self, request: RequestId, entry: Entry) -> None:
+        """Another device may get the place, while the attempt is open."""
+        if request in self._opened:
+            self._places[request].append(entry)
 
     def _lease_resumed(self, now: float, effect: effects.ResumeLease) -> None:
         self._missed.discard(effect.lease)
@@ -151,7 +161,7 @@ class Story:
             )
             text = f"{_place(effect)}{where}: {said}"
             entry = self.add(now, kind, text, device=effect.device, job=effect.job, lease=effect.lease)
-            self._places[effect.request].append(entry)
+            self._place_lost(effect.request, entry)
 
     # -- attempts and jobs
 

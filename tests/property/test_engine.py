@@ -66,6 +66,8 @@ SETTINGS = EngineSettings(
     most_sessions=5,
     most_devices=7,
     most_jobs=3,
+    most_attempts=2,
+    most_over=1,
     crashes_to_pause=2,
     no_work_patience_s=5.0,
 )

@@ -1,7 +1,7 @@
 """What devices say, as events; every field is checked and bounded. What the engine says to them, as frames."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -15,9 +15,6 @@ from coordinator.service.convert import limits, names
 from coordinator.service.convert.limits import MalformedError
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.text import printable
-
-_LENGTH_DELIMITED = 2  # wire type of an embedded message
-_MORE = bytes([device_pb2.ConnectResponse.MORE_FIELD_NUMBER << 3 | _LENGTH_DELIMITED])
 
 HELD_PHASES = {
     "fetching": HeldPhase.FETCHING,
@@ -216,23 +213,6 @@ def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> event
 
 
 # -- down
-
-
-def joined(frames: Sequence[bytes]) -> bytes:
-    """Serialised frames as one message: the first, with the others as its ``more``."""
-    parts = [frames[0]]
-    for frame in frames[1:]:
-        parts += (_MORE, _varint(len(frame)), frame)
-    return b"".join(parts)
-
-
-def _varint(number: int) -> bytes:
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
 
 
 def ack_frame(through: int) -> device_pb2.ConnectResponse:

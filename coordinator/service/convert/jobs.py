@@ -12,6 +12,7 @@ from coordinator.engine.model import Asynchronous, JobSpec, Outcome, Workload
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
+from coordinator.service.convert.packed import TO_FOLLOWERS, joined
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
 from venn.wire.text import printable
@@ -144,13 +145,10 @@ def metrics(message: Mapping[str, float]) -> dict[str, float]:
 # -- frames of the follow stream
 
 
-def in_one(frames: Sequence[job_pb2.FollowJobResponse], now_ms: int) -> job_pb2.FollowJobResponse:
-    """Numbered frames as one message; a message costs more than what it carries. The frames stay as they are."""
-    message = job_pb2.FollowJobResponse()
-    message.CopyFrom(frames[0])
-    message.now_ms = now_ms
-    message.more.extend(frames[1:])
-    return message
+def in_one(frames: Sequence[bytes], now_ms: int) -> bytes:
+    """Numbered frames as one message. A field that is appended to a serialised message is set in it."""
+    now = job_pb2.FollowJobResponse(now_ms=now_ms).SerializeToString()
+    return joined([frames[0] + now, *frames[1:]], TO_FOLLOWERS)
 
 
 def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:

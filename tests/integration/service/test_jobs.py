@@ -317,6 +317,24 @@ async def test_no_call_of_a_superseded_driver_is_heard() -> None:
         assert (await new.open()).status == job_pb2.ATTEMPT_STATUS_OPEN
 
 
+async def test_a_job_that_has_ended_keeps_no_history() -> None:
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start()
+        await driver.open()
+        await (await one_device(made)).accept()
+        job = next(iter(made.coordinator.jobs))
+        await follower.next("granted")
+        assert job.history.bytes > 0
+        assert job.bodies
+        await driver.stub.CancelJob(job_pb2.CancelJobRequest(job=driver.key, reason="enough"))
+        assert (await follower.next("job_ended")).job_ended.message == "enough"
+        assert await self_ended(follower.call) == (grpc.StatusCode.OK, "")
+        assert (job.history.bytes, job.history.last, job.bodies) == (0, follower.seen[-1].seq, {})
+        code, reason = await self_ended(driver.follow(after_seq=1).call)
+        assert (code, reason) == (grpc.StatusCode.OUT_OF_RANGE, "HISTORY_GONE")
+
+
 async def test_transfers_are_a_sign_of_life() -> None:
     time = FakeTime()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:

@@ -14,9 +14,10 @@ from coordinator.engine.effects import (
     RefuseJob,
     RevokeLease,
 )
-from coordinator.engine.events import AttemptOpened, ResponsesRecorded, TimePassed
+from coordinator.engine.events import AttemptOpened, JobEnded, ResponsesRecorded, TimePassed
+from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import JobState
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd, Outcome
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
 from tests.unit.engine.play import Play, spec
 
 
@@ -301,3 +302,45 @@ def test_what_was_due_before_an_event_happens_before_it() -> None:
     assert request.status is AttemptStatus.ABORTED
     assert not play.got(OfferLease)
     play.handle(TimePassed())
+
+
+def test_attempts_before_the_latest_are_forgotten_once_their_last_lease_has_ended() -> None:
+    play = Play(most_attempts=3)
+    job = play.request(demand=2, deadline_s=5.0, min_response=Fraction(1, 2), lease_s=40.0).job
+    first, straggler = play.run("one"), play.run("two")
+    play.record(play.engine.requests[RequestId(1)], first)  # closed; the other runs on as a straggler
+    for attempt in range(1, 11):
+        play.open(job, 2, attempt)
+        play.wait(5.0)
+    assert straggler not in play.engine.leases
+    play.open(job, 2, 11)
+    assert list(job.attempts) == [(2, 9), (2, 10), (2, 11)]
+    assert len(play.engine.requests) == 3
+    play.handle(AttemptOpened(job.id, 1, 2, 3, None))
+    assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
+    play.handle(AttemptOpened(job.id, 1, 2, 10, None))
+    assert play.one(AcceptAttempt).status is AttemptStatus.ABORTED
+
+
+def test_an_attempt_with_a_straggler_is_not_forgotten() -> None:
+    play = Play(most_attempts=3)
+    request = play.request(demand=2, min_response=Fraction(1, 2), lease_s=1000.0, deadline_s=5.0)
+    first, straggler = play.run("one"), play.run("two")
+    play.record(request, first)
+    for attempt in range(1, 11):
+        play.open(request.job, 2, attempt)
+        play.wait(5.0)
+    assert straggler in play.engine.leases
+    assert request in request.job.requests()
+    play.handle(JobEnded(request.job.id, JobEnd.CANCELLED))
+    assert straggler not in play.engine.leases
+
+
+def test_a_job_that_ended_before_many_others_loses_its_leases() -> None:
+    play = Play(most_over=2)
+    requests = [play.request(name, demand=1) for name in "abcd"]
+    for name, request in zip("wxyz", requests, strict=True):
+        play.record(request, play.run(name))
+        play.handle(JobEnded(request.job.id, JobEnd.FINISHED))
+    assert [len(request.leases) for request in requests] == [0, 0, 1, 1]
+    assert len(play.engine.world.ended) == 2

@@ -19,6 +19,7 @@ from coordinator.engine.model import (
 )
 from coordinator.service.convert import devices, jobs, limits, names
 from coordinator.service.convert.limits import MalformedError
+from coordinator.service.convert.packed import TO_DEVICES, joined
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.notation import parse_requirement
@@ -266,7 +267,7 @@ def test_frames_that_leave_together_are_one_message() -> None:
     frames[1].revoke.reason = common_pb2.LEASE_END_REVOKED
     long = devices.redirect_frame(9, "x" * 300)  # its length takes two bytes
     message = device_pb2.ConnectResponse.FromString(
-        devices.joined([one.SerializeToString() for one in (*frames, long)])
+        joined([one.SerializeToString() for one in (*frames, long)], TO_DEVICES)
     )
     assert list(message.more) == [*frames[1:], long]
     message.ClearField("more")

@@ -1,37 +1,69 @@
 """What the shell keeps of a job is bounded, and a follower finds its place in it."""
 
 from coordinator.engine.ids import JobId
+from coordinator.engine.model import EngineSettings
 from coordinator.service import jobs
+from coordinator.service.convert import jobs as convert
 from coordinator.service.jobs import History, Job
-from venn.v1 import job_pb2
+from venn.v1 import common_pb2, job_pb2
+
+FRAME_BYTES = len(job_pb2.FollowJobResponse(seq=99).SerializeToString()) + jobs.FRAME_OVERHEAD_BYTES
 
 
-def history(frames: int, most: int = 10) -> History:
-    made = History(most)
+def history(frames: int, *, kept: int = 1_000, most: int = 10_000) -> History:
+    """``kept`` and ``most`` are frames."""
+    made = History(kept * FRAME_BYTES, most * FRAME_BYTES)
     for _ in range(frames):
         made.append(job_pb2.FollowJobResponse())
     return made
 
 
+def seqs(made: History, after: int, most: int = 100) -> list[int]:
+    return [job_pb2.FollowJobResponse.FromString(raw).seq for raw in made.after(after, most)]
+
+
 def test_frames_are_numbered_from_one_and_read_after_any() -> None:
     made = history(5)
     assert (made.first, made.last) == (1, 5)
-    assert [frame.seq for frame in made.after(0, 100)] == [1, 2, 3, 4, 5]
-    assert [frame.seq for frame in made.after(3, 100)] == [4, 5]
-    assert [frame.seq for frame in made.after(1, 2)] == [2, 3]
-    assert made.after(5, 100) == []
+    assert seqs(made, 0) == [1, 2, 3, 4, 5]
+    assert seqs(made, 3) == [4, 5]
+    assert seqs(made, 1, most=2) == [2, 3]
+    assert seqs(made, 5) == []
 
 
 def test_an_empty_history_has_nothing() -> None:
     made = history(0)
     assert (made.first, made.last) == (1, 0)
-    assert made.after(0, 100) == []
+    assert seqs(made, 0) == []
 
 
-def test_the_oldest_frames_go() -> None:
-    made = history(25, most=10)
-    assert (made.first, made.last) == (16, 25)
-    assert [frame.seq for frame in made.after(made.first - 1, 3)] == [16, 17, 18]
+def test_what_was_sent_goes_at_a_bound_and_what_was_not_at_a_higher_one() -> None:
+    made = history(25, kept=10, most=30)
+    assert (made.first, made.last) == (1, 25)
+    made.told(20)
+    assert (made.first, made.bytes) == (16, 10 * FRAME_BYTES)
+    for _ in range(50):
+        made.append(job_pb2.FollowJobResponse())
+    assert (made.first, made.last, made.bytes) == (46, 75, 30 * FRAME_BYTES)
+
+
+def test_of_a_job_that_has_ended_only_what_its_follower_lacks_is_kept() -> None:
+    made = history(25)
+    made.told(20)
+    made.end()
+    assert seqs(made, made.first - 1) == [21, 22, 23, 24, 25]
+    made.told(25)
+    assert (made.first, made.last, made.bytes) == (26, 25, 0)
+
+
+def test_the_end_of_an_attempt_is_kept_beside_the_end_of_every_lease_that_there_can_be() -> None:
+    made, key = History(), convert.attempt_key(JobId("ann/digits/1"), 12_345, 6)
+    device = "d" * 64  # the longest name
+    made.append(job_pb2.FollowJobResponse(attempt_ended=job_pb2.AttemptEnded(attempt=key)))
+    for lease in range(EngineSettings(seed=1, policy="").most_sessions):
+        end = job_pb2.LeaseEnded(lease=2**40 + lease, attempt=key, device=device, reason=common_pb2.LEASE_END_REVOKED)
+        made.append(job_pb2.FollowJobResponse(ended=end))
+    assert made.first == 1
 
 
 def job() -> Job:
