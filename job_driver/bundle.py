@@ -42,7 +42,7 @@ def load(path: Path) -> JobFile:
     """Import a job file. Raises UsageError, in one line, where it is not one."""
     code = pack(path)
     name = f"venn_job_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
         raise _unfit(path, "this is not a Python file", "a job file's name ends in .py")
     module = importlib.util.module_from_spec(spec)
@@ -88,9 +88,10 @@ def job_code(file: JobFile, function: str, kind: type[VennError] = JobError) -> 
 
 def place(error: BaseException, path: Path) -> str:
     """FILE:LINE of the job file where an error came from; the file alone if it came from elsewhere."""
-    if isinstance(error, SyntaxError) and error.filename == str(path):
+    file = str(path.absolute())  # as importlib names it
+    if isinstance(error, SyntaxError) and error.filename == file:
         return f"{path.name}:{error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{path.name}:{lines[-1]}" if lines else path.name
 
 

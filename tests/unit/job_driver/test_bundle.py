@@ -6,9 +6,10 @@ import os
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from job_driver.bundle import load, pack
+from job_driver.bundle import job_code, load, pack
 from venn.wire.errors import ExitCode, UsageError
 
 GOOD = "from job_driver import Job\njob = Job(initial=lambda rng: {}, on_device=lambda m, t: None)\n"
@@ -50,6 +51,19 @@ def test_a_file_that_is_no_job_is_told_in_one_line(tmp_path: Path, text: str, wo
     assert caught.value.exit_code == ExitCode.USAGE
     assert "\n" not in str(caught.value)
     assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_what_a_jobs_code_raises_has_its_line_also_where_the_file_is_named_from_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, "import numpy as np\n" + GOOD.replace("{}", "np.zeros((5, 63)) @ np.zeros((64, 10))"))
+    monkeypatch.chdir(tmp_path)
+    file = load(Path("job.py"))
+    with (
+        pytest.raises(UsageError, match=r"job\.py:3: initial failed: ValueError: matmul"),
+        job_code(file, "initial", UsageError),
+    ):
+        file.job.initial(np.random.default_rng(0))
 
 
 def test_a_file_that_is_not_there_or_not_python(tmp_path: Path) -> None:
