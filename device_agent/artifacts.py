@@ -4,6 +4,7 @@ Devices that fetch the same artifact from one driver at once put it together onc
 bytes; those that another device has brought before are let go of, neither checked nor kept again.
 """
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from weakref import WeakValueDictionary
@@ -13,27 +14,49 @@ MOST_BROUGHT = 64  # artifacts that a device remembers; a job has two at a time
 
 
 class Assembly:
-    """An artifact on its way; it goes with the last device that fetches it."""
+    """An artifact on its way; it goes with the last device that fetches it. A thread hashes it while it comes."""
 
     def __init__(self, sha256: bytes, size: int) -> None:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
         self.offset = 0  # everything before it is here
-        self._hash = hashlib.sha256()
         self._pieces: list[memoryview] = []
+        self._digest, self._hashed = hashlib.sha256(), 0  # of how many pieces
+        self._hashing: asyncio.Future[None] | None = None
+        self._closing: asyncio.Task[bytes | None] | None = None
 
     def add(self, data: memoryview) -> None:
         """What follows at ``offset``."""
-        self._hash.update(data)
         self._pieces.append(data)
         self.offset += len(data)
+        if self._hashing is None or self._hashing.done():
+            self._hashing = asyncio.get_running_loop().run_in_executor(None, self._hash)
 
-    def close(self) -> bytes | None:
-        """All of it; None, and it begins anew, if it is not what was named."""
-        data = b"".join(self._pieces)
-        good = self._hash.digest() == self.sha256
-        self.offset, self._hash = 0, hashlib.sha256()
+    async def close(self) -> bytes | None:
+        """All of it, the same for all who ask; None, and it begins anew, if it is not what was named."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        return await asyncio.shield(self._closing)
+
+    async def _close(self) -> bytes | None:
+        if self._hashing is not None:
+            await self._hashing
+        data = await asyncio.to_thread(self._whole)
+        good = self._digest.digest() == self.sha256
         self._pieces.clear()
+        if not good:
+            self.offset = self._hashed = 0
+            self._digest, self._closing = hashlib.sha256(), None
         return data if good else None
+
+    def _whole(self) -> bytes:
+        self._hash()
+        return b"".join(self._pieces)
+
+    def _hash(self) -> None:
+        """What was added since. On one thread at a time."""
+        while self._hashed < len(self._pieces):
+            self._digest.update(self._pieces[self._hashed])
+            self._hashed += 1
 
 
 class Brought:

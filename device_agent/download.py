@@ -25,7 +25,7 @@ class Download:
         whole = self._store.get(self.sha256) is not None
         held = self._size if whole else self._assembly.offset
         try:
-            piece = frames.read_fetch_response(message, held=held) or _parsed(message)
+            piece = frames.read_fetch_response(message) or _parsed(message)
         except (chunks.ChunkError, DecodeError) as error:
             raise Damaged(str(error)) from error
         if piece.total != self._size:
@@ -40,14 +40,14 @@ class Download:
         self.offset = end
         return len(piece.data)
 
-    def close(self) -> bytes:
+    async def close(self) -> bytes:
         """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
         if self.offset < self._size:
             raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
         known = self._store.get(self.sha256)
         if known is not None:
             return known
-        data = self._assembly.close() if self._assembly.offset == self._size else None
+        data = await self._assembly.close() if self._assembly.offset == self._size else None
         if data is None:
             raise self._wrong()
         return self._store.put(self.sha256, data)
@@ -59,5 +59,6 @@ class Download:
 
 def _parsed(message: bytes) -> frames.Piece:
     answer = task_pb2.FetchResponse.FromString(message)
-    data = chunks.check(answer.chunk)
+    data = answer.chunk.data
+    chunks.check_size(answer.chunk.offset, len(data))
     return frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes)

@@ -7,7 +7,6 @@ driver that this lease never reached is given up sooner, so that its place goes 
 import asyncio
 import math
 import random
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
@@ -25,7 +24,7 @@ from venn.wire.status import peer_error, reason_of
 from venn.wire.versions import this_version
 
 FIRST_CONTACT_S = 10.0  # to reach the driver at all, from the first transfer on; at most a third of the lease
-DAMAGED_TRIES = 3  # transfers in a row that end in damaged bytes
+DAMAGED_TRIES = 3  # transfers that end in damaged bytes
 
 AWAY = frozenset(
     {
@@ -37,7 +36,6 @@ AWAY = frozenset(
     }
 )
 SPACE = frozenset({"OUT_OF_SPACE"})
-DAMAGED = frozenset({"CHUNK_CORRUPT", "CHUNK_ORDER", "SHA256"})
 
 FETCH, SUBMIT = "/venn.v1.TaskService/Fetch", "/venn.v1.TaskService/Submit"  # called without protobuf's copies
 
@@ -151,7 +149,7 @@ class Transfer:
     def _give_up(self, error: grpc.aio.AioRpcError, phase: common_pb2.Phase.ValueType) -> None:
         """Raises TaskFailed unless it is worth trying again."""
         said = peer_error(error, where=f"driver at {self.address}")
-        if error.code() not in AWAY and reason_of(error) not in DAMAGED:
+        if error.code() not in AWAY:
             full = reason_of(error) in SPACE
             reason = common_pb2.FAILURE_REASON_OUT_OF_SPACE if full else common_pb2.FAILURE_REASON_TRANSFER_FAILED
             raise TaskFailed(phase, reason, str(said)) from error
@@ -189,7 +187,7 @@ class Transfer:
                 self.downloaded += download.take(message)
         finally:
             call.cancel()
-        return download.close()
+        return await download.close()
 
     # -- up
 
@@ -214,7 +212,7 @@ class Transfer:
                 sent = offset if sent < 0 else max(sent, offset)
                 for data in chunks.pieces(body, sent, offset + answer.proceed.credit_bytes):
                     await self._drivers.reach.wait()
-                    await call.write(frames.submit_request(sent, data, zlib.crc32(data)))
+                    await call.write(frames.submit_request(sent, data))
                     sent += len(data)
                     self.uploaded += len(data)
         except asyncio.InvalidStateError:  # it ended while we wrote: its status says why

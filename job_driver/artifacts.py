@@ -1,12 +1,11 @@
 """What devices fetch: files named by their SHA-256, read in place and served to any number of devices at once."""
 
+import asyncio
 import os
-import zlib
 from collections.abc import Collection
 from pathlib import Path
 
 from venn.wire import frames
-from venn.wire.chunks import CHUNK_BYTES
 
 
 class Artifact:
@@ -15,8 +14,7 @@ class Artifact:
     def __init__(self, descriptor: int, sha256: bytes, size: int) -> None:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
         self._descriptor = descriptor
-        self._latest: tuple[tuple[int, int], bytes] = ((0, 0), b"")  # from, to; the message
-        self._crc32: dict[int, int] = {}  # of the chunks that are whole, by their number
+        self._latest: tuple[int, int, asyncio.Future[bytes]] | None = None  # from, to; the message
 
     @staticmethod
     def of_file(path: Path, sha256: bytes) -> "Artifact":
@@ -27,20 +25,19 @@ class Artifact:
         """The bytes in between."""
         return os.pread(self._descriptor, stop - offset, offset)
 
-    def message(self, offset: int, stop: int) -> bytes:
-        """The same as a serialised FetchResponse. Devices that fetch together share it: the latest is kept."""
-        if (offset, stop) != self._latest[0]:
-            data = self.read(offset, stop)
-            self._latest = (offset, stop), frames.fetch_response(self.size, offset, data, self._checksum(offset, data))
-        return self._latest[1]
+    async def message(self, offset: int, stop: int) -> bytes:
+        """The same as a serialised FetchResponse, read on a thread. Devices that fetch together share it:
+        the latest is kept.
+        """
+        latest = self._latest
+        if latest is None or latest[:2] != (offset, stop):
+            reading = asyncio.get_running_loop().run_in_executor(None, self._message, offset, stop)
+            latest = self._latest = (offset, stop, reading)
+        message = latest[2]
+        return message.result() if message.done() else await asyncio.shield(message)
 
-    def _checksum(self, offset: int, data: bytes) -> int:
-        number, into = divmod(offset, CHUNK_BYTES)
-        if into or len(data) < CHUNK_BYTES:
-            return zlib.crc32(data)
-        if number not in self._crc32:
-            self._crc32[number] = zlib.crc32(data)
-        return self._crc32[number]
+    def _message(self, offset: int, stop: int) -> bytes:
+        return frames.fetch_response(self.size, offset, self.read(offset, stop))
 
     def __del__(self) -> None:
         os.close(self._descriptor)

@@ -168,7 +168,7 @@ class Course:
             if now.attempt.status is Status.CLOSED:
                 break
             await now.aggregation.drop()
-            self._parts.spool.discard(no)
+            await asyncio.to_thread(self._parts.spool.discard, no)
             self._write_line(now, reason, {})
             have = f"{len(now.attempt.counted)} of {now.attempt.needed}"
             log(logger, logging.WARNING, "attempt aborted", round=no.round, attempt=no.attempt, why=reason, has=have)
@@ -304,7 +304,7 @@ class Course:
             self._versions.former(),
         )
         await loop.run_in_executor(parts.thread, parts.checkpoints.commit, self._checkpoint)
-        parts.spool.discard(attempt.no)
+        await loop.run_in_executor(parts.thread, parts.spool.discard, attempt.no)
         parts.artifacts.add(artifact)
         wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
         parts.artifacts.keep_only(wanted)

@@ -43,7 +43,7 @@ from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
-MOST_INSPECTORS = 4  # threads that look at responses; one of them takes in 2 GB/s
+MOST_INTAKE_THREADS = 4  # that write responses and look at them; one of them takes in more than 1 GB/s
 READ_AHEAD = 2**18  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
 
 Result = TypeVar("Result")
@@ -84,8 +84,8 @@ class Driver:
     def __init__(self, file: JobFile, settings: Settings, folder: Path, on_round: Callable[[Round], None]) -> None:
         self._file, self._settings, self._folder, self._on_round = file, settings, folder, on_round
         self._thread = ThreadPoolExecutor(1, "job")  # the job's own code, one piece at a time
-        cores = min(os.cpu_count() or 1, MOST_INSPECTORS)
-        self._inspection = ThreadPoolExecutor(cores, "inspect")  # of responses: no receipt waits for the job's code
+        cores = min(os.cpu_count() or 1, MOST_INTAKE_THREADS)
+        self._threads = ThreadPoolExecutor(cores, "intake")  # of responses: no receipt waits for the job's code
         self._admission, self._artifacts = Admission(), Artifacts()
         self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
         self._spool = Spool(folder, fsync=settings.fsync)
@@ -98,7 +98,7 @@ class Driver:
                 max_staleness=settings.max_staleness,
             ),
             self._spool,
-            self._inspection,
+            self._threads,
             decided=self._decided,
             failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
         )
@@ -133,7 +133,7 @@ class Driver:
 
     def close(self) -> None:
         self._intake.close()
-        for thread in (self._inspection, self._thread):
+        for thread in (self._threads, self._thread):
             thread.shutdown(cancel_futures=True)
         self._spool.close()
         self._log.close()

@@ -8,10 +8,11 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import TypeVar
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
@@ -73,47 +74,71 @@ class Writer:
 
 
 class Upload:
-    """One response on its way."""
+    """One response on its way. Its file is opened, written, looked at and deleted on threads, never on the loop."""
 
-    def __init__(self, announcement: Announcement, path: Path, inspectors: ThreadPoolExecutor) -> None:
-        """``inspectors`` look at what lies in the file, while the loop writes on."""
-        self.announcement, self.path = announcement, path
+    def __init__(self, announcement: Announcement, spool: Spool, threads: ThreadPoolExecutor) -> None:
+        self.announcement, self.path = announcement, spool.partial(announcement.no, announcement.lease)
         self.offset = 0  # everything before it is in the file
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
-        self._inspectors, self._inspection = inspectors, Inspection(path, announcement.size)
-        self._looking: Future[None] | None = None
-        self._descriptor: int | None = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        self._spool, self._threads = spool, threads
+        self._inspection = Inspection(announcement.size)
+        self._writing: asyncio.Future[None] | None = None  # a piece
+        self._lock = Lock()  # of what follows, which a thread uses
+        self._descriptor: int | None = None
+        self._over = False
 
     @property
     def complete(self) -> bool:
         return self.offset == self.announcement.size
 
-    def append(self, offset: int, data: memoryview) -> None:
-        """The next piece, which may be let go of afterwards. Raises Refused where it does not follow, OSError."""
-        if self._descriptor is None or offset != self.offset:
+    async def append(self, offset: int, data: memoryview) -> None:
+        """The next piece. It goes on to its end even if its caller is cancelled, see ``settled``.
+
+        Raises Refused where it does not follow, OSError.
+        """
+        if offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
         if offset + len(data) > self.announcement.size:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
-        descriptor = self._descriptor
-        write_all(lambda piece: os.write(descriptor, piece), data)
-        self.offset += len(data)
-        if self._looking is None or self._looking.done():
-            self._looking = self._inspectors.submit(self._inspection.look, self.offset)
+        self._writing = asyncio.get_running_loop().run_in_executor(self._threads, self._write, data)
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Until no piece is under way, from this writer or one before; ``offset`` holds then. Raises OSError."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
 
     def problem(self, form: ResponseForm) -> str:
-        """Why the bytes, which are all here, are refused; "" if they are not. On an inspector. Raises OSError."""
-        self._inspection.look(self.offset)
+        """Why the bytes, which are all here, are refused; "" if they are not. On a thread. Raises OSError."""
+        with self._lock:
+            self._close()
         return self._inspection.problem(self.announcement.sha256) or form.problem(self.path)
 
-    def close(self) -> None:
+    def discard(self) -> None:
+        """On a thread; what is still to be written is not."""
+        with self._lock:
+            self._over = True
+            self._close()
+            self.path.unlink(missing_ok=True)
+
+    def _write(self, data: memoryview) -> None:
+        with self._lock:
+            if self._over:
+                return
+            if self._descriptor is None:
+                announcement = self.announcement
+                path = self._spool.prepare(announcement.no, announcement.lease, announcement.size)
+                self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            descriptor, end = self._descriptor, self.offset + len(data)
+            write_all(lambda rest: os.pwrite(descriptor, rest, end - len(rest)), data)
+            self._inspection.take(data)
+            self.offset = end
+
+    def _close(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-
-    def discard(self) -> None:
-        self.close()
-        self.path.unlink(missing_ok=True)
 
 
 class Intake:
@@ -123,13 +148,15 @@ class Intake:
         self,
         rounds: Rounds,
         spool: Spool,
-        inspectors: ThreadPoolExecutor,
+        threads: ThreadPoolExecutor,
         *,
         decided: Callable[[Response], None],
         failed: Callable[[Exception], None],
     ) -> None:
-        """``decided`` is told each decision once, after it is on disk; ``failed`` what ends the job (a full disk)."""
-        self.rounds, self._spool, self._inspectors = rounds, spool, inspectors
+        """``threads`` do what takes a disk or much computing. ``decided`` is told each decision once, after it is on
+        disk; ``failed`` what ends the job (a full disk).
+        """
+        self.rounds, self._spool, self._threads = rounds, spool, threads
         self._decided, self._failed = decided, failed
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self._deciding = asyncio.Lock()  # decisions, the manifest and the sum have one order
@@ -151,14 +178,12 @@ class Intake:
     def begin(self, announcement: Announcement, seconds: float) -> Upload:
         """Start a response, or go on with it, for so long at most; the caller is now its writer.
 
-        Raises Refused where another response was begun on this lease, VennError where the disk fails.
+        Raises Refused where another response was begun on this lease.
         """
         key = announcement.no, announcement.lease
         upload = self._uploads.get(key)
         if upload is None:
-            with self._disk(self._spool.partial(*key)):
-                path = self._spool.prepare(*key, announcement.size)
-                upload = self._uploads[key] = Upload(announcement, path, self._inspectors)
+            upload = self._uploads[key] = Upload(announcement, self._spool, self._threads)
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         if upload.writer is not None:
@@ -166,10 +191,15 @@ class Intake:
         upload.writer = Writer(seconds)
         return upload
 
-    def append(self, upload: Upload, offset: int, data: memoryview) -> None:
+    async def settled(self, upload: Upload) -> None:
+        """Until what an earlier writer brought is on disk. Raises VennError where that fails."""
+        with self._disk(upload.path):
+            await upload.settled()
+
+    async def append(self, upload: Upload, offset: int, data: memoryview) -> None:
         """The next piece. Raises Refused where it does not follow, VennError where the disk fails."""
         with self._disk(upload.path):
-            upload.append(offset, data)
+            await upload.append(offset, data)
         self.active.add(upload.announcement.lease)
 
     def credit(self, upload: Upload) -> int:
@@ -224,10 +254,12 @@ class Intake:
                 self._end(upload)
 
     def close(self) -> None:
-        for upload in list(self._uploads.values()):
+        """Before its threads end."""
+        uploads, self._uploads = list(self._uploads.values()), {}
+        for upload in uploads:
             if upload.finishing is not None:
                 upload.finishing.cancel()
-            self._forget(upload)
+            upload.discard()
 
     @contextmanager
     def _disk(self, path: Path) -> Iterator[None]:
@@ -248,11 +280,9 @@ class Intake:
 
     async def _finish(self, announcement: Announcement, upload: Upload | None) -> tuple[Decision, bool]:
         problem = self._size(announcement)
-        if upload is not None:
-            upload.close()
-            if upload.complete and not problem:
-                with self._disk(upload.path):
-                    problem = await self._inspect(upload)
+        if upload is not None and upload.complete and not problem:
+            with self._disk(upload.path):
+                problem = await self._inspect(upload)
         try:
             async with self._deciding:
                 while self.rounds.waits(announcement.no, announcement.lease):
@@ -265,7 +295,7 @@ class Intake:
 
     async def _inspect(self, upload: Upload) -> str:
         assert self._form is not None, "an attempt is open before a response can be complete"
-        return await asyncio.get_running_loop().run_in_executor(self._inspectors, upload.problem, self._form)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, upload.problem, self._form)
 
     async def _decide(self, announcement: Announcement, problem: str) -> tuple[Decision, bool]:
         no, lease = announcement.no, announcement.lease
@@ -296,7 +326,7 @@ class Intake:
             self.rounds.retract(no, lease, error.reason)
             raise
         if into.status is Status.ABORTED:  # meanwhile
-            path.unlink(missing_ok=True)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
         elif decision.outcome is Outcome.COUNTED and aggregation is not None:
             aggregation.add(Part(lease, path, response.weight, response.metrics, no.round))
         self._decided(response)
@@ -312,5 +342,5 @@ class Intake:
             self._forget(upload)
 
     def _forget(self, upload: Upload) -> None:
-        self._uploads.pop((upload.announcement.no, upload.announcement.lease), None)
-        upload.discard()
+        if self._uploads.pop((upload.announcement.no, upload.announcement.lease), None) is not None:
+            self._threads.submit(upload.discard)

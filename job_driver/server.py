@@ -15,7 +15,7 @@ from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames
-from venn.wire.chunks import boundary, check
+from venn.wire.chunks import boundary, check_size
 from venn.wire.errors import VennError
 from venn.wire.status import abort
 from venn.wire.text import printable
@@ -32,7 +32,6 @@ OUTCOMES = {
     Outcome.REJECTED: common.OUTCOME_REJECTED,
 }
 CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
-    "CHUNK_CORRUPT": grpc.StatusCode.DATA_LOSS,
     "CHUNK_SIZE": grpc.StatusCode.INVALID_ARGUMENT,
     "HEADER": grpc.StatusCode.INVALID_ARGUMENT,
     "CREDIT": grpc.StatusCode.INVALID_ARGUMENT,
@@ -75,7 +74,7 @@ class TaskService:
             await context.write(task.FetchResponse(total_bytes=artifact.size).SerializeToString())
         while offset < end:
             stop = boundary(offset, end)
-            await context.write(artifact.message(offset, stop))
+            await context.write(await artifact.message(offset, stop))
             self._intake.active.add(lease)
             offset = stop
 
@@ -129,17 +128,19 @@ class TaskService:
 
     async def _take(self, upload: Upload, writer: Writer, context: Context) -> None:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
+        await self._intake.settled(upload)
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
             credit = self._intake.credit(upload)
             if granted < announcement.size and granted - upload.offset <= credit // 2:
                 granted = upload.offset + credit
                 await context.write(_proceed(upload.offset, granted))
-            self._keep(upload, await writer.wait(_next(context)), writer, granted)
+            await self._keep(upload, await writer.wait(_next(context)), writer, granted)
+            _still_writes(upload, writer)
             if self._intake.foreseen(announcement):
                 return
 
-    def _keep(self, upload: Upload, message: bytes | None, writer: Writer, granted: int) -> None:
+    async def _keep(self, upload: Upload, message: bytes | None, writer: Writer, granted: int) -> None:
         """Put a message's bytes where they belong. Nothing refers to it afterwards, while the next one is awaited."""
         size = upload.announcement.size
         _still_writes(upload, writer)
@@ -148,7 +149,7 @@ class TaskService:
         piece = _piece(message)
         if granted < piece.offset + len(piece.data) <= size:
             raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-        self._intake.append(upload, piece.offset, piece.data)
+        await self._intake.append(upload, piece.offset, piece.data)
 
 
 def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
@@ -226,14 +227,16 @@ def _parsed(message: bytes) -> task.SubmitRequest | None:
 
 
 def _piece(message: bytes) -> frames.Piece:
-    """The chunk of a message. Raises Refused where it has none, ChunkError where it is damaged."""
+    """The chunk of a message. Raises Refused where it has none, ChunkError where it has a wrong size."""
     piece = frames.read_submit_request(message)
     if piece is not None:
         return piece
     frame = _parsed(message)
     if frame is None or frame.WhichOneof("frame") != "chunk":
         raise Refused("HEADER", "a frame after the header is no chunk")
-    return frames.Piece(frame.chunk.offset, memoryview(check(frame.chunk)))
+    data = frame.chunk.data
+    check_size(frame.chunk.offset, len(data))
+    return frames.Piece(frame.chunk.offset, memoryview(data))
 
 
 def _proceed(offset: int, granted: int) -> task.SubmitResponse:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from job_driver.rounds import AttemptNo, Decision, Outcome, Status
@@ -100,6 +101,7 @@ class Spool:
         self._fsync = fsync
         self._path = folder / MANIFEST
         self._spare: list[Path] = []  # files of discarded responses, as many as an attempt had
+        self._spare_lock = Lock()
         for left_over in (*self._folder.glob("*.part"), *self._folder.glob("spare-*")):
             left_over.unlink()
         if self._path.exists():
@@ -119,12 +121,13 @@ class Spool:
         ones: no larger one, because a file that is still read in place must never be cut short (SIGBUS, mmap(2)).
         """
         partial = self.partial(no, lease)
-        if self._spare:
-            spare = self._spare.pop()
-            if spare.stat().st_size <= size:
-                spare.rename(partial)
-            else:
-                spare.unlink()
+        with self._spare_lock:
+            if self._spare:
+                spare = self._spare.pop()
+                if spare.stat().st_size <= size:
+                    spare.rename(partial)
+                else:
+                    spare.unlink()
         return partial
 
     def keep(self, response: Response) -> None:
@@ -163,11 +166,12 @@ class Spool:
                 )  # fmt: skip
 
     def discard(self, no: AttemptNo) -> None:
-        """Delete the responses of an attempt: they are in a model that is on disk, or in none."""
-        for path in self._spare:
-            path.unlink(missing_ok=True)
-        kept = sorted(self._folder.glob(f"{no.round}-{no.attempt}-*.tensors"))
-        self._spare = [path.rename(self._folder / f"spare-{number}") for number, path in enumerate(kept)]
+        """Delete the responses of an attempt, on any thread: they are in a model that is on disk, or in none."""
+        with self._spare_lock:
+            for path in self._spare:
+                path.unlink(missing_ok=True)
+            kept = sorted(self._folder.glob(f"{no.round}-{no.attempt}-*.tensors"))
+            self._spare = [path.rename(self._folder / f"spare-{number}") for number, path in enumerate(kept)]
 
     def stories(self, *, after_round: int) -> list[Story]:
         """The attempts at the rounds after ``after_round``, in order, from the manifest."""

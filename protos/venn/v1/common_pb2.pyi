@@ -168,7 +168,7 @@ class _FailureReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     FAILURE_REASON_RESPONSE_REJECTED: _FailureReason.ValueType  # 5
     """by the driver"""
     FAILURE_REASON_TRANSFER_FAILED: _FailureReason.ValueType  # 6
-    """a checksum or a size that does not fit"""
+    """a digest or a size that does not fit"""
     FAILURE_REASON_OUT_OF_SPACE: _FailureReason.ValueType  # 7
     FAILURE_REASON_BUSY: _FailureReason.ValueType  # 8
     """a decline: the device does something else"""
@@ -188,7 +188,7 @@ FAILURE_REASON_DATA_MISSING: FailureReason.ValueType  # 4
 FAILURE_REASON_RESPONSE_REJECTED: FailureReason.ValueType  # 5
 """by the driver"""
 FAILURE_REASON_TRANSFER_FAILED: FailureReason.ValueType  # 6
-"""a checksum or a size that does not fit"""
+"""a digest or a size that does not fit"""
 FAILURE_REASON_OUT_OF_SPACE: FailureReason.ValueType  # 7
 FAILURE_REASON_BUSY: FailureReason.ValueType  # 8
 """a decline: the device does something else"""

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from venn.v1 import common_pb2 as venn_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12venn/v1/task.proto\x12\x07venn.v1\x1a\x14venn/v1/common.proto\"B\n\x0fIdentifyRequest\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.venn.v1.JobKey\x12\x11\n\tchallenge\x18\x02 \x01(\x0c\"\x1f\n\x10IdentifyResponse\x12\x0b\n\x03mac\x18\x01 \x01(\x0c\"4\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\r\n\x05\x63rc32\x18\x03 \x01(\x07\"\x82\x01\n\x0c\x46\x65tchRequest\x12\x1f\n\x06ticket\x18\x01 \x01(\x0b\x32\x0f.venn.v1.Ticket\x12!\n\x07version\x18\x02 \x01(\x0b\x32\x10.venn.v1.Version\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\"C\n\rFetchResponse\x12\x13\n\x0btotal_bytes\x18\x01 \x01(\x04\x12\x1d\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x0e.venn.v1.Chunk\"b\n\rSubmitRequest\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x15.venn.v1.SubmitHeaderH\x00\x12\x1f\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x0e.venn.v1.ChunkH\x00\x42\x07\n\x05\x66rame\"&\n\x05\x43over\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x0e\n\x06weight\x18\x02 \x01(\x01\"\xfc\x01\n\x0cSubmitHeader\x12\x1f\n\x06ticket\x18\x01 \x01(\x0b\x32\x0f.venn.v1.Ticket\x12!\n\x07version\x18\x02 \x01(\x0b\x32\x10.venn.v1.Version\x12\x1e\n\x06\x63overs\x18\x03 \x03(\x0b\x32\x0e.venn.v1.Cover\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06sha256\x18\x05 \x01(\x0c\x12\x33\n\x07metrics\x18\x06 \x03(\x0b\x32\".venn.v1.SubmitHeader.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"c\n\x0eSubmitResponse\x12#\n\x07proceed\x18\x01 \x01(\x0b\x32\x10.venn.v1.ProceedH\x00\x12#\n\x07receipt\x18\x02 \x01(\x0b\x32\x10.venn.v1.ReceiptH\x00\x42\x07\n\x05\x66rame\"/\n\x07Proceed\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x14\n\x0c\x63redit_bytes\x18\x02 \x01(\x04\x32\xc7\x01\n\x0bTaskService\x12?\n\x08Identify\x12\x18.venn.v1.IdentifyRequest\x1a\x19.venn.v1.IdentifyResponse\x12\x38\n\x05\x46\x65tch\x12\x15.venn.v1.FetchRequest\x1a\x16.venn.v1.FetchResponse0\x01\x12=\n\x06Submit\x12\x16.venn.v1.SubmitRequest\x1a\x17.venn.v1.SubmitResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12venn/v1/task.proto\x12\x07venn.v1\x1a\x14venn/v1/common.proto\"B\n\x0fIdentifyRequest\x12\x1c\n\x03job\x18\x01 \x01(\x0b\x32\x0f.venn.v1.JobKey\x12\x11\n\tchallenge\x18\x02 \x01(\x0c\"\x1f\n\x10IdentifyResponse\x12\x0b\n\x03mac\x18\x01 \x01(\x0c\"%\n\x05\x43hunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\x82\x01\n\x0c\x46\x65tchRequest\x12\x1f\n\x06ticket\x18\x01 \x01(\x0b\x32\x0f.venn.v1.Ticket\x12!\n\x07version\x18\x02 \x01(\x0b\x32\x10.venn.v1.Version\x12\x0e\n\x06sha256\x18\x03 \x01(\x0c\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0e\n\x06length\x18\x05 \x01(\x04\"C\n\rFetchResponse\x12\x13\n\x0btotal_bytes\x18\x01 \x01(\x04\x12\x1d\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x0e.venn.v1.Chunk\"b\n\rSubmitRequest\x12\'\n\x06header\x18\x01 \x01(\x0b\x32\x15.venn.v1.SubmitHeaderH\x00\x12\x1f\n\x05\x63hunk\x18\x02 \x01(\x0b\x32\x0e.venn.v1.ChunkH\x00\x42\x07\n\x05\x66rame\"&\n\x05\x43over\x12\r\n\x05lease\x18\x01 \x01(\x04\x12\x0e\n\x06weight\x18\x02 \x01(\x01\"\xfc\x01\n\x0cSubmitHeader\x12\x1f\n\x06ticket\x18\x01 \x01(\x0b\x32\x0f.venn.v1.Ticket\x12!\n\x07version\x18\x02 \x01(\x0b\x32\x10.venn.v1.Version\x12\x1e\n\x06\x63overs\x18\x03 \x03(\x0b\x32\x0e.venn.v1.Cover\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\x0e\n\x06sha256\x18\x05 \x01(\x0c\x12\x33\n\x07metrics\x18\x06 \x03(\x0b\x32\".venn.v1.SubmitHeader.MetricsEntry\x1a.\n\x0cMetricsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"c\n\x0eSubmitResponse\x12#\n\x07proceed\x18\x01 \x01(\x0b\x32\x10.venn.v1.ProceedH\x00\x12#\n\x07receipt\x18\x02 \x01(\x0b\x32\x10.venn.v1.ReceiptH\x00\x42\x07\n\x05\x66rame\"/\n\x07Proceed\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x14\n\x0c\x63redit_bytes\x18\x02 \x01(\x04\x32\xc7\x01\n\x0bTaskService\x12?\n\x08Identify\x12\x18.venn.v1.IdentifyRequest\x1a\x19.venn.v1.IdentifyResponse\x12\x38\n\x05\x46\x65tch\x12\x15.venn.v1.FetchRequest\x1a\x16.venn.v1.FetchResponse0\x01\x12=\n\x06Submit\x12\x16.venn.v1.SubmitRequest\x1a\x17.venn.v1.SubmitResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,23 +39,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_IDENTIFYRESPONSE']._serialized_start=121
   _globals['_IDENTIFYRESPONSE']._serialized_end=152
   _globals['_CHUNK']._serialized_start=154
-  _globals['_CHUNK']._serialized_end=206
-  _globals['_FETCHREQUEST']._serialized_start=209
-  _globals['_FETCHREQUEST']._serialized_end=339
-  _globals['_FETCHRESPONSE']._serialized_start=341
-  _globals['_FETCHRESPONSE']._serialized_end=408
-  _globals['_SUBMITREQUEST']._serialized_start=410
-  _globals['_SUBMITREQUEST']._serialized_end=508
-  _globals['_COVER']._serialized_start=510
-  _globals['_COVER']._serialized_end=548
-  _globals['_SUBMITHEADER']._serialized_start=551
-  _globals['_SUBMITHEADER']._serialized_end=803
-  _globals['_SUBMITHEADER_METRICSENTRY']._serialized_start=757
-  _globals['_SUBMITHEADER_METRICSENTRY']._serialized_end=803
-  _globals['_SUBMITRESPONSE']._serialized_start=805
-  _globals['_SUBMITRESPONSE']._serialized_end=904
-  _globals['_PROCEED']._serialized_start=906
-  _globals['_PROCEED']._serialized_end=953
-  _globals['_TASKSERVICE']._serialized_start=956
-  _globals['_TASKSERVICE']._serialized_end=1155
+  _globals['_CHUNK']._serialized_end=191
+  _globals['_FETCHREQUEST']._serialized_start=194
+  _globals['_FETCHREQUEST']._serialized_end=324
+  _globals['_FETCHRESPONSE']._serialized_start=326
+  _globals['_FETCHRESPONSE']._serialized_end=393
+  _globals['_SUBMITREQUEST']._serialized_start=395
+  _globals['_SUBMITREQUEST']._serialized_end=493
+  _globals['_COVER']._serialized_start=495
+  _globals['_COVER']._serialized_end=533
+  _globals['_SUBMITHEADER']._serialized_start=536
+  _globals['_SUBMITHEADER']._serialized_end=788
+  _globals['_SUBMITHEADER_METRICSENTRY']._serialized_start=742
+  _globals['_SUBMITHEADER_METRICSENTRY']._serialized_end=788
+  _globals['_SUBMITRESPONSE']._serialized_start=790
+  _globals['_SUBMITRESPONSE']._serialized_end=889
+  _globals['_PROCEED']._serialized_start=891
+  _globals['_PROCEED']._serialized_end=938
+  _globals['_TASKSERVICE']._serialized_start=941
+  _globals['_TASKSERVICE']._serialized_end=1140
 # @@protoc_insertion_point(module_scope)

@@ -56,26 +56,22 @@ global___IdentifyResponse = IdentifyResponse
 
 @typing.final
 class Chunk(google.protobuf.message.Message):
-    """Bytes at a place, with their checksum."""
+    """Bytes at a place. What guards the way is TCP, or TLS; the SHA-256 of the whole decides at its end."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     OFFSET_FIELD_NUMBER: builtins.int
     DATA_FIELD_NUMBER: builtins.int
-    CRC32_FIELD_NUMBER: builtins.int
     offset: builtins.int
     data: builtins.bytes
     """256 KiB to 1 MiB, the last one less"""
-    crc32: builtins.int
-    """zlib.crc32 of data"""
     def __init__(
         self,
         *,
         offset: builtins.int = ...,
         data: builtins.bytes = ...,
-        crc32: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["crc32", b"crc32", "data", b"data", "offset", b"offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data", b"data", "offset", b"offset"]) -> None: ...
 
 global___Chunk = Chunk
 

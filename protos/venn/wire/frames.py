@@ -6,12 +6,12 @@ there. The bytes on the wire are the same; what is not a plain chunk is left to 
 
 from typing import NamedTuple
 
-from venn.wire.chunks import verify
+from venn.wire.chunks import check_size
 
-# A field's tag is its number << 3 | its wire type (0 varint, 2 length-delimited, 5 fixed32).
+# A field's tag is its number << 3 | its wire type (0 varint, 2 length-delimited).
 FETCH_TOTAL, FETCH_CHUNK = 0x08, 0x12
 SUBMIT_CHUNK = 0x12
-OFFSET, DATA, CRC32 = 0x08, 0x12, 0x1D
+OFFSET, DATA = 0x08, 0x12
 
 
 class Piece(NamedTuple):
@@ -22,25 +22,23 @@ class Piece(NamedTuple):
     total: int = 0  # bytes of the whole artifact, of a FetchResponse
 
 
-def fetch_response(total: int, offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+def fetch_response(total: int, offset: int, data: bytes | memoryview) -> bytes:
     """A FetchResponse, serialised."""
     head = bytes((FETCH_TOTAL,)) + _varint(total) if total else b""
-    return _message(head, FETCH_CHUNK, offset, data, crc32)
+    return _message(head, FETCH_CHUNK, offset, data)
 
 
-def submit_request(offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+def submit_request(offset: int, data: bytes | memoryview) -> bytes:
     """A SubmitRequest that is a chunk, serialised."""
-    return _message(b"", SUBMIT_CHUNK, offset, data, crc32)
+    return _message(b"", SUBMIT_CHUNK, offset, data)
 
 
-def read_fetch_response(message: bytes, *, held: int = 0) -> Piece | None:
-    """The chunk of a FetchResponse; None if it is not laid out as one. Raises ChunkError where it is damaged; a chunk
-    of the first ``held`` bytes is of no use any more, and is not looked at.
-    """
+def read_fetch_response(message: bytes) -> Piece | None:
+    """The chunk of a FetchResponse; None if it is not laid out as one. Raises ChunkError where it has a wrong size."""
     if not message or message[0] != FETCH_TOTAL:
         return None
     total, at = _read_varint(message, 1)
-    piece = _read_chunk(message, at, FETCH_CHUNK, held)
+    piece = _read_chunk(message, at, FETCH_CHUNK)
     return piece and piece._replace(total=total)
 
 
@@ -49,36 +47,28 @@ def read_submit_request(message: bytes) -> Piece | None:
     return _read_chunk(message, 0, SUBMIT_CHUNK)
 
 
-def _message(head: bytes, tag: int, offset: int, data: bytes | memoryview, crc32: int) -> bytes:
+def _message(head: bytes, tag: int, offset: int, data: bytes | memoryview) -> bytes:
     inner = (bytes((OFFSET,)) + _varint(offset) if offset else b"") + bytes((DATA,)) + _varint(len(data))
-    tail = bytes((CRC32,)) + crc32.to_bytes(4, "little") if crc32 else b""
-    length = _varint(len(inner) + len(data) + len(tail))
-    return b"".join((head, bytes((tag,)), length, inner, data, tail))
+    return b"".join((head, bytes((tag,)), _varint(len(inner) + len(data)), inner, data))
 
 
-def _read_chunk(message: bytes, at: int, tag: int, held: int = 0) -> Piece | None:
+def _read_chunk(message: bytes, at: int, tag: int) -> Piece | None:
     """A chunk that fills the message from ``at`` on, its fields in their order."""
     if len(message) <= at or message[at] != tag:
         return None
     length, at = _read_varint(message, at + 1)
     if at + length != len(message):
         return None
-    offset, crc32 = 0, 0
+    offset = 0
     if message[at : at + 1] == bytes((OFFSET,)):
         offset, at = _read_varint(message, at + 1)
     if message[at : at + 1] != bytes((DATA,)):
         return None
     size, at = _read_varint(message, at + 1)
-    data, rest = memoryview(message)[at : at + size], message[at + size :]
-    if len(data) != size:
+    if at + size != len(message):
         return None
-    if rest:
-        if len(rest) != 5 or rest[0] != CRC32:
-            return None
-        crc32 = int.from_bytes(rest[1:], "little")
-    if offset + len(data) > held:
-        verify(offset, data, crc32)
-    return Piece(offset, data)
+    check_size(offset, size)
+    return Piece(offset, memoryview(message)[at:])
 
 
 def _varint(value: int) -> bytes:

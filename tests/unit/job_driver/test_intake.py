@@ -1,6 +1,8 @@
 """Responses on their way: what is kept of them, and when it goes."""
 
+import asyncio
 import os
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,27 +19,33 @@ SIZE = 1000
 class Desk:
     """An intake on a folder."""
 
-    def __init__(self, folder: Path, inspectors: ThreadPoolExecutor, *, asynchronous: bool = False) -> None:
-        self.folder = folder / "spool"
+    def __init__(self, folder: Path, threads: ThreadPoolExecutor, *, asynchronous: bool = False) -> None:
+        self.folder, self._threads = folder / "spool", threads
         self.spool = Spool(folder)
         rounds = Rounds(keep_s=1.0, asynchronous=asynchronous)
-        self.intake = Intake(rounds, self.spool, inspectors, decided=lambda _: None, failed=pytest.fail)
+        self.intake = Intake(rounds, self.spool, threads, decided=lambda _: None, failed=pytest.fail)
 
-    def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
-        return self.intake.begin(Announcement(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
+    async def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
+        """An upload, and its first 100 bytes if there are none."""
+        upload = self.intake.begin(Announcement(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
+        if upload.offset == 0:
+            await self.intake.append(upload, 0, memoryview(bytes(100)))
+        return upload
 
     def hang_up(self, upload: Upload) -> None:
         assert upload.writer is not None
         self.intake.leave(upload, upload.writer)
 
     def parts(self) -> int:
+        """Files of uploads, once what the one thread was told to do is done."""
+        self._threads.submit(lambda: None).result()
         return len(list(self.folder.glob("*.part")))
 
 
 @pytest.fixture
 def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
-    with ThreadPoolExecutor(1) as inspectors:
-        desk = Desk(tmp_path, inspectors, asynchronous=getattr(request, "param", "") == "asynchronous")
+    with ThreadPoolExecutor(1) as threads:
+        desk = Desk(tmp_path, threads, asynchronous=getattr(request, "param", "") == "asynchronous")
         yield desk
         desk.intake.close()
         desk.spool.close()
@@ -56,7 +64,7 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
     for number in range(1, 6):
         no = AttemptNo(1, number)
         desk.intake.rounds.open(no, 3)
-        uploads = [desk.begin(no, lease) for lease in range(1, 11)]
+        uploads = [await desk.begin(no, lease) for lease in range(1, 11)]
         assert desk.parts() == 10
         if first == "the device":
             for upload in uploads:
@@ -74,17 +82,17 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
 async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> None:
     no = AttemptNo(1, 1)
     desk.intake.rounds.open(no, 3)
-    upload = desk.begin(no, 1)
+    upload = await desk.begin(no, 1)
     desk.hang_up(upload)
     desk.intake.sweep()
-    assert desk.begin(no, 1) is upload
+    assert await desk.begin(no, 1) is upload
 
 
 @pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
 async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(desk: Desk) -> None:
     rounds = desk.intake.rounds
     rounds.open(AttemptNo(1, 1), 3)
-    desk.hang_up(desk.begin(AttemptNo(1, 1), 1))
+    desk.hang_up(await desk.begin(AttemptNo(1, 1), 1))
     rounds.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
     desk.intake.sweep()
     rounds.open(AttemptNo(2, 1), 3)
@@ -105,9 +113,72 @@ async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> Non
     desk.intake.rounds.end(one, Status.ABORTED, 0.0)
     desk.spool.discard(one)
     desk.intake.rounds.open(two, 3)
-    smaller, same = desk.begin(two, 3, size=SIZE - 1), desk.begin(two, 4)
+    smaller, same = await desk.begin(two, 3, size=SIZE - 1), await desk.begin(two, 4)
     assert [os.fstat(each).st_size for each in used] == [SIZE, SIZE]
-    assert smaller.path.stat().st_size == 0
+    assert smaller.path.stat().st_size == 100
     assert os.path.samestat(same.path.stat(), os.fstat(used[0]))
     for each in used:
         os.close(each)
+
+
+class Disk:
+    """The first write waits until it is told to go on; where the test stands is the loop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go_on, self.met = threading.Event(), threading.Event()
+        self.loop_waited = False
+        self._write, self._loop = os.pwrite, threading.get_ident()
+        monkeypatch.setattr(os, "pwrite", self._pwrite)
+
+    def _pwrite(self, descriptor: int, data: memoryview, offset: int) -> int:
+        self.loop_waited |= threading.get_ident() == self._loop
+        self.met.set()
+        if not self.loop_waited:
+            self.go_on.wait()
+        return self._write(descriptor, data, offset)
+
+
+async def test_the_loop_goes_on_while_a_slow_disk_writes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, no = Disk(monkeypatch), AttemptNo(1, 1)
+    desk.intake.rounds.open(no, 3)
+    beginning = asyncio.create_task(desk.begin(no, 1))
+    await asyncio.to_thread(disk.met.wait)
+    done = beginning.done()
+    disk.go_on.set()
+    upload = await beginning
+    assert (done, disk.loop_waited, upload.offset) == (False, False, 100)
+
+
+async def test_a_newer_writer_begins_behind_what_an_older_one_still_writes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, no = Disk(monkeypatch), AttemptNo(1, 1)
+    desk.intake.rounds.open(no, 3)
+    older = asyncio.create_task(desk.begin(no, 1))
+    await asyncio.to_thread(disk.met.wait)
+    older.cancel()
+    upload = desk.intake.begin(Announcement(no, 1, "d1", SIZE, bytes(32), 1.0), 60.0)
+    waiting = asyncio.create_task(desk.intake.settled(upload))
+    await asyncio.sleep(0)
+    waits = not waiting.done()
+    disk.go_on.set()
+    await waiting
+    assert (waits, upload.offset) == (True, 100)
+    await desk.intake.append(upload, 100, memoryview(bytes(100)))
+    assert upload.path.stat().st_size == 200
+
+
+async def test_what_is_forgotten_while_it_is_written_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, no, before = Disk(monkeypatch), AttemptNo(1, 1), descriptors()
+    desk.intake.rounds.open(no, 3)
+    beginning = asyncio.create_task(desk.begin(no, 1))
+    await asyncio.to_thread(disk.met.wait)
+    [upload] = desk.intake._uploads.values()
+    assert upload.writer is not None
+    desk.intake.leave(upload, upload.writer)
+    desk.intake.lease_over(no, 1, "expired")
+    disk.go_on.set()
+    await beginning
+    assert (desk.parts(), descriptors()) == (0, before)
