@@ -33,6 +33,7 @@ class StartTask:
     key: LeaseKey
     offer: device_pb2.Offer
     ends_at: float  # the lease's end, in the caller's time
+    grace_s: float  # it may end so much later, if its driver is away meanwhile
 
 
 @dataclass(frozen=True, slots=True)

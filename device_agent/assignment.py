@@ -59,7 +59,7 @@ class Assignment:
         """``brought``: what this device need not fetch again."""
         self._offer, self._task, self._spec, self._means = start.offer, start.offer.task, spec, means
         self._brought, self._reports = brought, reports
-        self._ends_at = start.ends_at
+        self._ends_at, self._grace_s = start.ends_at, start.grace_s
         self._clock = asyncio.get_running_loop().time
         self._measure = device_pb2.TaskMeasure()
         self._transfer = Transfer(
@@ -68,6 +68,7 @@ class Assignment:
             start.offer.ticket,
             lease=start.key.lease,
             ends_at=start.ends_at,
+            grace_s=start.grace_s,
             rng=rng,
         )
 
@@ -119,6 +120,7 @@ class Assignment:
             attempt=attempt.attempt,
             seed=self._task.seed,
             ends_at=self._ends_at,
+            grace_s=self._grace_s,
             progress=self._reports.progressed,
         )
 

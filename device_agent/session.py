@@ -30,7 +30,6 @@ from venn.v1 import common_pb2, device_pb2
 from venn.wire.versions import this_version
 
 WELCOME_WITHIN_S = 10.0  # from the check-in
-LEASE_GRACE_S = 30.0  # a lease may be prolonged while its driver is away; past that the device drops it by itself
 BUSY_RETRY_S = 1.0
 LEAST_HEARTBEAT_S = 0.05  # whatever a coordinator asks for
 
@@ -69,7 +68,7 @@ class Held:
     """A lease that the device holds."""
 
     offer: device_pb2.Offer
-    drop_at: float  # the device's own time limit
+    drop_at: float  # the device's own time limit: no lease lasts longer, though its driver was away
     stage: Stage = Stage.FETCHING
     offset: int = 0  # of SUBMITTING: bytes that the driver has
     fraction: float | None = None  # progress that was not told yet
@@ -244,8 +243,9 @@ class Session:
                 self._decline(offer.lease, refusal, now)
                 return
             ends_at = now + offer.remaining.ToNanoseconds() / 1e9
-            self.held[key] = Held(offer, ends_at + LEASE_GRACE_S)
-            self._actions.append(StartTask(key, offer, ends_at))
+            grace_s = max(0.0, offer.grace.ToNanoseconds() / 1e9)
+            self.held[key] = Held(offer, ends_at + grace_s)
+            self._actions.append(StartTask(key, offer, ends_at, grace_s))
         elif known.stage in ENDED or known.stage is Stage.STOPPING:
             return
         self._say(device_pb2.ConnectRequest(accepted=device_pb2.Accepted(lease=offer.lease)), now)

@@ -16,7 +16,6 @@ from device_agent.artifacts import ArtifactStore
 from device_agent.backoff import Backoff
 from device_agent.download import Damaged, Download
 from device_agent.failures import LeaseOver, TaskFailed
-from device_agent.session import LEASE_GRACE_S
 from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks, frames
 from venn.wire.channel import open_channel
@@ -84,8 +83,8 @@ class Drivers:
 
 
 class Transfer:
-    """The transfers of one lease. It ends at ``ends_at`` (the loop's time), or later if its driver is away
-    meanwhile. ``address`` may be changed at any time (Redirect).
+    """The transfers of one lease. It ends at ``ends_at`` (the loop's time), or at most ``grace_s`` later if its driver
+    is away meanwhile. ``address`` may be changed at any time (Redirect).
     """
 
     def __init__(
@@ -96,12 +95,13 @@ class Transfer:
         *,
         lease: int,
         ends_at: float,
+        grace_s: float = 0.0,
         rng: random.Random,
     ) -> None:
         self.address = address
         self.downloaded = self.uploaded = 0  # bytes, those that were sent again included
         self._drivers, self._ticket, self._lease, self._rng = drivers, ticket, lease, rng
-        self._last_try = ends_at + LEASE_GRACE_S
+        self._last_try = ends_at + grace_s
         lease_s = max(0.0, ends_at - asyncio.get_running_loop().time())
         self._first_contact_s = min(FIRST_CONTACT_S, lease_s / 3)
         self._reach_by = math.inf  # the loop's time, once a transfer has begun

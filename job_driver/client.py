@@ -54,6 +54,7 @@ class Link:
     ) -> None:
         """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up."""
         self.stub = job_stub(channel)
+        self.driver_grace_s = 0.0  # how much later than granted a lease may end; known once the job is submitted
         self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
         self._where, self._submission, self._admission = where, submission, admission
@@ -70,6 +71,7 @@ class Link:
             answer = await self._repeat(self.stub.SubmitJob, request)
             self._admission.learn_key(answer.key_id, answer.ticket_key)
             self._admission.learn_time(answer.now_ms)
+            self.driver_grace_s = answer.driver_grace.ToNanoseconds() / 1e9
             former, self.incarnation = self.incarnation, answer.incarnation
             if former not in (0, answer.incarnation):
                 self._restarted()

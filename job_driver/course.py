@@ -74,7 +74,7 @@ class Course:
         self._model, self.arrays = model, arrays
         self._open: _Open | None = None
         self._anew = False  # the next attempt has a new request, whatever became of the one before
-        self._versions = Versions(parts.checkpoints, parts.settings.keep_receipts_s)
+        self._versions = Versions(parts.checkpoints)
         for former in checkpoint.former:
             self._versions.load(former, time.monotonic())
         for artifact in (*self._versions.artifacts().values(), model):
@@ -84,6 +84,10 @@ class Course:
     def rounds(self) -> Sequence[Round]:
         """Those that have closed."""
         return self._checkpoint.rounds
+
+    def keep_receipts(self, seconds: float) -> None:
+        """So long after an attempt's end its devices may ask; before this is known they may for ever."""
+        self._parts.intake.rounds.keep_s = self._versions.keep_s = seconds
 
     async def prepare(self, stories: Sequence[Story]) -> None:
         """Know again what an earlier process decided; done before devices are served, so that none is answered wrongly.

@@ -93,7 +93,6 @@ class Driver:
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._intake = Intake(
             Rounds(
-                keep_s=settings.keep_receipts_s,
                 asynchronous=settings.buffer is not None,
                 max_staleness=settings.max_staleness,
             ),
@@ -118,6 +117,7 @@ class Driver:
             self._assemble(channel, address, checkpoint, model)
             try:
                 await self._link.submit()
+                self._learn_grace()
                 known = min([checkpoint.round, *(former.round for former in checkpoint.former)])
                 await self._course.prepare(self._spool.stories(after_round=known - 1))
                 await server.start()
@@ -272,7 +272,11 @@ class Driver:
 
     def _restarted(self) -> None:
         self._recorder.drop()
+        self._learn_grace()
         self._course.restarted()
+
+    def _learn_grace(self) -> None:
+        self._course.keep_receipts(self._settings.keep_receipts_s(self._link.driver_grace_s))
 
     # -- the end
 

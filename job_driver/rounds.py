@@ -14,6 +14,7 @@ What was decided is the answer to every retry, as a DUPLICATE. An attempt's deci
 has closed and no ticket for the attempt can still be valid; so memory is bounded by what a few rounds hold.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -76,11 +77,13 @@ class Attempt:
 class Rounds:
     """All attempts of a job that may still be asked about."""
 
-    def __init__(self, *, keep_s: float, asynchronous: bool = False, max_staleness: int | None = None) -> None:
+    def __init__(
+        self, *, keep_s: float = math.inf, asynchronous: bool = False, max_staleness: int | None = None
+    ) -> None:
         """``keep_s``: for so many seconds after its end an attempt's tickets may be shown. ``max_staleness``: an older
         response is a straggler.
         """
-        self._keep_s, self._asynchronous, self._max_staleness = keep_s, asynchronous, max_staleness
+        self.keep_s, self._asynchronous, self._max_staleness = keep_s, asynchronous, max_staleness
         self._attempts: dict[AttemptNo, Attempt] = {}
         self._since = AttemptNo(1, 1)  # asynchronous: the first attempt of the present request
         self._over = False
@@ -197,5 +200,5 @@ class Rounds:
     def _purge(self, now: float) -> None:
         closed = max((no.round for no, a in self._attempts.items() if a.status is Status.CLOSED), default=0)
         for no, attempt in list(self._attempts.items()):
-            if attempt.ended_at is not None and no.round < closed and attempt.ended_at + self._keep_s <= now:
+            if attempt.ended_at is not None and no.round < closed and attempt.ended_at + self.keep_s <= now:
                 del self._attempts[no]

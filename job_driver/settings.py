@@ -95,10 +95,9 @@ class Settings:
     def key(self) -> common.JobKey:
         return common.JobKey(owner=self.owner, name=self.name, run=self.run)
 
-    @property
-    def keep_receipts_s(self) -> float:
-        """So long after an attempt's end a ticket of it may be shown: a lease, the driver's grace, and 60 s."""
-        return (self.lease_s or self.deadline_s) + 30.0 + 60.0
+    def keep_receipts_s(self, driver_grace_s: float) -> float:
+        """So long after an attempt's end a ticket of it may be shown: a lease, its grace, and 60 s."""
+        return (self.lease_s or self.deadline_s) + driver_grace_s + 60.0
 
     def spec(self, job: Job) -> pb.JobSpec:
         """What the scheduler knows of it. Only devices that have the job's data and packages are eligible."""

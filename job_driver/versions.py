@@ -5,6 +5,7 @@ of its leases, as after a restart, when none can be live any more. The oldest go
 the rounds that have closed since the oldest live lease was granted.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -17,10 +18,10 @@ SETTLE_S = 10.0  # after a model was replaced its last leases are known
 
 
 class Versions:
-    def __init__(self, checkpoints: Checkpoints, keep_s: float) -> None:
+    def __init__(self, checkpoints: Checkpoints, keep_s: float = math.inf) -> None:
         """``keep_s``: after its replacement no lease of a model lasts longer."""
         self.models: dict[int, Arrays] = {}  # by the round in which they were given, oldest first
-        self._checkpoints, self._keep_s = checkpoints, keep_s
+        self._checkpoints, self.keep_s = checkpoints, keep_s
         self._artifacts: dict[int, Artifact] = {}
         self._replaced_at: dict[int, float] = {}
         self._live: defaultdict[int, set[int]] = defaultdict(set)  # leases, as far as they were heard of
@@ -64,7 +65,7 @@ class Versions:
             round_ = next(iter(self.models))
             since_s = now - self._replaced_at[round_]
             over = round_ not in self._unheard and not self._live[round_] and since_s >= SETTLE_S
-            if not over and since_s < self._keep_s:
+            if not over and since_s < self.keep_s:
                 return
             self._checkpoints.former(round_).unlink(missing_ok=True)
             del self.models[round_], self._artifacts[round_], self._replaced_at[round_]

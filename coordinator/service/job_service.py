@@ -101,6 +101,7 @@ class JobService(JobServiceServicer):
             open_attempt=self._view.attempt_state(accepted.open_request),
             now_ms=self._host.wall_ms(self._host.now()),
             version=this_version(),
+            driver_grace=duration(self._host.engine.world.settings.driver_grace_s),
         )
 
     async def OpenAttempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:

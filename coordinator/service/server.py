@@ -83,7 +83,7 @@ class Coordinator:
             validate=settings.validate,
         )
         self.jobs = Jobs()
-        offers = Offers(self.host, self.jobs, settings.engine.accept_timeout_s)
+        offers = Offers(self.host, self.jobs, settings.engine)
         # The ledger listens first, the story before the services: each may rely on those before it.
         self.ledger = Ledger(self.host)
         self.story = Story(self.host, self.ledger)

@@ -42,6 +42,7 @@ class Work:
     seed: int
     ends_at: float
     progress: Callable[[float], None] = field(compare=False)
+    grace_s: float = 0.0  # the lease may end so much later: until then the task is not stopped for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class WorkerProcess:
         self._tail.clear()
         self._task += 1
         try:
-            async with asyncio.timeout_at(work.ends_at):
+            async with asyncio.timeout_at(work.ends_at + work.grace_s):
                 await self._hand_over(work)
                 return await self._outcome(work.progress, held_back)
         except TimeoutError:

@@ -9,7 +9,7 @@ from google.protobuf.duration_pb2 import Duration
 from coordinator.engine import events
 from coordinator.engine.effects import RevokeLease, SendAway
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
-from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
+from coordinator.engine.model import EngineSettings, FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
 from coordinator.engine.requirements import Capabilities
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.limits import MalformedError
@@ -236,10 +236,15 @@ def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
 
 
 def offer_template(
-    attempt: common_pb2.AttemptKey, task: common_pb2.Task, key_id: str, accept_within_s: float
+    attempt: common_pb2.AttemptKey, task: common_pb2.Task, key_id: str, settings: EngineSettings
 ) -> device_pb2.ConnectResponse:
     """What all offers of one attempt share."""
-    offer = device_pb2.Offer(attempt=attempt, task=task, accept_within=duration(accept_within_s))
+    offer = device_pb2.Offer(
+        attempt=attempt,
+        task=task,
+        accept_within=duration(settings.accept_timeout_s),
+        grace=duration(settings.driver_grace_s),
+    )
     offer.ticket.key_id = key_id
     return device_pb2.ConnectResponse(offer=offer)
 

@@ -661,7 +661,7 @@ class TicketPayload(google.protobuf.message.Message):
     device: builtins.str
     lease: builtins.int
     not_after_ms: builtins.int
-    """coordinator's time, Unix milliseconds: the lease's end + 60 s"""
+    """coordinator's time, Unix milliseconds: the lease's end + its grace + 60 s"""
     @property
     def attempt(self) -> global___AttemptKey: ...
     def __init__(

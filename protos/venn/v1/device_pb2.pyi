@@ -652,6 +652,7 @@ class Offer(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     REMAINING_FIELD_NUMBER: builtins.int
     ACCEPT_WITHIN_FIELD_NUMBER: builtins.int
+    GRACE_FIELD_NUMBER: builtins.int
     lease: builtins.int
     driver_address: builtins.str
     """literal host:port"""
@@ -667,6 +668,10 @@ class Offer(google.protobuf.message.Message):
 
     @property
     def accept_within(self) -> google.protobuf.duration_pb2.Duration: ...
+    @property
+    def grace(self) -> google.protobuf.duration_pb2.Duration:
+        """the lease may end so much later if its driver is away meanwhile; keep it that long"""
+
     def __init__(
         self,
         *,
@@ -677,9 +682,10 @@ class Offer(google.protobuf.message.Message):
         task: venn.v1.common_pb2.Task | None = ...,
         remaining: google.protobuf.duration_pb2.Duration | None = ...,
         accept_within: google.protobuf.duration_pb2.Duration | None = ...,
+        grace: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "driver_address", b"driver_address", "lease", b"lease", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "grace", b"grace", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "driver_address", b"driver_address", "grace", b"grace", "lease", b"lease", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> None: ...
 
 global___Offer = Offer
 

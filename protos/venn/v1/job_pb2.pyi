@@ -264,6 +264,7 @@ class SubmitJobResponse(google.protobuf.message.Message):
     OPEN_ATTEMPT_FIELD_NUMBER: builtins.int
     NOW_MS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    DRIVER_GRACE_FIELD_NUMBER: builtins.int
     ticket_key: builtins.bytes
     """32 bytes, for HMAC-SHA256"""
     key_id: builtins.str
@@ -277,6 +278,10 @@ class SubmitJobResponse(google.protobuf.message.Message):
 
     @property
     def version(self) -> venn.v1.common_pb2.Version: ...
+    @property
+    def driver_grace(self) -> google.protobuf.duration_pb2.Duration:
+        """a lease may end so much later than granted if its driver is away meanwhile"""
+
     def __init__(
         self,
         *,
@@ -286,9 +291,10 @@ class SubmitJobResponse(google.protobuf.message.Message):
         open_attempt: global___AttemptState | None = ...,
         now_ms: builtins.int = ...,
         version: venn.v1.common_pb2.Version | None = ...,
+        driver_grace: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["open_attempt", b"open_attempt", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["incarnation", b"incarnation", "key_id", b"key_id", "now_ms", b"now_ms", "open_attempt", b"open_attempt", "ticket_key", b"ticket_key", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "open_attempt", b"open_attempt", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "incarnation", b"incarnation", "key_id", b"key_id", "now_ms", b"now_ms", "open_attempt", b"open_attempt", "ticket_key", b"ticket_key", "version", b"version"]) -> None: ...
 
 global___SubmitJobResponse = SubmitJobResponse
 

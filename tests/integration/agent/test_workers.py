@@ -1,6 +1,7 @@
 """Job code in processes of its own: warm, killed when it must be, and honest about what it died of."""
 
 import asyncio
+import dataclasses
 import hashlib
 import os
 import signal
@@ -238,6 +239,12 @@ async def test_a_task_that_does_not_listen_is_killed(pool: WorkerPool, job: Call
 async def test_a_task_past_its_lease_is_killed(pool: WorkerPool, job: Callable[..., Work]) -> None:
     with pytest.raises(LeaseOver):
         await pool.run(job(STUCK, seconds=0.5))
+
+
+async def test_a_task_past_its_lease_but_within_its_grace_goes_on(pool: WorkerPool, job: Callable[..., Work]) -> None:
+    """Its driver may be away: then the lease ends later."""
+    work = dataclasses.replace(job(DOUBLE, seconds=-1.0), grace_s=60.0)
+    assert (await pool.run(work)).weight == 3.0
 
 
 async def test_a_worker_ends_with_its_agent_even_in_mid_task(tmp_path: Path) -> None:

@@ -255,6 +255,19 @@ async def test_a_device_that_was_away_when_its_driver_moved_is_told_as_it_resume
         assert (redirect.lease, redirect.driver_address) == (offer.lease, moved.address)
 
 
+async def test_the_grace_of_absent_drivers_is_in_offers_tickets_and_the_drivers_answer() -> None:
+    async with world(engine=EngineSettings(seed=1, policy="fifo", driver_grace_s=300.0)) as made:
+        driver = made.driver()
+        follower = await driver.start()
+        assert (await driver.submit()).driver_grace.ToSeconds() == 300
+        await driver.open()
+        offer = await (await one_device(made)).accept()
+        granted = (await follower.next("granted")).granted
+        ticket = verify(offer.ticket, driver.ticket_key, offer.ticket.key_id, now_ms=0)
+        assert offer.grace.ToSeconds() == 300
+        assert ticket.not_after_ms == granted.ends_ms + 300_000 + 60_000
+
+
 async def test_a_job_is_finished_and_watched_to_its_end() -> None:
     async with world() as made:
         driver = made.driver()

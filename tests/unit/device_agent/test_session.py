@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
-from device_agent.session import LEASE_GRACE_S, WELCOME_WITHIN_S, Link, Session, Stage
+from device_agent.session import WELCOME_WITHIN_S, Link, Session, Stage
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as pb
 
@@ -52,9 +52,10 @@ class Script:
         welcome.liveness.FromSeconds(int(LIVENESS_S))
         self.hear(welcome=welcome)
 
-    def offer(self, lease: int, remaining_s: int = 15) -> None:
+    def offer(self, lease: int, remaining_s: int = 15, grace_s: int = 30) -> None:
         offer = pb.Offer(lease=lease, driver_address="127.0.0.1:1")
         offer.remaining.FromSeconds(remaining_s)
+        offer.grace.FromSeconds(grace_s)
         self.hear(offer=offer)
 
     def open(self) -> "Script":
@@ -352,11 +353,14 @@ def test_a_drain_is_answered_by_goodbye_and_work_goes_on() -> None:
     assert script.dial().held[0].lease == 7
 
 
-def test_a_lease_that_nobody_ends_is_dropped_after_a_grace() -> None:
+def test_a_lease_that_nobody_ends_is_dropped_after_the_grace_that_its_offer_names() -> None:
     script = Script().open()
-    script.offer(7, remaining_s=15)
+    script.offer(7, remaining_s=15, grace_s=300)
+    [start] = script.asked
+    assert isinstance(start, StartTask)
+    assert start.grace_s == 300
     script.session.cut()
-    assert script.session.next_deadline() == script.now + 15 + LEASE_GRACE_S
+    assert script.session.next_deadline() == script.now + 15 + 300
     script.at(script.session.next_deadline())
     assert script.asked[-1] == StopTask(key(7), "its lease is over")
     assert script.session.next_deadline() == math.inf

@@ -92,3 +92,8 @@ def test_a_buffer_makes_it_asynchronous() -> None:
 def test_params_keep_their_types() -> None:
     values = settings(params={"a": True, "b": 2, "c": 0.5, "d": "x"}).param_values()
     assert [values[name].WhichOneof("kind") for name in "abcd"] == ["boolean", "integer", "number", "text"]
+
+
+def test_receipts_are_kept_while_a_ticket_of_the_coordinators_grace_may_be_shown() -> None:
+    assert settings(deadline_s=100.0).keep_receipts_s(driver_grace_s=300.0) == 100 + 300 + 60
+    assert settings(deadline_s=100.0, lease_s=20.0).keep_receipts_s(driver_grace_s=0.0) == 20 + 60
