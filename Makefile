@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := pyproject.toml
+NEWEST ?= python3.13
+FAST := pytest -q -m "not bulk"
 
-.PHONY: help demo test lint e2e image image-offline oldest lean protos clean
+.PHONY: help demo test lint e2e programs containers image image-offline oldest newest lean protos clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -31,8 +33,13 @@ lint: $(VENV)/.contributor ## style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-e2e: $(VENV)/.contributor ## the tests that start the real programs
-	$(BIN)/pytest -q -m e2e tests/e2e
+e2e: programs containers ## the tests that start the real programs: both of these
+
+programs: $(VENV)/.contributor ## those on processes of this machine
+	$(BIN)/pytest -q -m "e2e and not containers" tests/e2e
+
+containers: $(VENV)/.contributor $(IMAGE_FIRST) ## those in containers; skipped without an engine and our image
+	$(BIN)/pytest -q -m containers tests/e2e
 
 image: ## the container image venn-testbed; ARCH=arm64: for a Raspberry Pi
 	$(PYTHON) containers/image.py $(ARCH:%=--arch=%)
@@ -40,10 +47,15 @@ image: ## the container image venn-testbed; ARCH=arm64: for a Raspberry Pi
 image-offline: ## the same, its base made from Debian's mirrors (needs root)
 	$(PYTHON) containers/image.py --offline $(ARCH:%=--arch=%)
 
-oldest: ## the tests on the oldest libraries that we support
+oldest: ## the fast tests on the oldest libraries that we support
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/pip install --quiet --disable-pip-version-check --constraint tests/oldest.txt --editable '.[dev]'
-	.venv-oldest/bin/pytest -q
+	.venv-oldest/bin/$(FAST)
+
+newest: ## the fast tests on the newest Python that we support: NEWEST=python3.13
+	$(NEWEST) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-newest/bin/$(FAST)
 
 lean: ## an agent with nothing but the base dependencies
 	$(PYTHON) -m venv .venv-lean
@@ -56,4 +68,4 @@ protos: ## generate the stubs again
 	.venv-protos/bin/python protos/generate.py $(PROTOS_FLAGS)
 
 clean: ## remove what make made
-	rm -rf .venv .venv-oldest .venv-lean .venv-protos .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-oldest .venv-newest .venv-lean .venv-protos .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

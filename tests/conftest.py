@@ -2,8 +2,11 @@
 
 Hypothesis tries the same examples each time, and no example has a time limit, which a busy machine would miss. The loop
 of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test need not
-hold for this: half a minute of one core.
+hold for this: half a minute of one core. Tests in these folders have the marker ``bulk``; without them the suite is
+fast.
 """
+
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,14 +16,22 @@ from testbed.simulator.bulk import simulate_in_bulk
 from testbed.simulator.compiled import COMPILES
 from tests.simulation.worlds import Session, job, world
 
-_FOLDERS = ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")
+_HERE = Path(__file__).parent
+_FOLDERS = [_HERE / folder for folder in ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")]
 
 settings.register_profile("same everywhere", deadline=None, derandomize=True)
 settings.load_profile("same everywhere")
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(folder in item.path.parents for folder in _FOLDERS):
+            item.add_marker(pytest.mark.bulk)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    wanted = any(item.nodeid.startswith(f"tests/{folder}/") for item in session.items for folder in _FOLDERS)
+    wanted = any(item.get_closest_marker("bulk") for item in session.items)
     if COMPILES and wanted and not session.config.option.collectonly:
         simulate_in_bulk(world([job("a", 1)], [Session(0.0, 1.0, 0)]), load_policy("fifo"))

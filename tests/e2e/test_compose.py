@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.programs import ASK_BROKER, GUARDED, ROOT, environment
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.containers, pytest.mark.timeout(600)]
 CALLER = 4321  # whom ./runs belongs to, where we may give it to somebody
 PATIENCE_S = 300.0
 IMAGE = os.environ.get("VENN_IMAGE") or "venn-testbed"

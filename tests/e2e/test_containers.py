@@ -13,7 +13,7 @@ from testbed.shape.probe import NETEM, STALL
 from tests.e2e.programs import ROOT, SPIN, lines, run, started, waited
 from venn.wire.marks import LABEL, mark_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.containers, pytest.mark.timeout(240)]
 SCENARIO = """\
 version: 1
 name: two-profiles
