@@ -14,15 +14,15 @@ from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from device_agent.throttle import read_throttle
 from venn.wire import logs
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_bytes, parse_duration
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn agent --data digits=share-03.npz --allow-code digits.py. Before: venn agent doctor")
-@command
+@client_command
 def agent(
     context: Context,
     *,

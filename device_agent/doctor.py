@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import typer
 
 from device_agent import flags
 from device_agent.allowed import parse_allowed
@@ -21,7 +20,7 @@ from device_agent.runners.synthetic import KIND
 from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
 from venn.wire.channel import open_channel
-from venn.wire.command import Context, command, run_async
+from venn.wire.command import Context, application, client_command, run_async
 from venn.wire.errors import ExitCode, PeerError, VennError
 from venn.wire.exits import write_line
 from venn.wire.notation import format_bytes
@@ -33,7 +32,7 @@ from venn.wire.versions import describe, this_version
 ANSWER_S = 5.0
 WELL_FORMED_BUT_NAMELESS = "MALFORMED"  # how a coordinator answers a check-in that could be one but for its name
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class Check:
 
 
 @app.command(epilog="Example: venn agent doctor --coordinator 192.168.1.5:9700 --insecure --data digits=share-03.npz")
-@command
+@client_command
 def doctor(
     context: Context,
     *,

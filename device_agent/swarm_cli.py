@@ -17,17 +17,17 @@ from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from device_agent.throttle import read_throttle
 from venn.wire import logs
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution, parse_distribution, parse_duration
 
 FLEETS = "venn.fleets"  # entry points: a function (reference, folder) -> path of a population.jsonl
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn swarm --count 50 --cpu 1..4 --memory '2 GB' --session 'exp(8s)' --gap 'exp(4s)'")
-@command
+@client_command
 def swarm(
     context: Context,
     *,

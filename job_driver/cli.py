@@ -20,7 +20,7 @@ from job_driver.job import Round
 from job_driver.jobs_cli import cancel, list_jobs, wait
 from job_driver.settings import ParamValue, Settings
 from venn.wire import logs
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.memory import reuse_freed_memory
@@ -28,7 +28,7 @@ from venn.wire.notation import parse_duration, parse_fraction, parse_requirement
 from venn.wire.tokens import load_token
 
 logger = logging.getLogger(__name__)
-app = typer.Typer(add_completion=False, rich_markup_mode=None, help="One job and its driver.")
+app = application("One job and its driver.")
 app.command("list", epilog="Example: venn job list")(list_jobs)
 app.command("wait", epilog="Example: venn job wait digits --json")(wait)
 app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
 
 
 @app.command(epilog="Example: venn job run digits.py --demand 20 --rounds 18 --data digits --param epochs=40")
-@command
+@client_command
 def run(
     context: Context,
     file: File,

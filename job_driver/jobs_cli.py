@@ -13,7 +13,7 @@ from job_driver.server import key_text
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
 from venn.wire.channel import open_channel
-from venn.wire.command import Context, command, run_async
+from venn.wire.command import Context, client_command, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.status import peer_error
@@ -29,21 +29,21 @@ Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinato
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="A name, or owner/name/run.")]
 
 
-@command
+@client_command
 def list_jobs(context: Context, tokens: Tokens = None) -> int:
     """All jobs of a coordinator."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     return run_async(_list(context, tokens))
 
 
-@command
+@client_command
 def wait(context: Context, job: JobName, tokens: Tokens = None) -> int:
     """Wait until a job ends; 0 if it finished."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     return run_async(_wait(context, job, tokens))
 
 
-@command
+@client_command
 def cancel(
     context: Context,
     job: JobName,

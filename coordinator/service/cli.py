@@ -17,7 +17,7 @@ from coordinator.policies.registry import tiers_of
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_duration
 from venn.wire.tokens import ensure_tokens
@@ -29,7 +29,7 @@ SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0
 # 5 % of a busy coordinator's time.
 COLLECTOR_THRESHOLDS = (20_000, 20, 50)
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn coordinator --policy venn --seed 7 --dir runs/by-hand")

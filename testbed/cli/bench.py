@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from testbed.bench.figures import Benchmark, Measured
-from venn.wire.command import execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode, UsageError
+from venn.wire.exits import write_line
 from venn.wire.text import did_you_mean
 
 BENCHMARKS = {
@@ -23,30 +24,29 @@ BENCHMARKS = {
     "transfer": "models down and updates up, against a bare byte stream",
 }
 
-app = typer.Typer(help="Measure this machine; every figure stands beside a baseline of the same run.")
+app = application("Measure this machine; every figure stands beside a baseline of the same run.")
 
 
-@app.command()
-def bench(
-    name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> int:
-    """Run one benchmark, for example: venn bench round --json"""
+@app.command(epilog="Example: venn bench round --json")
+@command
+def bench(context: Context, name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")]) -> int:
+    """Run one benchmark."""
     if name == "list":
-        _print_list(as_json)
+        write_line(sys.stdout, _list(context))
         return 0
     if name not in BENCHMARKS:
         fix = did_you_mean(name, BENCHMARKS) or "`venn bench list` names them"
         raise UsageError("UNKNOWN_BENCHMARK", f"there is no benchmark {name!r}", fix=fix)
     benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
-    measured = benchmark.run(lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress is for people
-    print(json.dumps(measured.to_json()) if as_json else _table(measured))  # noqa: T201 - the result is the output
+    measured = benchmark.run(lambda text: write_line(sys.stderr, text))
+    write_line(sys.stdout, json.dumps(measured.to_json()) if context.json else _table(measured))
     return ExitCode.FAILED if measured.saturated else ExitCode.OK
 
 
-def _print_list(as_json: bool) -> None:
-    text = json.dumps(BENCHMARKS) if as_json else "\n".join(f"{name:14}{what}" for name, what in BENCHMARKS.items())
-    print(text)  # noqa: T201 - the result is the output
+def _list(context: Context) -> str:
+    if context.json:
+        return json.dumps(BENCHMARKS)
+    return "\n".join(f"{name:14}{what}" for name, what in BENCHMARKS.items())
 
 
 def _table(measured: Measured) -> str:

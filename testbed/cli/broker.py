@@ -9,9 +9,9 @@ import typer
 
 from testbed.live.broker import PORT, USER, make_broker
 from venn.wire.channel import check_reach
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn broker tokens/broker --listen 127.0.0.1:1883")

@@ -20,16 +20,16 @@ from testbed.compare.simulated import kept_cells, run_cells
 from testbed.compare.written import build_comparison, print_comparison
 from testbed.scenario import load
 from testbed.scenario.packaged import named
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 
 NAME = "venn compare"
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command()
+@app.command(epilog="Example: venn compare even small --scale 0.1 --policies random,fifo,venn --seeds 5")
 @command
 def compare(
     context: Context,
@@ -47,10 +47,7 @@ def compare(
     csv: Annotated[Path | None, typer.Option("--csv", help="Write every job of every run there.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the runs go.")] = None,
 ) -> int:
-    """Run scenarios under several policies. Simulated runs use all cores.
-
-    For example: venn compare even small --scale 0.1 --policies random,fifo,venn --seeds 5
-    """
+    """Run scenarios under several policies. Simulated runs use all cores."""
     names, bases = _names(policies), _names(over)
     check_policies(names, bases)
     settings = list(overrides or ())

@@ -8,15 +8,15 @@ from typing import Annotated
 
 import typer
 
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.exits import write_line
 from venn.wire.notation import parse_duration, parse_fraction
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+app = application(several=True)
 
 
 @app.command(epilog="compose.yaml shows it at work.")
-@command
+@client_command
 def attend(
     context: Context,
     *,
@@ -58,7 +58,7 @@ def attend(
 
 
 @app.command(epilog="compose.yaml shows it at work.")
-@command
+@client_command
 def device(
     context: Context,
     *,

@@ -10,11 +10,11 @@ import typer
 
 from testbed.population.data import HELD_OUT
 from testbed.population.data import split as split_data
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.notation import parse_fraction
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = application(several=True)
 
 
 @app.callback()
@@ -22,7 +22,7 @@ def data() -> None:
     """Data sets for devices."""
 
 
-@app.command()
+@app.command(epilog="Example: venn data split sklearn-digits --devices 4 --out shares")
 @command
 def split(
     context: Context,
@@ -36,7 +36,7 @@ def split(
     held_out: Annotated[str, typer.Option(metavar="PART", help="Part that no device gets.")] = "20%",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed, the same split.")] = 0,
 ) -> int:
-    """Write share-0001.npz ... and held_out.npz, e.g.: venn data split sklearn-digits --devices 4 --out shares"""
+    """Write share-0001.npz ... and held_out.npz."""
     part = parse_fraction(held_out)
     shares = split_data(source, devices=devices, split=split, held_out=part, seed=seed, out=out)
     sizes = [_samples(share) for share in shares]

@@ -1,24 +1,19 @@
 """``venn demo``: three jobs on about a hundred devices, the packaged scenario."""
 
-import typer
-
 from testbed.cli.run import Out, Policy, Seed, run_file
 from testbed.scenario.packaged import packaged
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 
 NAME = "venn demo"
 SCENARIO = "three-jobs"
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command()
+@app.command(epilog="Example: venn demo --policy random --json")
 @command
 def demo(context: Context, policy: Policy = None, seed: Seed = None, out: Out = None) -> int:
-    """Run three jobs on about a hundred devices that come and go, in under two minutes.
-
-    For example: venn demo --policy random --json
-    """
+    """Run three jobs on about a hundred devices that come and go, in under two minutes."""
     settings = [f"{key}={value}" for key, value in (("policy", policy), ("seed", seed)) if value is not None]
     return run_file(context, NAME, packaged(SCENARIO), settings, out=out)
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from testbed.cli.terminal import console
 from venn.v1 import admin_pb2 as admin
 from venn.wire.channel import open_channel
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.status import peer_error
 from venn.wire.stubs import admin_stub
@@ -31,13 +31,13 @@ CALL_S = 10.0
 
 Tokens = Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")]
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="The devices of a running coordinator.")
+app = application("The devices of a running coordinator.", several=True)
 
 
-@app.command("list")
-@command
+@app.command("list", epilog="Example: venn device list --json")
+@client_command
 def list_devices(context: Context, tokens: Tokens = None) -> int:
-    """Every device that the coordinator knows, for example: venn device list --json"""
+    """Every device that the coordinator knows."""
     found: list[admin.DeviceStatus] = []
 
     async def fetch(stub: "AdminServiceAsyncStub") -> None:
@@ -56,15 +56,15 @@ def list_devices(context: Context, tokens: Tokens = None) -> int:
     return code
 
 
-@app.command()
-@command
+@app.command(epilog="Example: venn device drain my-pi")
+@client_command
 def drain(
     context: Context,
     devices: Annotated[list[str] | None, typer.Argument(help="Their names.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
     tokens: Tokens = None,
 ) -> int:
-    """Give devices no more work and send them away, for example: venn device drain my-pi"""
+    """Give devices no more work and send them away."""
     if bool(devices) == everything:
         raise UsageError("USAGE", "name devices, or say --all", fix="e.g. venn device drain my-pi")
     drained: list[int] = []

@@ -5,16 +5,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
-import typer
-
 from testbed.live.broker import check as check_broker
 from testbed.shape.probe import FIELDS, probe
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import missing_package, write_line
 from venn.wire.text import printable
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn doctor --json")

@@ -8,12 +8,12 @@ import typer
 
 from testbed.shape.commands import RefusedError
 from testbed.shape.leftovers import Leftover, find
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.text import printable
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn down --dry-run")

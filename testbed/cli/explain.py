@@ -14,23 +14,23 @@ from testbed.report.live_explain import ask
 from testbed.report.lives import read_lives
 from testbed.report.story import tell
 from testbed.report.words import clock
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
 from venn.wire.tokens import load_token
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command("explain")
-@command
+@app.command("explain", epilog="Example: venn explain label-count --run runs/2026-05-12-140311-three-jobs-venn")
+@client_command
 def explain_(
     context: Context,
     subject: Annotated[str, typer.Argument(help="A job's name or key, or a device's id.", metavar="JOB|DEVICE")],
     run: Annotated[Path | None, typer.Option(help="The folder of a finished run.", metavar="DIR")] = None,
     tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """Why does it wait? For example: venn explain label-count --run runs/2026-05-12-140311-three-jobs-venn"""
+    """Why does it wait?"""
     if run is not None:
         found = explain(tell(read_lives(run)), subject)
     else:

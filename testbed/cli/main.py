@@ -133,7 +133,7 @@ def _help() -> str:
         lines.append(group)
         lines += [f"  venn {f'{c.name} {c.synopsis}':<34} {c.summary}" for c in commands]
         lines.append("")
-    lines.append("Everywhere: --coordinator ADDR  --json  --quiet  -v  --no-color  --help")
+    lines.append("Everywhere: --json  --quiet  -v  --no-color  --help     To call a coordinator: --coordinator ADDR")
     return "\n".join(lines)
 
 

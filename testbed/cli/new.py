@@ -8,25 +8,25 @@ from typing import Annotated
 import typer
 
 import testbed.scenario
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.files import out_of_space
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 STARTER = Path(testbed.scenario.__file__).parent / "starter"
 FILES = ("scenario.yaml", "job.py")
 
 
-@app.command()
+@app.command(epilog="Example: venn new my-jobs")
 @command
 def new(
     context: Context,
     *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")] = Path(),
 ) -> int:
-    """Write scenario.yaml and job.py to start from, e.g.: venn new my-jobs"""
+    """Write scenario.yaml and job.py to start from."""
     paths = write_starter(folder)
     if context.json:
         write_line(sys.stdout, json.dumps({"files": [str(path) for path in paths]}))

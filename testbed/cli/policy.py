@@ -3,14 +3,12 @@
 import json
 import sys
 
-import typer
-
 from coordinator.policies.registry import PolicyError, policy_names, summary
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = application(several=True)
 
 
 @app.callback()
@@ -18,10 +16,10 @@ def policy() -> None:
     """Policies: who gets the next device."""
 
 
-@app.command("list")
+@app.command("list", epilog="Example: venn run three-jobs.yaml --policy fifo")
 @command
 def list_(context: Context) -> int:
-    """The installed policies, e.g. for: venn run three-jobs.yaml --policy fifo"""
+    """The installed policies."""
     rows = [(name, _summary(name)) for name in policy_names()]
     if context.json:
         write_line(sys.stdout, json.dumps({"policies": [{"name": name, "summary": text} for name, text in rows]}))

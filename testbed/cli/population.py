@@ -22,7 +22,7 @@ from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.scenario.readers import DEVICE_FILES
 from testbed.scenario.unfold import unfolded
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.files import file_error
 
@@ -30,7 +30,7 @@ PHONES = "phones"
 FILES = frozenset(DEVICE_FILES)  # suffixes; sessions have no others
 WIDTH = 110  # columns of the table
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = application(several=True)
 
 
 @app.callback()
@@ -38,7 +38,7 @@ def population() -> None:
     """Populations of devices."""
 
 
-@app.command()
+@app.command(epilog="Example: venn population describe three-jobs --out figures")
 @command
 def describe(
     context: Context,
@@ -59,7 +59,7 @@ def describe(
     set: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw it: SVG, PDF and CSV go there.")] = None,
 ) -> int:
-    """What was made against what was asked, e.g.: venn population describe three-jobs --out figures"""
+    """What was made against what was asked."""
     if what == PHONES and not Path(what).exists():
         compared = describe_phones(count, days, seed or 0)
     elif Path(what).suffix in FILES and Path(what).is_file():

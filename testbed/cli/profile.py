@@ -9,11 +9,11 @@ import typer
 
 from testbed.profiles import Profile, load_profile, packaged_profiles
 from testbed.profiles.loader import is_link
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = application(several=True)
 
 
 @app.callback()
@@ -21,7 +21,7 @@ def profile() -> None:
     """Profiles: how fast a kind of device and its link are."""
 
 
-@app.command("list")
+@app.command("list", epilog="Example: venn profile list")
 @command
 def list_(context: Context) -> int:
     """Those that come with the testbed, e.g. for a fleet's `profile: pi-4`, or its `link: lte`."""
@@ -38,14 +38,14 @@ def list_(context: Context) -> int:
     return 0
 
 
-@app.command()
+@app.command(epilog="Example: venn profile show pi-4")
 @command
 def show(
     context: Context,
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of the list, or a file mine.yaml.")],
 ) -> int:
-    """One profile, value by value, with where each comes from, e.g.: venn profile show pi-4"""
+    """One profile, value by value, with where each comes from."""
     found = load_profile(name, folder=Path.cwd())
     if context.json:
         write_line(sys.stdout, json.dumps(_shape(found)))

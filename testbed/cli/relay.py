@@ -7,9 +7,9 @@ import typer
 
 from testbed.shape.relay import read_specs, serve
 from venn.wire import logs
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, command, execute, run_async
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = application()
 
 
 @app.command(epilog="Example: venn relay links.json; then venn agent --throttle throttle.json")

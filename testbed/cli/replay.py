@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 
 from testbed.report.replay import describe, replay
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.text import printable
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command("replay")
+@app.command("replay", epilog="Example: venn replay runs/2026-05-12-140311-three-jobs-venn")
 @command
 def replay_(context: Context, folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> int:
-    """Same effects again? For example: venn replay runs/2026-05-12-140311-three-jobs-venn"""
+    """Same effects again?"""
     found = replay(folder)
     if context.json:
         write_line(sys.stdout, json.dumps({**asdict(found), "same": found.same}))

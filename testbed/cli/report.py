@@ -13,19 +13,19 @@ from testbed.compare.written import build_comparison, print_comparison
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command()
+@app.command(epilog="Example: venn report runs/2026-05-12-140311-three-jobs-venn")
 @command
 def report(
     context: Context, folder: Annotated[Path, typer.Argument(help="Of a run or a comparison.", metavar="DIR")]
 ) -> int:
-    """Rebuild the report and figures/, for example: venn report runs/2026-05-12-140311-three-jobs-venn"""
+    """Rebuild the report and figures/."""
     if (folder / MANIFEST).is_file():
         return _comparison(context, folder)
     summary = build_report(folder)

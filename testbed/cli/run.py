@@ -19,13 +19,13 @@ from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.virtual.run import run_simulated
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, command, execute, run_async
 from venn.wire.errors import PeerError
 from venn.wire.exits import shape, tell, write_line
 
 NAME = "venn run"
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 Policy = Annotated[str | None, typer.Option(help="In place of the scenario's: an installed one, or FILE.py:NAME.")]
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
@@ -38,7 +38,7 @@ AllowDegraded = Annotated[
 ]
 
 
-@app.command()
+@app.command(epilog="Example: venn run examples/three-jobs.yaml --policy fifo --set jobs.handwriting.demand=10")
 @command
 def run(
     context: Context,
@@ -53,10 +53,7 @@ def run(
     validate: Annotated[bool, typer.Option("--validate", help="Check the invariants after every event.")] = False,
     allow_degraded: AllowDegraded = False,
 ) -> int:
-    """Run a scenario: all parts start, the jobs are watched, a report is written.
-
-    For example: venn run examples/three-jobs.yaml --policy fifo --set jobs.handwriting.demand=10
-    """
+    """Run a scenario: all parts start, the jobs are watched, a report is written."""
     settings = list(overrides or ())
     flags = {"backend": backend, "seed": seed, "scale": scale, "rounds_scale": rounds_scale}
     flags["policy"] = absolute(policy) if policy is not None else None

@@ -19,7 +19,7 @@ from testbed.scenario.schema import json_schema, markdown
 from testbed.scenario.unfold import unfolded
 from testbed.simulator.build import build
 from testbed.simulator.contention import contention
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
 from venn.wire.notation import format_duration
@@ -27,7 +27,7 @@ from venn.wire.text import printable
 
 MOST_PRINTED = 1000  # actions; no more in any scenario of fleets that comes with us
 
-app = typer.Typer(no_args_is_help=True, add_completion=False)
+app = application(several=True)
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="A scenario file, or the name of one that comes with us.")]
 Set = Annotated[
@@ -40,10 +40,10 @@ def scenario() -> None:
     """Scenario files."""
 
 
-@app.command()
+@app.command(epilog="Example: venn scenario check three-jobs.yaml --set jobs.handwriting.demand=30")
 @command
 def check(context: Context, *, file: File, set: Set = None) -> int:
-    """Is it right, and can it be served? e.g.: venn scenario check three-jobs.yaml --set jobs.handwriting.demand=30"""
+    """Is it right, and can it be served?"""
     try:
         loaded = Scenario.load(named(file), set or ())
     except ScenarioError as error:
@@ -59,10 +59,10 @@ def check(context: Context, *, file: File, set: Set = None) -> int:
     return ExitCode.OK
 
 
-@app.command()
+@app.command(epilog="Example: venn scenario expand three-jobs.yaml")
 @command
 def expand(context: Context, *, file: File, set: Set = None) -> int:
-    """Print it in full, with all that is inherited, and its timeline, e.g.: venn scenario expand three-jobs.yaml"""
+    """Print it in full, with all that is inherited, and its timeline."""
     loaded = Scenario.load(named(file), set or ())
     actions = build(loaded).actions if loaded.churn else ()
     if context.json:
@@ -74,10 +74,10 @@ def expand(context: Context, *, file: File, set: Set = None) -> int:
     return ExitCode.OK
 
 
-@app.command("list")
+@app.command("list", epilog="Example: venn scenario list")
 @command
 def list_(context: Context) -> int:
-    """The scenarios that come with the testbed, e.g.: venn scenario list"""
+    """The scenarios that come with the testbed."""
     about = {name: (path, _first_comment(path)) for name, path in packaged_scenarios().items()}
     if context.json:
         shape = {name: {"file": str(path), "about": text} for name, (path, text) in about.items()}
@@ -88,14 +88,14 @@ def list_(context: Context) -> int:
     return ExitCode.OK
 
 
-@app.command()
+@app.command(epilog="Example: venn scenario schema > scenario.schema.json")
 @command
 def schema(
     context: Context,
     *,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="The reference for people.")] = False,
 ) -> int:
-    """The JSON schema of scenario files, for editors, e.g.: venn scenario schema > scenario.schema.json"""
+    """The JSON schema of scenario files, for editors."""
     text = json.dumps(json_schema(), indent=None if context.json else 2)
     write_line(sys.stdout, markdown().rstrip() if as_markdown and not context.json else text)
     return ExitCode.OK

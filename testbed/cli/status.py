@@ -12,23 +12,23 @@ from google.protobuf.json_format import MessageToDict
 from testbed.cli.terminal import console
 from testbed.report.screen import Frame, render
 from testbed.report.view import snapshot_once
-from venn.wire.command import Context, command, execute
+from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
 from venn.wire.tokens import load_token
 
 WIDTH = 100  # columns, where there is no terminal
 HEIGHT = 60  # lines: it may scroll, unlike the live view
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command()
-@command
+@app.command(epilog="Example: venn status --coordinator 127.0.0.1:9700")
+@client_command
 def status(
     context: Context,
     tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """What goes on, for example: venn status --coordinator 127.0.0.1:9700"""
+    """What goes on."""
     snapshot = asyncio.run(snapshot_once(context.coordinator, load_token("admin", dir=tokens)))
     if context.json:
         write_line(sys.stdout, json.dumps(MessageToDict(snapshot, preserving_proto_field_name=True)))

@@ -11,20 +11,20 @@ from google.protobuf.json_format import MessageToDict
 
 from testbed.cli.terminal import console
 from testbed.report.view import watch
-from venn.wire.command import Context, command, execute, run_async
+from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.exits import write_line
 from venn.wire.tokens import load_token
 
-app = typer.Typer(add_completion=False)
+app = application()
 
 
-@app.command("watch")
-@command
+@app.command("watch", epilog="Example: venn watch --coordinator 127.0.0.1:9700")
+@client_command
 def watch_(
     context: Context,
     tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """Watch until q or Ctrl-C, for example: venn watch --coordinator 127.0.0.1:9700"""
+    """Watch until q or Ctrl-C."""
     return run_async(_main(context, load_token("admin", dir=tokens)))
 
 

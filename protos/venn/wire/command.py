@@ -35,6 +35,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went w
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: everything.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help="host:port of the coordinator.")]
+COMMON: Mapping[str, tuple[Any, Any]] = {
+    "json": (False, Json),
+    "quiet": (False, Quiet),
+    "verbose": (0, Verbose),
+    "no_color": (False, NoColor),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,13 @@ class Context:
     coordinator: str = DEFAULT_COORDINATOR
 
 
+def application(about: str | None = None, *, several: bool = False) -> typer.Typer:
+    """The Typer app of a command: its help is plain text, with Rich and without. ``several``: it has commands below it,
+    which ``about`` introduces.
+    """
+    return typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=several, help=about)
+
+
 def command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Gives a command the common options; it receives them as its first parameter, ``context``.
 
@@ -55,19 +68,33 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     @command
     def status(context: Context, interval: Annotated[str, typer.Option()] = "1s") -> int: ...
     """
+    return _with_options(function, COMMON)
+
+
+def client_command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command that calls a coordinator: it has ``--coordinator``, too."""
+    return _with_options(function, {"coordinator": (DEFAULT_COORDINATOR, Coordinator), **COMMON})
+
+
+def _with_options(function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
+    """``options``: by name, the default and the type."""
 
     @functools.wraps(function)
-    def run(*, json: bool, quiet: bool, verbose: int, no_color: bool, coordinator: str, **settings: Any) -> Any:
+    def run(
+        *,
+        json: bool,
+        quiet: bool,
+        verbose: int,
+        no_color: bool,
+        coordinator: str = DEFAULT_COORDINATOR,
+        **settings: Any,
+    ) -> Any:
         color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return function(Context(json, quiet, verbose, color, coordinator), **settings)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     common = [
-        inspect.Parameter("coordinator", keyword, default=DEFAULT_COORDINATOR, annotation=Coordinator),
-        inspect.Parameter("json", keyword, default=False, annotation=Json),
-        inspect.Parameter("quiet", keyword, default=False, annotation=Quiet),
-        inspect.Parameter("verbose", keyword, default=0, annotation=Verbose),
-        inspect.Parameter("no_color", keyword, default=False, annotation=NoColor),
+        inspect.Parameter(name, keyword, default=default, annotation=kind) for name, (default, kind) in options.items()
     ]
     signature = inspect.signature(function, eval_str=True)
     own = [parameter.replace(kind=keyword) for name, parameter in signature.parameters.items() if name != "context"]

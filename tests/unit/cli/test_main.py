@@ -1,9 +1,14 @@
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer.main
 
 from testbed.cli import main as dispatcher
 from testbed.cli.main import COMMANDS, GROUPS, main
@@ -74,6 +79,32 @@ def test_every_command_is_there_and_helps_quickly(name: str) -> None:
     if name in ("agent", "swarm", "job", "coordinator"):
         heavy = {"pydantic", "sklearn", "matplotlib"} & {module.partition(".")[0] for module in loaded.split()}
         assert not heavy, "what only the testbed needs"
+
+
+CALLS_A_COORDINATOR = {
+    *("agent", "agent doctor", "swarm", "watch", "status", "explain", "device list", "device drain"),
+    *("job run", "job list", "job wait", "job cancel", "compose attend", "compose device"),
+}
+
+
+def leaves(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    below = getattr(command, "commands", None)
+    if not below:
+        yield name, command
+    for word, child in (below or {}).items():
+        yield from leaves(child, f"{name} {word}")
+
+
+@pytest.mark.parametrize("module", [*dict.fromkeys(one.module for one in COMMANDS.values()), "device_agent.doctor"])
+def test_help_is_plain_has_an_example_and_offers_only_what_has_an_effect(module: str) -> None:
+    names = {one.module: one.name for one in COMMANDS.values()} | {"device_agent.doctor": "agent doctor"}
+    for name, command in leaves(typer.main.get_command(import_module(module).app), names[module]):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--json", "--quiet", "--verbose", "--no-color"} <= options, name
+        assert ("--coordinator" in options) == (name in CALLS_A_COORDINATOR), name
+        assert not {"--show-completion", "--install-completion"} & options, name
+        assert command.rich_markup_mode is None, name
+        assert re.match(r"Example: venn |compose\.yaml shows", command.epilog or ""), name
 
 
 def test_ctrl_c_while_modules_are_imported_ends_it_at_once() -> None:

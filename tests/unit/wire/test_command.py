@@ -11,7 +11,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from venn.wire.command import STOPPING, Context, command, execute, run_async
+from venn.wire.command import STOPPING, Context, client_command, execute, run_async
 from venn.wire.errors import PeerError
 
 Seen = list[tuple[Context, int, bool, list[str], str]]
@@ -35,7 +35,7 @@ def single(seen: Seen) -> typer.Typer:
     app = typer.Typer()
 
     @app.command()
-    @command
+    @client_command
     def agent(
         context: Context,
         count: Annotated[int, typer.Option()] = 1,
@@ -54,12 +54,12 @@ def several(seen: Seen) -> typer.Typer:
     app = typer.Typer(no_args_is_help=True)
 
     @app.command("run")
-    @command
+    @client_command
     def run(context: Context, count: Annotated[int, typer.Option()] = 1) -> None:
         seen.append((context, count, False, [], "run"))
 
     @app.command("list")
-    @command
+    @client_command
     def list_jobs(context: Context) -> None:
         raise PeerError("UNREACHABLE", "nothing answers", where=context.coordinator)
 
