@@ -29,7 +29,7 @@ PASSING = (
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
-UNKNOWN_JOB, HISTORY_GONE = "UNKNOWN_JOB", "HISTORY_GONE"
+UNKNOWN_JOB, HISTORY_GONE, JOB_ENDED = "UNKNOWN_JOB", "HISTORY_GONE", "JOB_ENDED"
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -37,6 +37,15 @@ logger = logging.getLogger(__name__)
 
 class Restarted(Exception):
     """The coordinator has another incarnation than when this call began: it does not know what the call is about."""
+
+
+class Ended(Exception):
+    """The job is over."""
+
+    def __init__(self, phase: str, message: str, *, told: bool) -> None:
+        """``phase``: finished, cancelled or failed. ``told``: the coordinator said so, and has not yet to be told."""
+        super().__init__(message)
+        self.phase, self.message, self.told = phase, message, told
 
 
 class Link:
@@ -63,7 +72,7 @@ class Link:
         self._submitting = asyncio.Lock()
 
     async def submit(self) -> pb.SubmitJobResponse:
-        """Bring the job to the coordinator, or back to it. Raises PeerError."""
+        """Bring the job to the coordinator, or back to it. Raises PeerError, or Ended where it is over there."""
         async with self._submitting:
             request = pb.SubmitJobRequest()
             request.CopyFrom(self._submission)
@@ -78,7 +87,7 @@ class Link:
             return answer
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        """Raises PeerError, or Restarted where the coordinator knew the job no more (it was told it again)."""
+        """Raises PeerError, Ended, or Restarted where the coordinator knew the job no more (it was told it again)."""
         incarnation = self.incarnation
         try:
             return await self._repeat(method, request)
@@ -90,7 +99,7 @@ class Link:
             raise
 
     async def follow(self, handle: Callable[[pb.FollowJobResponse], None]) -> None:
-        """Hand on each numbered frame once, and each sign of life; for ever. Raises PeerError."""
+        """Hand on each numbered frame once, and each sign of life; for ever. Raises PeerError, Ended."""
         incarnation, after, backoff = self.incarnation, 0, Backoff()
         while True:
             request = pb.FollowJobRequest(job=self.job, driver_incarnation=self.driver_incarnation, after_seq=after)
@@ -114,7 +123,10 @@ class Link:
                 incarnation, after = self.incarnation, 0
 
     async def _repeat(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        """Until it is answered. Raises PeerError once the patience is over, or for an answer that will not change."""
+        """Until it is answered.
+
+        Raises Ended where the job is over, PeerError once the patience is, or for an answer that will not change.
+        """
         incarnation, backoff = self.incarnation, Backoff()
         give_up_at = time.monotonic() + (self._patience_s if self.incarnation else FIRST_CONTACT_S)
         while True:
@@ -123,6 +135,8 @@ class Link:
             except grpc.aio.AioRpcError as error:
                 left_s = give_up_at - time.monotonic()
                 failure = peer_error(error, where=self._where)
+                if failure.reason == JOB_ENDED:
+                    raise Ended(failure.details["phase"], failure.details.get("why", ""), told=True) from error
                 if error.code() not in PASSING or left_s <= 0 or self.incarnation != incarnation:
                     raise failure from error
                 self._missed(failure, left_s)

@@ -19,10 +19,10 @@ from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
-from job_driver.client import Link, Restarted
+from job_driver.client import Ended, Link, Restarted
 from job_driver.course import STATUS, Course, Parts
 from job_driver.folder import job_folder
-from job_driver.follower import Ended, Follower
+from job_driver.follower import Follower
 from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
 from job_driver.recorder import Recorder

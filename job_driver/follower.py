@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from job_driver.client import Ended
 from job_driver.course import STATUS, Course
 from job_driver.intake import Intake
 from job_driver.rounds import AttemptNo
@@ -15,15 +16,6 @@ logger = logging.getLogger(__name__)
 
 DECIDED = (common.LEASE_END_COUNTED, common.LEASE_END_STRAGGLER, common.LEASE_END_REJECTED)  # by us, before
 CRASHES = "JOB_CRASHES"
-
-
-class Ended(Exception):
-    """The job is over, and its driver did not finish it."""
-
-    def __init__(self, phase: str, message: str, *, told: bool) -> None:
-        """``told``: the coordinator said so; otherwise it has yet to be told."""
-        super().__init__(message)
-        self.phase, self.message, self.told = phase, message, told
 
 
 class Follower:
@@ -68,10 +60,10 @@ class Follower:
             self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
 
     def _job_ended(self, frame: pb.FollowJobResponse) -> None:
+        """Finished is our own word; here it is as good as the answer to it, which may have been lost."""
         ended = frame.job_ended
-        if ended.phase != pb.JOB_PHASE_FINISHED:  # that is our own word
-            phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
-            raise Ended(phase, printable(ended.message, 2000), told=True)
+        phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
+        raise Ended(phase, printable(ended.message, 2000), told=True)
 
     def _alive(self, frame: pb.FollowJobResponse) -> None:
         paused = frame.alive.paused

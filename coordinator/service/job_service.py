@@ -185,7 +185,8 @@ class JobService(JobServiceServicer):
             job = await self._reported(request.job, said_by, context)
         end = JobEnd.FAILED if request.failed else JobEnd.CANCELLED
         message = printable(request.reason, limit=limits.MOST_TEXT)
-        await self._end(events.JobEnded(job.job, end, message, said_by), context)
+        if not job.ended:
+            await self._end(events.JobEnded(job.job, end, message, said_by), context)
         return job_pb2.CancelJobResponse(phase=self._view.job(job).phase)
 
     async def WatchJob(self, request: job_pb2.WatchJobRequest, context: Context) -> None:  # type: ignore[override]
@@ -214,14 +215,20 @@ class JobService(JobServiceServicer):
             if isinstance(effect, wanted):
                 return effect
             if isinstance(effect, effects.RefuseJob):
-                await _refuse(context, effect.reason, effect.message)
+                await self._refused(effect, context)
         raise AssertionError(f"{event} has no {wanted.__name__}")
 
     async def _end(self, event: events.JobEnded, context: Context) -> None:
-        """A job that has ended otherwise stays as it is."""
+        """A job that has ended otherwise stays as it is, and the call is refused."""
         for effect in await self._host.ask(event):
-            if isinstance(effect, effects.RefuseJob) and effect.reason != "JOB_ENDED":
-                await _refuse(context, effect.reason, effect.message)
+            if isinstance(effect, effects.RefuseJob):
+                await self._refused(effect, context)
+
+    async def _refused(self, effect: effects.RefuseJob, context: Context) -> NoReturn:
+        """With JOB_ENDED goes how and why the job ended."""
+        job = self._host.engine.jobs.get(effect.job)
+        end = {"phase": job.state.value, "why": job.message} if job is not None and job.ended else {}
+        await _refuse(context, effect.reason, effect.message, **end)
 
     async def _known(self, key: common_pb2.JobKey, context: Context) -> Job:
         try:
@@ -276,5 +283,5 @@ async def _invalid(context: Context, error: MalformedError | UsageError) -> NoRe
     )
 
 
-async def _refuse(context: Context, reason: str, message: str) -> NoReturn:
-    await abort(context, REFUSALS.get(reason, grpc.StatusCode.FAILED_PRECONDITION), reason, message)
+async def _refuse(context: Context, reason: str, message: str, **metadata: str) -> NoReturn:
+    await abort(context, REFUSALS.get(reason, grpc.StatusCode.FAILED_PRECONDITION), reason, message, **metadata)

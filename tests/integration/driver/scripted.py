@@ -39,6 +39,8 @@ class Coordinator(JobServiceServicer):
         self.metrics: dict[int, Mapping[str, float]] = {}
         self.ended = ""  # finished, cancelled, failed
         self.cancel_reason = ""
+        self.over = ""  # the phase that a driver is told that asks for a job which has ended
+        self.answers_finish = True
         self.closes = True  # whether the K-th response closes an attempt
         self.address = ""
         self._frames: list[pb.FollowJobResponse] = []
@@ -85,6 +87,11 @@ class Coordinator(JobServiceServicer):
 
     async def SubmitJob(self, request: pb.SubmitJobRequest, context: Any) -> pb.SubmitJobResponse:
         self.submitted.append(request)
+        if self.over:
+            message = f"it has {self.over}"
+            await abort(
+                context, grpc.StatusCode.FAILED_PRECONDITION, "JOB_ENDED", message, phase=self.over, why="not today"
+            )
         self._known, self.address = True, request.address
         await self._change()
         return pb.SubmitJobResponse(
@@ -146,6 +153,8 @@ class Coordinator(JobServiceServicer):
     async def FinishJob(self, request: pb.FinishJobRequest, context: Any) -> pb.FinishJobResponse:
         await self._check(context)
         self.ended = "finished"
+        if not self.answers_finish:
+            await abort(context, grpc.StatusCode.UNAVAILABLE, "FAULT", "the answer is lost")
         return pb.FinishJobResponse()
 
     async def CancelJob(self, request: pb.CancelJobRequest, context: Any) -> pb.CancelJobResponse:

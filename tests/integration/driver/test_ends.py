@@ -137,6 +137,31 @@ async def test_a_cancelled_job_ends_unfinished(side: Coordinator, run: Any) -> N
     assert (result.finished, result.phase, result.message) == (False, "cancelled", "not today")
 
 
+async def test_a_job_has_finished_though_the_answer_that_says_so_is_lost(side: Coordinator, run: Any) -> None:
+    side.answers_finish = False
+    async with run(demand=1) as job:
+        await submit(side, (1, 1), 1, 4.0)
+        await side.wait_for(lambda s: s.ended)
+        side.over = "finished"
+        await side.tell(job_ended=pb.JobEnded(phase=pb.JOB_PHASE_FINISHED))
+        result = await job
+    assert (result.finished, result.phase, result.model["w"][0]) == (True, "finished", 4.0)
+
+
+@pytest.mark.parametrize("phase", ["finished", "cancelled"])
+async def test_who_resumes_a_job_that_has_ended_is_told_how(
+    side: Coordinator, run: Any, tmp_path: Path, phase: str
+) -> None:
+    async with run(demand=1, folder=tmp_path / "job") as job:
+        await submit(side, (1, 1), 1, 4.0)
+        await job
+    side.over = phase
+    async with run(demand=1, folder=tmp_path / "job", resume=True) as job:
+        result = await job
+    assert (result.finished, result.phase, result.message) == (phase == "finished", phase, "not today")
+    assert len(result.rounds) == 1
+
+
 def crashed(message: str) -> pb.DriverAlive:
     return pb.DriverAlive(paused=pb.JobPaused(reason="JOB_CRASHES", message=message))
 

@@ -348,6 +348,21 @@ async def test_a_job_that_has_ended_keeps_no_history() -> None:
         assert (code, reason) == (grpc.StatusCode.OUT_OF_RANGE, "HISTORY_GONE")
 
 
+async def test_who_calls_about_a_job_that_has_ended_is_told_how_it_did() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.start()
+        await driver.stub.CancelJob(job_pb2.CancelJobRequest(job=driver.key, reason="not today"))
+        finish = job_pb2.FinishJobRequest(job=driver.key, driver_incarnation=1)
+        for call in (driver.stub.FinishJob(finish), driver.submit()):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call
+            assert reason_of(caught.value) == "JOB_ENDED"
+            assert metadata_of(caught.value) == {"phase": "cancelled", "why": "not today"}
+        again = await driver.stub.CancelJob(job_pb2.CancelJobRequest(job=driver.key, reason="never"))
+        assert again.phase == job_pb2.JOB_PHASE_CANCELLED
+
+
 async def test_transfers_are_a_sign_of_life() -> None:
     time = FakeTime()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
