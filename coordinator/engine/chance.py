@@ -11,8 +11,9 @@ class Purpose(IntEnum):
     TIER = 2  # ids: request id
     NOISE = 3  # ids: lease seq
     COME_BACK = 4  # ids: session seq
-    ORDER = 5  # ids: plan number, index of a job
+    ORDER = 5  # ids: request id
     LINK = 6  # ids: lease seq, part of its way, number of a draw
+    JOB_ORDER = 7  # ids: ``number_of`` the job id
 
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:
@@ -31,6 +32,14 @@ def index(bits: int, n: int) -> int:
 def fraction(bits: int) -> float:
     """Uniform in [0, 1) with 53 bits."""
     return (bits >> 11) * 2.0**-53
+
+
+def number_of(name: str) -> int:
+    """64 bits that stand for a name among the ids of a draw: FNV-1a of its UTF-8 bytes (Fowler, Noll, Vo)."""
+    bits = 0xCBF29CE484222325
+    for byte in name.encode():
+        bits = ((bits ^ byte) * 0x100000001B3) & _MASK
+    return bits
 
 
 def mix(value: int) -> int:

@@ -2,7 +2,7 @@
 
 A device is busy while a lease is in its hand, and after that until it says so itself where it may still be at work
 (``_STILL_AT_WORK``), at most until the lease's expiry. A place that is taken or given back changes the plan's inputs
-when the request becomes full or stops being full, unless the request is asynchronous.
+when the request reaches its target or falls below it, becomes full or stops being full, unless it is asynchronous.
 """
 
 from coordinator.engine.chance import Purpose, draw, fraction
@@ -322,7 +322,8 @@ def _place(world: World, request: Request) -> None:
 
 
 def _check_full(world: World, request: Request) -> None:
-    """One place less is unmet. Full: the plan changes, and the first time the scheduling delay ends.
+    """One place less is unmet. At its target, and full: the plan changes. The first time it is full the scheduling
+    delay ends.
 
     Asynchronously the plan stays: a full request is skipped, and has a place again soon.
     """
@@ -330,7 +331,7 @@ def _check_full(world: World, request: Request) -> None:
     if not request.open:
         return
     if unmet > 0:
-        if world.plan.at_enough and unmet == request.spare and not request.asynchronous:
+        if request.placed + request.counted == request.target:
             world.dirty = True
         return
     world.dirty = world.dirty or not request.asynchronous
@@ -349,7 +350,7 @@ def _unplace(world: World, request: Request) -> None:
         return
     if request.asynchronous:
         world.vacant = world.vacant or request.unmet == 1
-    elif request.unmet == 1 or (world.plan.at_enough and request.unmet == request.spare + 1):
+    elif request.unmet == 1 or request.placed + request.counted == request.target - 1:
         world.dirty = True
 
 

@@ -20,7 +20,18 @@ from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
 from coordinator.engine.outlook import OpenJobs, TierSupply
-from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, Mode, Plan, Policy, RequestView, View, flaw
+from coordinator.engine.plan import (
+    ANY_TIER,
+    LIFTED,
+    UNDECIDED,
+    CollectingView,
+    Mode,
+    Plan,
+    Policy,
+    RequestView,
+    View,
+    flaw,
+)
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Request, Session
 from coordinator.engine.tiers import EVERY_TIER, NO_TIER, tier_text
@@ -92,6 +103,7 @@ class Matcher:
                 for request in self.candidates(device)
                 if request.unmet > 0 and not _cools(device, request, world.now)
             ]
+            able = [request for request in able if not request.at_target] or able
             if not able:
                 return None
             return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
@@ -155,17 +167,21 @@ class Matcher:
         return Candidates(found, rest)
 
     def _in_turn(self, region: RegionId, device: Device, found: list[Request]) -> Iterator[Request]:
-        """The open requests that the device may be leased to: of the region's owner, then of the other queues."""
+        """The open requests that the device may be leased to: of the region's owner, then of the other queues.
+
+        First those below their target.
+        """
         world, plan = self.world, self.world.plan
         owner = plan.owner.get(region)
         order = (
             range(len(plan.queues)) if owner is None else (owner, *range(owner), *range(owner + 1, len(plan.queues)))
         )
-        for queue in order:
-            for id_ in plan.queues[queue]:
+        for at_target in (False, True) if plan.targets else (False,):
+            for id_ in chain.from_iterable(plan.queues[queue] for queue in order):
                 request = world.open_requests.get(id_)
                 if (
                     request is not None
+                    and request.at_target == at_target  # so until the next plan: passing it asks for one
                     and world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
                     and (request.tier < 0 or device.tier in (request.tier, EVERY_TIER))
                 ):
@@ -179,11 +195,27 @@ class Matcher:
         plan = self.policy.plan(view)
         if problem := flaw(plan, view):
             raise PlanError(f"plan {view.plan_number} of policy {self.policy.name} at {view.now:.3f} s: {problem}")
+        self._aim(world.plan, plan)
         world.plan = plan
         self._decide(plan)
         world.supply.plan_made(view.supply)
         self._candidates.clear()
         world.emit(AdoptPlan(world.plan_number))
+
+    def _aim(self, before: Plan, plan: Plan) -> None:
+        """How many places requests are to have before others get spare ones. Raises PlanError."""
+        requests = self.world.open_requests
+        for id_ in before.targets:
+            if (request := requests.get(id_)) is not None:
+                request.target = request.places
+        for id_, target in plan.targets.items():
+            request = requests.get(id_)
+            if request is None or request.asynchronous or not request.needed <= target <= request.places:
+                raise PlanError(
+                    f"plan {self.world.plan_number} of policy {self.policy.name} at {self.world.now:.3f} s: "
+                    f"request {id_} is not to have a target of {target} places"
+                )
+            request.target = target
 
     def _decide(self, plan: Plan) -> None:
         """Which tiers requests are for, and when the plan is to be looked at again. Raises PlanError."""
@@ -213,20 +245,23 @@ class Matcher:
     def _view(self) -> View:
         world = self.world
         now = world.now
-        requests = []
+        requests, collecting = [], []
         for request in world.open_requests.values():  # thousands of them: no call that can be spared
             job, places, needed = request.job, request.places, request.needed
             if not job.followed or job.pauses:
                 continue
+            left = request.rounds_left
             if request.asynchronous:
+                lacking = places - request.placed
                 places, wanted = needed, needed - request.held
-                lacking = wanted
             else:
                 wanted = places - request.placed - request.counted
                 lacking = wanted - places + needed if places > needed else wanted
+                if lacking <= 0 and left != 1:
+                    after = left if left is None else left - 1
+                    collecting.append(CollectingView(job.spec.job, job.arrival, job.group.id, places, after))
             if wanted <= 0:
                 continue
-            left = request.rounds_left
             requests.append(
                 RequestView(
                     request.id,
@@ -237,6 +272,7 @@ class Matcher:
                     left if left is None else wanted + (left - 1) * places if left > 1 else wanted,
                     job.attained_s + job.live * now - job.live_granted_sum,
                     places,
+                    needed,
                     lacking if lacking > 0 else 0,
                     request.tier,
                     request.opened_at,
@@ -244,6 +280,7 @@ class Matcher:
                 )
             )
         requests.sort(key=attrgetter("arrival", "job", "request"))
+        collecting.sort(key=attrgetter("arrival", "job"))
         return View(
             now=now,
             seed=world.settings.seed,
@@ -255,6 +292,7 @@ class Matcher:
             jobs=self._jobs,
             tiers=world.tiers.number,
             tier_supply=self._tier_supply,
+            collecting=tuple(collecting),
         )
 
     def _present_supply(self) -> dict[RegionId, int]:

@@ -5,6 +5,7 @@ from typing import Protocol, overload
 
 from coordinator.engine.ids import JobId, RegionId
 from coordinator.engine.plan import JobView
+from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.regions import Regions
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
@@ -30,6 +31,7 @@ class OpenJobs(Mapping[JobId, JobView]):
             places=spec.responses_needed if spec.asynchronous else spec.places,
             rounds=begun if left is None else begun + left - 1,
             tails_s=job.profiles.tails() if job.profiles is not None else (),
+            responses=job.profiles.times() if job.profiles is not None else ResponseTimes(),
         )
 
     def __iter__(self) -> Iterator[JobId]:

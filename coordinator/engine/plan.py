@@ -5,6 +5,10 @@ then the others in their order, each request by request, and take the first that
 group the region is in (``ORDERED``); or draw one uniformly from all such requests, sorted by (job arrival, job id)
 (``UNIFORM``). So no device is turned away while a queued request could use it.
 
+A round closes at K responses and asks for C places. A plan may name a *target* of K to C places for a request, C if it
+names none. Requests that are below theirs come first, in the order of the plan, and then the others, in the same order.
+A new plan is made when a request reaches its target, or falls below it.
+
 A plan may also restrict a request to the devices of one tier; those of other tiers flow on to the next request. That is
 decided once per attempt, when a plan first names it: from then on its restriction can only be lifted, for good.
 """
@@ -17,6 +21,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.profiles import ResponseTimes
 
 Reasons = Iterable[tuple[JobId, str]]  # why its request waits, beyond a lack of devices; of a job once
 
@@ -39,11 +44,30 @@ class RequestView(NamedTuple):
     remaining_all_rounds: int | None  # over all rounds left, this one's remaining included; None: unknown
     attained: float  # device-seconds leased to the job so far
     places: int = 1  # of the attempt: C; asynchronously its buffer
-    needed: int = 0  # of ``remaining``: places until leases and counted responses reach K; 0: it has enough.
-    # Asynchronously the same as ``remaining``
+    needed: int = 1  # responses that close the round: K; asynchronously its buffer
+    lacking: int = 0  # places until leases and counted responses reach K; 0: it has enough. Asynchronously places that
+    # no lease has
     tier: int = UNDECIDED  # that it is restricted to, >= 0; or UNDECIDED, ANY_TIER, LIFTED
     opened_at: float = 0.0  # engine time
     deadline_at: float = math.inf  # engine time; it aborts then. inf: asynchronous
+
+    @property
+    def placed(self) -> int:
+        """Live leases and counted responses; asynchronously the responses that its buffer has."""
+        return self.places - self.remaining
+
+
+class CollectingView(NamedTuple):
+    """A job whose open request has leases and responses for all that it needs, and that has another round to come.
+
+    Asynchronous jobs are never among them.
+    """
+
+    job: JobId
+    arrival: float  # of the job, engine time
+    group: GroupId
+    places: int  # that one round takes: C
+    rounds_left: int | None  # after the open one, >= 1; None: unknown
 
 
 class JobView(NamedTuple):
@@ -54,6 +78,7 @@ class JobView(NamedTuple):
     places: int  # that one round takes: C; asynchronously its buffer
     rounds: int  # all of them, done or not; where their number is not known, those begun; at least 1
     tails_s: tuple[float, ...] = ()  # of its response time: over all tiers, then of each; 0: unknown
+    responses: ResponseTimes = ResponseTimes()  # the whole profile that these are taken from; live
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,7 @@ class View:
     jobs: Mapping[JobId, JobView] = field(default_factory=dict)  # all unfinished ones; live, made when asked for
     tiers: int = 1  # of devices by speed, in equal numbers, 0 the fastest; 1: there are none
     tier_supply: Sequence[Mapping[RegionId, int]] = ()  # of each tier, over the same span; kept like ``supply``
+    collecting: tuple[CollectingView, ...] = ()  # by (job arrival, job id)
 
 
 class Mode(StrEnum):
@@ -116,7 +142,7 @@ class Plan:
     tiers: Mapping[RequestId, int] = field(
         default_factory=dict
     )  # decided by this plan: a tier, or ANY_TIER, also to lift
-    at_enough: bool = False  # a new plan also when a request comes to have enough, or lacks one again
+    targets: Mapping[RequestId, int] = field(default_factory=dict)  # places, K to C; absent: C
     review_at: float | None = None  # engine time, > now: when time alone could change this plan's mind at the earliest
 
     @cached_property

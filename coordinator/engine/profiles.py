@@ -12,7 +12,10 @@ bins are all halved, rounded down, so that it follows its job.
 - A tail of fewer than ENOUGH responses is not known. A tier whose tail is not known is taken to be as slow as all.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from coordinator.engine.scale import BINS, EDGES, bin_of
 
@@ -54,6 +57,26 @@ class Profile:
         return EDGES[self.at] if self.total >= ENOUGH else 0.0
 
 
+class ResponseTimes:
+    """What a policy sees of a job's profiles, as they are when it looks: counts over all tiers, then of each."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: Sequence[Sequence[int]] = ()) -> None:
+        self._counts = counts
+
+    def upto(self, tier: int = -1) -> list[int]:
+        """How many responses took no longer than ``EDGES[i]``, by i, in a tier.
+
+        Over all tiers for -1, and where the tier has fewer than ENOUGH; empty where there are too few over all as well.
+        """
+        for row in (1 + tier, 0) if tier >= 0 else (0,):
+            upto = list(accumulate(self._counts[row])) if self._counts else []
+            if upto and upto[-1] >= ENOUGH:
+                return upto
+        return []
+
+
 @dataclass(slots=True)
 class Profiles:
     """Of one job."""
@@ -69,10 +92,18 @@ class Profiles:
         if not chosen:
             self.everyone.add(bin_)
 
+    def times(self) -> ResponseTimes:
+        return ResponseTimes([self.everyone.counts, *[tier.counts for tier in self.tiers]])
+
     def tails(self) -> tuple[float, ...]:
         """Seconds over all tiers, then of each tier; 0: not known."""
         everyone = self.everyone.tail_s
         return (everyone, *[tier.tail_s or everyone for tier in self.tiers])
+
+
+def quantile(upto: Sequence[int], part: int, whole: int) -> float:
+    """The least edge that at least ``part / whole`` of the responses did not exceed, seconds; 0 < part <= whole."""
+    return EDGES[bisect_left(upto, -(-part * upto[-1] // whole))]
 
 
 def closing_percent(needed: int, places: int) -> int:

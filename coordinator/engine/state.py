@@ -155,6 +155,10 @@ class Request:
     flushed_at: float = 0.0  # when its last round closed, asynchronously
     purged: bool = False  # forgets leases when they end
     tier: int = UNDECIDED  # whose devices alone may be leased to it, if >= 0; or UNDECIDED, ANY_TIER, LIFTED
+    target: int = field(init=False)  # by the present plan: with so many places taken it comes after those with fewer
+
+    def __post_init__(self) -> None:
+        self.target = self.places
 
     @property
     def responses(self) -> int:
@@ -171,9 +175,9 @@ class Request:
         return self.places - self.placed - self.counted
 
     @property
-    def spare(self) -> int:
-        """Places that it can close without: with no more than these unmet it has leases for all it needs."""
-        return max(self.places - self.needed, 0)
+    def at_target(self) -> bool:
+        """Only spare places are left: it comes after those that are below their target."""
+        return self.placed + self.counted >= self.target < self.places
 
     @property
     def status(self) -> AttemptStatus:

@@ -19,3 +19,8 @@ def in_order(view: View, key: Callable[[RequestView], float], rule: str) -> Plan
 def left_of_job(request: RequestView) -> int:
     """Remaining demand over all rounds left where their number is known, otherwise that of the open request."""
     return request.remaining if request.remaining_all_rounds is None else request.remaining_all_rounds
+
+
+def left_of_request(request: RequestView) -> int:
+    """Remaining demand of the open request."""
+    return request.remaining

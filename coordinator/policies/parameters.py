@@ -3,7 +3,7 @@
 import difflib
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 Value = bool | int | float | str
 
@@ -14,8 +14,8 @@ class PolicyError(ValueError):
     """No such policy, or what stands behind the name is none."""
 
 
-def arguments(make: Callable[..., object], text: str) -> dict[str, Value]:
-    """Raises PolicyError. A parameter is of the type that it is annotated with, or else that of its default."""
+def pairs(text: str) -> dict[str, str]:
+    """``fairness=2; tiers=1`` by key. Raises PolicyError."""
     given: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         key, equals, value = (word.strip() for word in part.partition("="))
@@ -24,20 +24,27 @@ def arguments(make: Callable[..., object], text: str) -> dict[str, Value]:
         if key in given:
             raise PolicyError(f"{key} is given twice")
         given[key] = value
-    if not given:
-        return {}
+    return given
+
+
+def arguments(make: Callable[..., object], given: Mapping[str, str], *others: str) -> dict[str, Value]:
+    """Raises PolicyError. A parameter is of the type that it is annotated with, or else that of its default.
+
+    ``others``: names that users may give as well, for whoever reads what is said about a wrong one.
+    """
     known = {
         name: parameter
         for name, parameter in inspect.signature(make, eval_str=True).parameters.items()
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
-    return {key: _value(key, value, known) for key, value in given.items()}
+    names = list(dict.fromkeys([*known, *others]))
+    return {key: _value(key, value, known, names) for key, value in given.items()}
 
 
-def _value(key: str, text: str, known: dict[str, inspect.Parameter]) -> Value:
+def _value(key: str, text: str, known: dict[str, inspect.Parameter], names: Sequence[str]) -> Value:
     if key not in known:
-        close = difflib.get_close_matches(key, known, n=1)
-        has = f"it has {', '.join(known)}" if known else "it has none"
+        close = difflib.get_close_matches(key, names, n=1)
+        has = f"it has {', '.join(names)}"
         raise PolicyError(f"there is no parameter {key!r}; {f'did you mean {close[0]}?' if close else has}")
     kind = known[key].annotation
     if kind is inspect.Parameter.empty:
@@ -48,6 +55,8 @@ def _value(key: str, text: str, known: dict[str, inspect.Parameter]) -> Value:
         return _WORDS[text.lower()]
     if kind is int:
         return _number(key, text, int, "a whole number")
+    if kind == int | str:
+        return int(text) if text.isdecimal() else text
     if kind is float:
         value = _number(key, text, float, "a number")
         if not math.isfinite(value):

@@ -1,25 +1,30 @@
 """Policies by name: every entry point of the group ``venn.policies``, or FILE.py:NAME for one's own.
 
-Parameters may follow either, ``venn(fairness=2; tiers=1)``: the keyword arguments of what makes the policy.
+Parameters may follow either, ``venn(fairness=2; tiers=1)``: the keyword arguments of what makes the policy, and
+``spares``, which every policy has.
 
 Only the coordinator's own user names a file; its name never comes over the wire.
 """
 
 import difflib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from typing import cast
 
 from coordinator.engine.plan import Policy
-from coordinator.policies.parameters import PolicyError, arguments
+from coordinator.policies.parameters import PolicyError, arguments, pairs
+from coordinator.policies.spares import Spares, WithSpares, spares_of
 
 __all__ = ["PolicyError", "absolute", "in_file", "load_policy", "policy_names", "split", "summary", "tiers_of"]
 
 GROUP = "venn.policies"
 TIERS = 3  # that devices are cut into for a policy that does not say
 MOST_TIERS = 16
+SPARES = "spares"
 
 
 def policy_names() -> list[str]:
@@ -75,11 +80,11 @@ def summary(name: str) -> str:
 
 def tiers_of(name: str) -> int:
     """How many tiers the engine is to cut devices into: the policy's parameter ``tiers``, or 3."""
-    for part in split(name)[1].split(";"):
-        key, _, value = (word.strip() for word in part.partition("="))
-        if key == "tiers" and value.isdecimal():
-            return max(1, min(int(value), MOST_TIERS))
-    return TIERS
+    try:
+        value = pairs(split(name)[1]).get("tiers", "")
+    except PolicyError:  # told when it is made
+        value = ""
+    return max(1, min(int(value), MOST_TIERS)) if value.isdecimal() else TIERS
 
 
 def _installed() -> dict[str, EntryPoint]:
@@ -107,9 +112,7 @@ def _from_file(path: Path, attribute: str) -> Callable[..., object]:
 def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str) -> Policy:
     # A policy is foreign code: whatever it raises while it is loaded is told as one line that names it.
     try:
-        make = load()
-        given = arguments(make, parameters)
-        policy = make(**given)
+        policy = _with_parameters(load(), parameters)
     except PolicyError as error:
         raise (PolicyError(f"policy {name!r}: {error}") if parameters else error) from None
     except Exception as error:
@@ -119,3 +122,12 @@ def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str)
     if not callable(getattr(policy, "plan", None)) or not isinstance(getattr(policy, "name", None), str):
         raise PolicyError(f"policy {name!r} is a {type(policy).__name__} without `name` and `plan(view)`")
     return policy  # type: ignore[return-value]  # just checked, as far as it can be without calling it
+
+
+def _with_parameters(make: Callable[..., object], text: str) -> object:
+    """``spares`` is a parameter of every policy: one that has none of its own is followed with it."""
+    given = pairs(text)
+    own = SPARES in inspect.signature(make).parameters
+    spares = Spares.WITH if own else spares_of(given.pop(SPARES, Spares.WITH))
+    policy = make(**arguments(make, given, SPARES))
+    return policy if spares is Spares.WITH else WithSpares(cast(Policy, policy), spares)

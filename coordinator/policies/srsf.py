@@ -1,7 +1,7 @@
 """Smallest remaining service first."""
 
 from coordinator.engine.plan import Plan, View
-from coordinator.policies.order import in_order
+from coordinator.policies.order import in_order, left_of_request
 
 
 class Srsf:
@@ -11,4 +11,4 @@ class Srsf:
     planner = "srsf"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
-        return in_order(view, lambda request: request.remaining, "its request needs fewer devices")
+        return in_order(view, left_of_request, "its request needs fewer devices")

@@ -1,4 +1,4 @@
-"""One order for all devices: least left to do on the scarcest devices first, and spare places after all others.
+"""One order for all devices, least left to do on the scarcest ones first; spare places and fast devices at a price.
 
 docs/venn-plus.md derives it and says what else was tried. The arithmetic, for whoever computes it elsewhere, in 64-bit
 floats from left to right:
@@ -7,86 +7,164 @@ floats from left to right:
     rate   check-ins counted over the window in the regions of its group, a whole number
     index  left * rate * rate * sqrt(remaining / places)
 
-(``* rate`` as often as ``scarcity`` says, 2 times unless told otherwise; with ``nearness=no`` without the root.)
+(``* rate`` as often as ``scarcity`` says, 2 times unless told otherwise; with ``nearness=no`` without the root.) Least
+index first; ties go by job arrival, job id and request, in which order the view has them. There is one queue, no region
+has an owner.
 
-Requests that lack devices to close (``needed`` > 0) come before those that do not; then the least index; ties go by job
-arrival, job id and request, in which order the view has them. There is one queue, no region has an owner, and the plan
-asks for another one when a request comes to have enough (``at_enough``).
+*Spare places* are priced, see ``spares``. A job in collection, whose round has all the devices that it needs, stands in
+the order with its next opening, and lacks devices there: its index is (rounds left * places) * rate * rate, with one
+round left where their number is not known. It comes after requests of the same index.
+
+*Fast devices* are priced as well. Of each group the first request that is below its target, if no plan has decided it,
+is restricted to the tier u of the greatest gain above 0. With n its target and todo = n - placed,
+
+    gain(u) = Q - Q_u - (todo / rate_u - todo / rate) - todo * rate / rate_u * lost
+
+Q and Q_u are the times of the K-th of n responses, over all tiers and in tier u; ``lost`` is the sum over groups h of
+W[g][h] * (other requests of h that lack devices for their K): while it fills from one tier, they wait.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
+from operator import itemgetter
 
-from coordinator.engine.ids import GroupId, RegionId
-from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
+from coordinator.engine.ids import GroupId, RegionId, RequestId
+from coordinator.engine.plan import ANY_TIER, UNDECIDED, Plan, RequestView, View
+from coordinator.engine.profiles import quantile
 from coordinator.policies.order import left_of_job
 from coordinator.policies.reasons import behind
+from coordinator.policies.spares import (
+    Contention,
+    Spares,
+    Stand,
+    by_target,
+    contention,
+    last,
+    priced,
+    spares_of,
+    with_spare,
+)
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions, total
 
 MOST_SCARCITY = 8
 
 
 class VennPlus:
-    """least left to do on the scarcest devices first, for no more devices than a round needs while others lack some"""
+    """least left to do on the scarcest devices first, with as many spare places as are worth what they cost others"""
 
     name = "venn-plus"
     planner = "venn-plus"  # the simulator's compiled twin of this class
 
-    def __init__(self, scarcity: int = 2, nearness: bool = True, spare_last: bool = True) -> None:
+    def __init__(
+        self,
+        scarcity: int = 2,
+        nearness: bool = True,
+        spares: str = Spares.AUTO,
+        collecting: bool = True,
+        tiers: int = TIERS,
+    ) -> None:
         """``scarcity``: power of the supply in the index, 0 to 8; 0 leaves it out.
 
-        ``nearness``: requests that are nearly full come forward. ``spare_last``: places that a request can close
-        without are filled after all others. Raises ValueError.
+        ``nearness``: requests that are nearly full come forward. ``spares``: as for every policy. ``collecting``: jobs
+        in collection count for prices. ``tiers``: 1 is none. Raises ValueError.
         """
         if not 0 <= scarcity <= MOST_SCARCITY:
             raise ValueError(f"scarcity is {scarcity}; it is 0 to {MOST_SCARCITY}")
-        self.scarcity, self.nearness, self.spare_last = scarcity, nearness, spare_last
-        self._rates = _Rates((), {})
+        if not 1 <= tiers <= MOST_TIERS:
+            raise ValueError(f"tiers is {tiers}; it is 1, for none, to {MOST_TIERS}")
+        self.scarcity, self.nearness, self.collecting, self.tiers = scarcity, nearness, collecting, tiers
+        self.spares = spares_of(spares)
+        self._contention = Contention()
 
     def plan(self, view: View) -> Plan:
-        if not self._rates.are_of(view):
-            self._rates = _Rates(view.groups, view.supply)
-        rates = self._rates.of_group
-
-        def index(request: RequestView) -> float:
-            value, rate = float(left_of_job(request)), rates[request.group]
-            for _ in range(self.scarcity):
-                value *= rate
-            return value * math.sqrt(request.remaining / request.places) if self.nearness else value
-
-        queue = sorted(view.requests, key=index)  # stable: ties as in the view
-        spare: list[RequestView] = []
-        if self.spare_last:
-            spare = [request for request in queue if request.needed == 0]
-            queue = [request for request in queue if request.needed > 0]
+        if not self._contention.is_of(view):
+            self._contention = contention(view)
+        stands = self._order(view)
+        queue = [stand.request for stand in stands if stand.request is not None]
+        targets = {}
+        if self.spares is not Spares.WITH:
+            targets = last(view) if self.spares is Spares.LAST else priced(view, stands, self._contention)
+        limits = NOWHERE
+        if view.tiers > 1 and self.tiers > 1:
+            limits = restrictions(view, _holdings(view, queue, targets), _Priced(view, targets, self._contention))
+        why = partial(behind, queue, view.groups, "its job has less left to do, or needs scarcer devices")
         return Plan(
-            queues=(tuple([request.request for request in (*queue, *spare)]),),
-            why=partial(_reasons, queue, spare, view.groups),
-            at_enough=self.spare_last,
+            queues=(tuple([request.request for request in queue]),),
+            why=partial(with_spare, view, targets, why),
+            targets=targets,
+            tiers=limits.tiers,
+            review_at=limits.review_at,
         )
 
+    def _order(self, view: View) -> list[Stand]:
+        """Requests, and jobs in collection where they count."""
+        found: list[tuple[float, Stand]] = []
+        for one in view.requests:
+            unmet = math.sqrt(one.remaining / one.places) if self.nearness else 1.0
+            found.append((self._index(left_of_job(one), one.group) * unmet, Stand(one.group, one.lacking > 0, one)))
+        if self.collecting and self.spares is Spares.AUTO:
+            for job in view.collecting:
+                found.append((self._index((job.rounds_left or 1) * job.places, job.group), Stand(job.group, True)))
+        return [stand for _, stand in sorted(found, key=itemgetter(0))]  # stable: ties as in the view
 
-class _Rates:
-    """Supply of all that a group can use. It holds for many plans: groups and supply change seldom."""
-
-    def __init__(self, groups: tuple[GroupView, ...], supply: Mapping[RegionId, int]) -> None:
-        self._groups, self._supply = groups, supply
-        self.of_group: dict[GroupId, float] = {
-            group.group: float(sum(supply.get(region, 0) for region in group.regions)) for group in groups
-        }
-
-    def are_of(self, view: View) -> bool:
-        same = view.groups is self._groups and view.supply is self._supply
-        return same or (view.groups == self._groups and view.supply == self._supply)
+    def _index(self, left: int, group: GroupId) -> float:
+        value, rate = float(left), float(self._contention.rates[self._contention.number[group]])
+        for _ in range(self.scarcity):
+            value *= rate
+        return value
 
 
-def _reasons(queue: Sequence[RequestView], spare: Sequence[RequestView], groups: Sequence[GroupView]) -> Reasons:
-    """Of those that lack some; then of those that have enough and share devices with one that has not."""
-    yield from behind(queue, groups, "its job has less left to do, or needs scarcer devices")
-    eligible = {view.group: view.bits for view in groups}
-    wanted = 0
-    for group in {request.group for request in queue}:
-        wanted |= eligible[group]
-    for request in spare:
-        if eligible[request.group] & wanted:
-            yield request.job, "it has devices for all the responses it needs: spare ones come last"
+class _Priced:
+    """Which tier is worth what it costs the request itself and others."""
+
+    def __init__(self, view: View, targets: Mapping[RequestId, int], between: Contention) -> None:
+        self._targets, self._between = targets, between
+        self._lacking = [0] * len(between.number)  # by group: requests that lack devices for their K
+        for request in view.requests:
+            self._lacking[between.number[request.group]] += request.lacking > 0
+
+    def choice(self, view: View, request: RequestView, holding: Holding) -> int:
+        regions = list(holding.owned())
+        rate = total(view.supply, regions)
+        target = self._targets.get(request.request, request.places)
+        if rate == 0 or target <= request.placed:
+            return UNDECIDED
+        responses = view.jobs[request.job].responses
+        upto = responses.upto()
+        if not upto or request.deadline_at == math.inf:
+            return ANY_TIER
+        todo, lost = target - request.placed, self._lost(request)
+        best, most, all_s = ANY_TIER, 0.0, quantile(upto, request.needed, target + 1)
+        for tier in range(view.tiers):
+            rate_u = total(view.tier_supply[tier], regions)
+            if rate_u == 0:
+                continue
+            saved = all_s - quantile(responses.upto(tier), request.needed, target + 1)
+            waits = todo * view.supply_span_s / rate_u - todo * view.supply_span_s / rate
+            gain = saved - waits - todo * (rate / rate_u) * lost
+            if gain > most:
+                best, most = tier, gain
+        return best
+
+    def tail_s(self, view: View, request: RequestView, tier: int) -> float:
+        """Of the response that closes a round."""
+        return Drawn().tail_s(view, request, tier)
+
+    def _lost(self, request: RequestView) -> float:
+        """Seconds of all others that lack devices, for each device of this one that they could have used."""
+        mine, lost = self._between.number[request.group], 0.0
+        for group, lacking in enumerate(self._lacking):
+            lost += float(self._between.seconds[mine, group]) * (lacking - (group == mine and request.lacking > 0))
+        return lost
+
+
+def _holdings(view: View, queue: Sequence[RequestView], targets: Mapping[RequestId, int]) -> Iterator[Holding]:
+    """Of each group those who are below their target, and then the others; all that it can use is its own."""
+    queues: dict[GroupId, list[RequestView]] = {}
+    for request in chain.from_iterable(by_target(queue, targets)):
+        queues.setdefault(request.group, []).append(request)
+    regions: dict[GroupId, tuple[RegionId, ...]] = {group.group: group.regions for group in view.groups}
+    for group, requests in queues.items():
+        yield Holding(requests, partial(iter, regions[group]))

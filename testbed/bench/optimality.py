@@ -1,8 +1,8 @@
 """How far every policy is from the best: the sum of its scheduling delays over the least possible one.
 
 Each policy plays the same small instances on the real engine; the optimum, which knows which devices will come, is
-exact. Random is not played: its figure is the exact mean over all that it may draw. Of ``random-order`` it is the mean
-over ``SEEDS`` seeds.
+exact. Random is not played: its figure is the exact mean over all that it may draw. Of ``random-order`` and of
+``random-job`` it is the mean over ``SEEDS`` seeds.
 
 Then its mean JCT on the workloads of the paper, scaled down, over a lower bound (``testbed.simulator.bound``).
 """
@@ -28,7 +28,7 @@ WORKLOADS = ("even", "small", "large", "low", "high")
 SCALES = ("scale=0.02", "rounds_scale=0.01")  # some 8,000 check-ins
 BASELINE = "random"
 OURS = "venn"
-_DRAWING = ("random-order",)
+_DRAWING = ("random-order", "random-job")
 
 
 def run(say: Callable[[str], None]) -> Measured:

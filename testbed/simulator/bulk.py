@@ -17,7 +17,7 @@ from coordinator.engine.plan import Policy
 from coordinator.engine.regions import Regions
 from coordinator.engine.requirements import names_devices
 from testbed.simulator import kernel, layout
-from testbed.simulator.bulk_plans import Plans, asks_for_tiers
+from testbed.simulator.bulk_plans import Plans, asks_for_profiles, asks_for_tiers
 from testbed.simulator.bulk_world import BulkWorld
 from testbed.simulator.compiled import plain
 from testbed.simulator.kernel_lists import FOLLOWS, OPENS, say
@@ -88,7 +88,7 @@ class _Run:
     def __init__(self, simulation: Simulation, policy: Policy) -> None:
         self._jobs = simulation.jobs
         self._blocks = simulation.trace()
-        self.world = BulkWorld(simulation, tiers=asks_for_tiers(policy))
+        self.world = BulkWorld(simulation, tiers=asks_for_tiers(policy), profiled=asks_for_profiles(policy))
         self._load()
         self._await_arrival()
         reals = self.world.tables.reals

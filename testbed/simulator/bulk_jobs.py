@@ -7,9 +7,9 @@ import numpy as np
 
 from coordinator.engine.ids import JobId
 from coordinator.engine.plan import JobView
-from coordinator.engine.profiles import ENOUGH
+from coordinator.engine.profiles import ENOUGH, ResponseTimes
 from coordinator.engine.requirements import group_of
-from testbed.simulator.layout import ARRIVED, J_KNOWN, J_ROUND, J_SIZE, JR_ENDED, NONE, P_AT, P_TOTAL
+from testbed.simulator.layout import ARRIVED, J_KNOWN, J_ROUND, J_SIZE, JR_ENDED, NONE, P_AT, P_COUNTS, P_TOTAL
 from testbed.simulator.model import Simulation
 from testbed.simulator.tables import Tables
 
@@ -39,6 +39,7 @@ class OpenJobs(Mapping[JobId, JobView]):
             places=int(t.jobs[row, J_SIZE]),
             rounds=begun if known == NONE else known,
             tails_s=self._tails(row),
+            responses=ResponseTimes(list(t.profiles[row, :, P_COUNTS:])) if len(t.profiles) else ResponseTimes(),
         )
 
     def _tails(self, row: int) -> tuple[float, ...]:

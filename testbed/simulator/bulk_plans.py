@@ -5,25 +5,35 @@ import numpy as np
 from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import PlanError
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, flaw
+from coordinator.policies.spares import Contention, Spares, WithSpares
 from coordinator.policies.venn.policy import Landscape, Venn
+from coordinator.policies.venn.tiers import total
 from coordinator.policies.venn_plus import VennPlus
 from testbed.simulator.bulk_world import BulkWorld
 from testbed.simulator.compiled import plain
-from testbed.simulator.kernel_plan import PLANNERS, VENN, VENN_PLUS, VENN_QUEUE, WITHOUT_TIERS
+from testbed.simulator.kernel_plan import PLANNERS, VENN, VENN_PLUS, VENN_PLUS_NOMATCH, VENN_QUEUE, WITHOUT_TIERS
 from testbed.simulator.kernel_tiers import decide
 from testbed.simulator.layout import (
-    AT_ENOUGH,
+    AIMED,
+    BY_REQUEST,
+    COLLECTING,
     J_ASYNCHRONOUS,
+    J_NEEDED,
+    J_PLACES,
+    J_TARGET,
     J_TIER,
     MERGED,
     NEARNESS,
     NONE,
+    P_PERCENT,
+    PAPER,
     PLANNER,
     QUEUES,
     R_OWNER,
     REVIEW,
     SCARCITY,
     SKIPS,
+    SPARES,
     TIERS,
     UNIFORM,
     UNSUPPLIED,
@@ -33,17 +43,32 @@ from testbed.simulator.tables import longer
 
 def planner_of(policy: Policy) -> int:
     """The kernel's planner that a policy's own class names; a class that is derived from it has to say so again."""
+    policy = _own(policy)
     planner = PLANNERS.get(str(vars(type(policy)).get("planner")), NONE)
-    if isinstance(policy, Venn) and planner != NONE:
-        if policy.fairness:
-            return NONE  # powers are Python's
-        return planner if policy.tiers > 1 else WITHOUT_TIERS[planner]
+    if isinstance(policy, Venn) and policy.fairness:
+        return NONE  # powers are Python's
+    if isinstance(policy, Venn | VennPlus) and planner != NONE and policy.tiers == 1:
+        return WITHOUT_TIERS[planner]
     return planner
 
 
 def asks_for_tiers(policy: Policy) -> bool:
-    """Whether the policy may ask for tiers of devices and profiles of responses."""
-    return planner_of(policy) in (NONE, VENN, VENN_QUEUE)
+    """Whether the policy may ask for tiers of devices."""
+    return planner_of(policy) in (NONE, VENN, VENN_QUEUE, VENN_PLUS)
+
+
+def asks_for_profiles(policy: Policy) -> bool:
+    """Whether the policy may ask for response times."""
+    return asks_for_tiers(policy) or _spares(policy) is Spares.AUTO
+
+
+def _own(policy: Policy) -> Policy:
+    """The policy itself, without what is done with spare places."""
+    return policy.policy if isinstance(policy, WithSpares) else policy
+
+
+def _spares(policy: Policy) -> Spares:
+    return policy.spares if isinstance(policy, WithSpares | VennPlus) else Spares.WITH
 
 
 class Plans:
@@ -53,10 +78,17 @@ class Plans:
         if numbers[TIERS] == 1:
             planner = WITHOUT_TIERS.get(planner, planner)
         numbers[PLANNER], numbers[SKIPS] = planner, not asks_for_tiers(policy)
-        if isinstance(policy, VennPlus) and planner == VENN_PLUS:
-            numbers[SCARCITY], numbers[NEARNESS] = policy.scarcity, policy.nearness
-            numbers[AT_ENOUGH] = policy.spare_last
+        spares, own = _spares(policy), _own(policy)
+        numbers[SPARES], numbers[AIMED] = list(Spares).index(spares), spares is not Spares.WITH
+        self._places = planner != NONE and spares is not Spares.WITH
+        self._plus = planner in (VENN_PLUS, VENN_PLUS_NOMATCH)
         self._grounded = planner >= VENN_PLUS
+        if isinstance(own, VennPlus):
+            numbers[SCARCITY], numbers[NEARNESS], numbers[COLLECTING] = own.scarcity, own.nearness, own.collecting
+        elif isinstance(own, Venn) and planner != NONE:
+            numbers[BY_REQUEST], numbers[PAPER] = own.order == "request", own.rule.paper
+            if own.rule.percent and len(world.tables.profiles):
+                world.tables.profiles[:, :, P_PERCENT] = own.rule.percent
         self.ground_moved()
 
     def make(self) -> None:
@@ -80,7 +112,18 @@ class Plans:
                 raise PlanError(f"plan {number} of policy {policy}: {what}")
             plain(decide)(t, job, tier)
         t.reals[REVIEW] = np.inf if plan.review_at is None else plan.review_at
-        t.numbers[AT_ENOUGH] = plan.at_enough
+        t.jobs[:, J_TARGET] = t.jobs[:, J_PLACES]
+        for request, target in plan.targets.items():
+            job = jobs.get(request)
+            if (
+                job is None
+                or t.jobs[job, J_ASYNCHRONOUS]
+                or not t.jobs[job, J_NEEDED] <= target <= t.jobs[job, J_PLACES]
+            ):
+                what = f"request {request} is not to have a target of {target} places"
+                raise PlanError(f"plan {number} of policy {policy}: {what}")
+            t.jobs[job, J_TARGET] = target
+            t.numbers[AIMED] = 1
 
     def _show(self, plan: Plan, jobs: dict[RequestId, int]) -> None:
         """The plan as the kernel's tables."""
@@ -103,15 +146,12 @@ class Plans:
 
     def ground_moved(self) -> None:
         """Regions or their supply have changed."""
-        if not self._grounded:
+        if self._places or self._plus:
+            self._contend()
+        if not self._grounded or self._plus:
             return
         world = self._world
         supply = world.present_supply()
-        for view in world.regions.views():
-            rate = float(sum(supply.get(region, 0) for region in view.regions))
-            world.tables.group_rates[world.number_of[view.group]] = rate
-        if world.tables.numbers[PLANNER] == VENN_PLUS:
-            return
         land = Landscape(world.regions.views(), supply)
         ground, contenders = land.ground, land.ground.contenders
         t = world.tables
@@ -137,3 +177,15 @@ class Plans:
                 getattr(t, name)[:] = one
         else:
             world.tables = t.with_(**changed)
+
+    def _contend(self) -> None:
+        """What groups can use, and take from each other."""
+        world, t = self._world, self._world.tables
+        between = Contention(world.regions.views(), world.present_supply(), world.supply.span_s)
+        rows = [world.number_of[group] for group in between.number]
+        t.group_rates[rows] = between.rates
+        t.seconds[np.ix_(rows, rows)] = between.seconds
+        for tier, counted in enumerate(world.tiers.supply if t.numbers[TIERS] > 1 else ()):
+            counts = counted.by_region(world.regions.region_of)
+            for row, group in zip(rows, world.regions.views(), strict=True):
+                t.group_tiers[tier, row] = total(counts, group.regions)

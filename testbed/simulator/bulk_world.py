@@ -6,12 +6,14 @@ import numpy as np
 
 from coordinator.engine.ids import DeviceId, GroupId, RegionId, RequestId
 from coordinator.engine.outlook import TierSupply
-from coordinator.engine.plan import RequestView, View
+from coordinator.engine.plan import CollectingView, RequestView, View
 from coordinator.engine.regions import Group, Regions
 from coordinator.engine.requirements import group_of
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 from testbed.simulator.bulk_jobs import OpenJobs
+from testbed.simulator.compiled import plain
+from testbed.simulator.kernel_spares import lacking as lacks
 from testbed.simulator.layout import (
     ARRIVED,
     CUTS,
@@ -32,7 +34,6 @@ from testbed.simulator.layout import (
     J_RESPONSES,
     J_ROUND,
     J_SIZE,
-    J_SPARE,
     J_TIER,
     JR_ARRIVAL,
     JR_ATTAINED,
@@ -63,15 +64,15 @@ _NOBODY = DeviceId("")  # no requirement names a device
 
 
 class BulkWorld:
-    def __init__(self, simulation: Simulation, *, tiers: bool) -> None:
-        """``tiers``: somebody asks for them."""
+    def __init__(self, simulation: Simulation, *, tiers: bool, profiled: bool) -> None:
+        """``tiers``, ``profiled``: somebody asks for tiers, for response times."""
         self._simulation = simulation
-        self.groups = list(dict.fromkeys(group_of(job.spec.requirement) for job in simulation.jobs))
+        self.groups = sorted({group_of(job.spec.requirement) for job in simulation.jobs})  # as in a view
         self.number_of: dict[GroupId, int] = {group: number for number, group in enumerate(self.groups)}
         number = simulation.settings.tiers if tiers else 1
         self.width = number + 1 if number > 1 else 1  # cells of a region
         groups = [self.number_of[group_of(job.spec.requirement)] for job in simulation.jobs]
-        self.tables = tables(simulation, groups, number)
+        self.tables = tables(simulation, groups, number, profiled=profiled)
         self.regions = Regions(simulation.settings.most_regions)
         self.supply = Supply(simulation.settings, 0.0)
         self.tiers = Tiers(simulation.settings, 0.0)
@@ -208,29 +209,34 @@ class BulkWorld:
     def view(self) -> View:
         t = self.tables
         now = float(t.reals[NOW])
+        requests, collecting = self._requests(now)
         return View(
             now=now,
             seed=self._simulation.settings.seed,
             plan_number=int(t.numbers[PLANS]),
             groups=self.regions.views(),
-            requests=tuple(self._requests(now)),
+            requests=tuple(requests),
             supply=self.present_supply(),
             supply_span_s=self.supply.span_s,
             jobs=self._jobs,
             tiers=self.tiers.number,
             tier_supply=self._tier_supply,
+            collecting=tuple(collecting),
         )
 
-    def _requests(self, now: float) -> list[RequestView]:
-        """Open, with places to be leased or asynchronous, by job."""
-        t, found = self.tables, []
+    def _requests(self, now: float) -> tuple[list[RequestView], list[CollectingView]]:
+        """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
+        t, found, collecting = self.tables, [], []
         for row in np.flatnonzero(t.jobs[: t.numbers[ARRIVED], J_OPEN]).tolist():
             job, reals, spec = t.jobs[row].tolist(), t.job_reals[row].tolist(), self._simulation.jobs[row].spec
             unmet = job[J_PLACES] - job[J_PLACED] - job[J_RESPONSES]
+            lacking, known, group = plain(lacks)(t, row), job[J_KNOWN], self.groups[job[J_GROUP]]
+            if not job[J_ASYNCHRONOUS] and not lacking and (known == NONE or known > job[J_ROUND]):
+                after = None if known == NONE else known - job[J_ROUND]
+                collecting.append(CollectingView(spec.job, reals[JR_ARRIVAL], group, job[J_SIZE], after))
             wanted = job[J_NEEDED] - job[J_HELD] if job[J_ASYNCHRONOUS] else unmet
             if wanted <= 0:
                 continue
-            known = job[J_KNOWN]
             left = None if known == NONE else wanted + max(known - job[J_ROUND], 0) * job[J_SIZE]
             attained = reals[JR_ATTAINED] + job[J_LIVE] * now - reals[JR_GRANTED_SUM]
             found.append(
@@ -238,18 +244,19 @@ class BulkWorld:
                     job[J_REQUEST],
                     spec.job,
                     reals[JR_ARRIVAL],
-                    self.groups[job[J_GROUP]],
+                    group,
                     wanted,
                     left,
                     attained,
                     job[J_SIZE],
-                    max(wanted - job[J_SPARE], 0),
+                    job[J_NEEDED],
+                    lacking,
                     job[J_TIER],
                     reals[JR_OPENED],
                     reals[JR_DEADLINE],
                 )
             )
-        return found
+        return found, collecting
 
     def jobs_by_request(self) -> dict[RequestId, int]:
         """Of open requests."""

@@ -6,6 +6,7 @@ from testbed.simulator.compiled import compiled, mixed
 from testbed.simulator.kernel_lists import sort
 from testbed.simulator.kernel_tiers import unmet
 from testbed.simulator.layout import (
+    AIMED,
     FREE_LEASE,
     FREE_SESSION,
     HEAP,
@@ -14,6 +15,7 @@ from testbed.simulator.layout import (
     J_PLACED,
     J_PLACES,
     J_RESPONSES,
+    J_TARGET,
     J_TIER,
     MATCH_DRAW,
     NONE,
@@ -43,15 +45,19 @@ def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
             if jobs[job, J_PLACES] > jobs[job, J_PLACED] + jobs[job, J_RESPONSES]:
                 return int(job)
         return NONE
-    able = 0
+    able = below = 0
     for place in range(count):
-        able += unmet(t, listed[place]) > 0
+        if unmet(t, listed[place]) > 0:
+            able += 1
+            below += not at_target(t, listed[place])
     if able == 0:
         return NONE
+    spare = below == 0
+    able = able if spare else below
     bits = mixed(mixed(t.bits[MATCH_DRAW] ^ np.uint64(seq)) ^ np.uint64(draws))
     left = np.int64(((bits >> _HALF) * np.uint64(able)) >> _HALF)
     for place in range(count):
-        if unmet(t, listed[place]) > 0:
+        if unmet(t, listed[place]) > 0 and (spare or not at_target(t, listed[place])):
             if left == 0:
                 return int(listed[place])
             left -= 1
@@ -60,23 +66,31 @@ def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
 
 @compiled
 def _list(t: Tables, cell: int) -> None:
-    """The open requests that the devices of a cell can serve, in the plan's order."""
+    """The open requests that the devices of a cell can serve, in the plan's order, those below their target first."""
     cells, count = t.cells, 0
     owner, tier = cells[cell, R_OWNER], NONE if t.numbers[TIERS] == 1 else cell % (t.numbers[TIERS] + 1) - 1
-    for turn in range(-1, t.numbers[QUEUES]):
-        queue = owner if turn == -1 else turn
-        if queue == NONE or (turn == owner and turn >= 0):
-            continue
-        for place in range(t.queues[queue], t.queues[queue + 1]):
-            job = t.queued[place]
-            if t.jobs[job, J_OPEN] == 0 or cells[cell, R_GROUPS + t.jobs[job, J_GROUP]] == 0:
+    for spare in range(2 if t.numbers[AIMED] == 1 else 1):
+        for turn in range(-1, t.numbers[QUEUES]):
+            queue = owner if turn == -1 else turn
+            if queue == NONE or (turn == owner and turn >= 0):
                 continue
-            if t.jobs[job, J_TIER] < 0 or t.jobs[job, J_TIER] == tier:
-                t.candidates[cell, count] = job
-                count += 1
+            for place in range(t.queues[queue], t.queues[queue + 1]):
+                job = t.queued[place]
+                if t.jobs[job, J_OPEN] == 0 or cells[cell, R_GROUPS + t.jobs[job, J_GROUP]] == 0:
+                    continue
+                if at_target(t, job) == (spare == 1) and (t.jobs[job, J_TIER] < 0 or t.jobs[job, J_TIER] == tier):
+                    t.candidates[cell, count] = job
+                    count += 1
     if t.numbers[UNIFORM] == 1:  # drawn from by chance they go by job
         sort(t.candidates[cell, :count], t.candidates[cell, :count].copy())
     cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLAN]
+
+
+@compiled
+def at_target(t: Tables, job: int) -> bool:
+    """Only spare places of its request are left."""
+    target = t.jobs[job, J_TARGET]
+    return bool(t.jobs[job, J_PLACED] + t.jobs[job, J_RESPONSES] >= target < t.jobs[job, J_PLACES])
 
 
 @compiled

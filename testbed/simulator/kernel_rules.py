@@ -37,7 +37,6 @@ from testbed.simulator.layout import (
     AR_FILLED,
     AR_OPENED,
     AT_CHECK_IN,
-    AT_ENOUGH,
     COUNTED,
     D_LEASE,
     DIRTY,
@@ -54,13 +53,14 @@ from testbed.simulator.layout import (
     J_OFFERED,
     J_OPEN,
     J_PLACED,
+    J_PLACES,
     J_REQUEST,
     J_RESPONSES,
     J_REVOKES,
     J_ROUND,
     J_ROUNDS,
-    J_SPARE,
     J_STALENESS,
+    J_TARGET,
     J_TIER,
     JR_ATTAINED,
     JR_BEGUN,
@@ -89,6 +89,7 @@ from testbed.simulator.layout import (
     NONE,
     NOW,
     PRESENT,
+    PROFILED,
     REQUESTS,
     REVOKED,
     S_DEVICE,
@@ -100,7 +101,6 @@ from testbed.simulator.layout import (
     SR_END,
     SR_SLOW,
     STRAGGLER,
-    TIERS,
     UNFINISHED,
     VACANT,
 )
@@ -133,7 +133,7 @@ def grant(t: Tables, slot: int, job: int) -> None:
     note(t, np.uint64(t.sessions[slot, S_SEQ]), request)
     jobs[job, J_PLACED] += 1
     if unmet(t, job) > 0:
-        if numbers[AT_ENOUGH] == 1 and unmet(t, job) == jobs[job, J_SPARE]:
+        if jobs[job, J_PLACED] + jobs[job, J_RESPONSES] == jobs[job, J_TARGET]:
             numbers[DIRTY] = 1
     else:
         if not asynchronous:  # there it is skipped while it is full
@@ -182,8 +182,8 @@ def unplace(t: Tables, job: int, request: int) -> None:
     """A place is given back."""
     if t.jobs[job, J_OPEN] == 1 and t.jobs[job, J_REQUEST] == request:
         t.jobs[job, J_PLACED] -= 1
-        left = unmet(t, job)
-        if left == 1 or (t.numbers[AT_ENOUGH] == 1 and left == t.jobs[job, J_SPARE] + 1):
+        taken = t.jobs[job, J_PLACED] + t.jobs[job, J_RESPONSES]
+        if unmet(t, job) == 1 or taken == t.jobs[job, J_TARGET] - 1:
             t.numbers[VACANT if t.jobs[job, J_ASYNCHRONOUS] == 1 else DIRTY] = 1
 
 
@@ -192,7 +192,7 @@ def respond(t: Tables, lease: int) -> int:
     """The driver records a response: it counts, or comes late. Returns the session, whose device is not free yet."""
     job, request, slot = t.leases[lease, L_JOB], t.leases[lease, L_REQUEST], t.leases[lease, L_SESSION]
     t.sessions[slot, S_LEASE] = NONE
-    if t.numbers[TIERS] > 1:
+    if t.numbers[PROFILED] == 1:
         profile(t, job, t.reals[NOW] - t.granted[lease], t.sessions[slot, S_TIER], t.leases[lease, L_CHOSEN])
     if t.jobs[job, J_OPEN] == 0 or t.jobs[job, J_REQUEST] != request:
         end_lease(t, lease, STRAGGLER)
@@ -305,7 +305,7 @@ def open_attempt(t: Tables, job: int, next_round: int) -> None:
     t.numbers[REQUESTS] += 1
     jobs[job, J_REQUEST], jobs[job, J_OPEN] = t.numbers[REQUESTS], 1
     jobs[job, J_PLACED] = jobs[job, J_RESPONSES] = 0
-    jobs[job, J_TIER] = UNDECIDED
+    jobs[job, J_TIER], jobs[job, J_TARGET] = UNDECIDED, jobs[job, J_PLACES]
     jobs[job, J_ATTEMPT] = 1 if next_round else jobs[job, J_ATTEMPT] + 1
     jobs[job, J_ROUND] += next_round
     jobs[job, J_OFFERED] = jobs[job, J_ROUND]

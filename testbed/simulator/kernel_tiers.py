@@ -29,6 +29,7 @@ from testbed.simulator.layout import (
     P_PERCENT,
     P_TOTAL,
     P_UPTO,
+    PAPER,
     REVIEW,
     SPAN_S,
     TIER_DRAW,
@@ -145,7 +146,7 @@ def restrict(t: Tables, owner: Integers) -> None:
             rate = _owned(t, t.tier_supply[tier], owner, contender)
             latest = -np.inf
             if rate > 0:
-                needs_s = wanted(t, job) * t.reals[SPAN_S] / rate + _tail_s(t, job, tier)
+                needs_s = wanted(t, job) * t.reals[SPAN_S] / rate + tail_s(t, job, tier)
                 latest = reals[job, JR_DEADLINE] - needs_s
             if now >= latest:
                 decide(t, job, ANY_TIER)
@@ -164,21 +165,41 @@ def _choice(t: Tables, job: int, owner: Integers, contender: int) -> int:
         return ANY_TIER
     bits = mixed(t.bits[TIER_DRAW] ^ np.uint64(t.jobs[job, J_REQUEST]))
     tier = int(np.int64(((bits >> _HALF) * np.uint64(t.numbers[TIERS])) >> _HALF))
+    work, slow_s, fast_s = wanted(t, job) * t.reals[SPAN_S], t.edges[everyone[P_AT]], tail_s(t, job, tier)
+    if t.numbers[PAPER] == 1:
+        collecting = slow_s * rate / work
+        return tier if t.numbers[TIERS] + fast_s / slow_s * collecting < 1.0 + collecting else ANY_TIER
     rate_u = _owned(t, t.tier_supply[tier], owner, contender)
-    if rate_u == 0:
-        return ANY_TIER
-    work = wanted(t, job) * t.reals[SPAN_S]
-    pays = work / rate_u - work / rate < t.edges[everyone[P_AT]] - _tail_s(t, job, tier)
-    return tier if pays else ANY_TIER
+    return tier if rate_u > 0 and work / rate_u - work / rate < slow_s - fast_s else ANY_TIER
 
 
 @compiled
-def _tail_s(t: Tables, job: int, tier: int) -> float:
+def tail_s(t: Tables, job: int, tier: int) -> float:
     """Tail of the response time in a tier; that over all where there were few."""
-    one = t.profiles[job, 1 + tier]
-    if one[P_TOTAL] < ENOUGH:
-        one = t.profiles[job, 0]
-    return float(t.edges[one[P_AT]]) if one[P_TOTAL] >= ENOUGH else 0.0
+    row = profile_of(t, job, tier)
+    return 0.0 if row == NONE else float(t.edges[t.profiles[job, row, P_AT]])
+
+
+@compiled
+def profile_of(t: Tables, job: int, tier: int) -> int:
+    """Row of its response times in a tier; of those over all (0) for -1, and where there were few; NONE: few there."""
+    if tier >= 0 and t.profiles[job, 1 + tier, P_TOTAL] >= ENOUGH:
+        return 1 + tier
+    return 0 if t.profiles[job, 0, P_TOTAL] >= ENOUGH else NONE
+
+
+@compiled
+def quantile(t: Tables, job: int, row: int, part: int, whole: int) -> float:
+    """``coordinator.engine.profiles.quantile`` of one row of its profiles."""
+    one = t.profiles[job, row]
+    at, upto, wanted = one[P_AT], one[P_UPTO], (part * one[P_TOTAL] + whole - 1) // whole
+    while upto < wanted:
+        at += 1
+        upto += one[P_COUNTS + at]
+    while upto - one[P_COUNTS + at] >= wanted:
+        upto -= one[P_COUNTS + at]
+        at -= 1
+    return float(t.edges[at])
 
 
 @compiled

@@ -48,7 +48,12 @@ NONE = -1
     CUTS,  # between tiers, so far: none, or TIERS - 1
     SCARCITY,  # parameters of venn-plus
     NEARNESS,
-    AT_ENOUGH,  # the plan is to be remade when a request comes to have enough, or lacks one again
+    COLLECTING,
+    SPARES,  # what is done with spare places: index into ``Spares``
+    AIMED,  # plans name targets
+    BY_REQUEST,  # parameters of venn: order within a group, the published rule for tiers
+    PAPER,
+    PROFILED,  # somebody asks for response times
     ROWS_OF_JOBS,  # jobs
     UNSUPPLIED,  # Venn: merged groups without supply; they come first
     MERGED,  # Venn: merged groups
@@ -58,7 +63,7 @@ NONE = -1
     EXPIRED,
     REVOKED,
     NUMBERS,
-) = range(48)
+) = range(53)
 NOW, DUE, TICK, REVIEW, NEXT_ARRIVAL, UNTIL, SPAN_S, REALS = range(
     8
 )  # DUE: nothing of the jobs and leases is due before
@@ -81,7 +86,8 @@ DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the dr
     J_LIVE,  # leases of all its attempts
     J_HEAD,  # first of them, by number
     J_TAIL,
-    J_SPARE,  # places that a round can close without; asynchronously 0
+    J_TARGET,  # places, of the latest request by the present plan; C where it names none
+    J_RANK,  # among all jobs, by a draw for each
     J_TIER,  # of the latest request
     J_ASYNCHRONOUS,  # its rounds overlap: one request for all of them
     J_SIZE,  # places of a round in plans: C, asynchronously K
@@ -89,7 +95,7 @@ DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the dr
     J_OFFERED,  # the latest round that its driver opened: the leases of an asynchronous job are granted under it
     J_STALENESS,  # in rounds: an older response is a straggler
     J_COLUMNS,
-) = range(23)
+) = range(24)
 (
     JR_ARRIVAL,
     JR_DEADLINE_S,

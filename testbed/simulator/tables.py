@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.chance import Purpose, mix
+from coordinator.engine.chance import Purpose, draw, mix, number_of
 from coordinator.engine.model import StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
@@ -35,12 +35,13 @@ from testbed.simulator.layout import (
     J_KNOWN,
     J_NEEDED,
     J_PLACES,
+    J_RANK,
     J_REVOKES,
     J_ROUNDS,
     J_SIZE,
-    J_SPARE,
     J_STALENESS,
     J_TAIL,
+    J_TARGET,
     J_TIER,
     JR_ARRIVAL,
     JR_BYTES,
@@ -65,6 +66,7 @@ from testbed.simulator.layout import (
     P_COUNTS,
     P_PERCENT,
     PLANNER,
+    PROFILED,
     R_GROUPS,
     REALS,
     REVIEW,
@@ -119,6 +121,8 @@ COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "rates": (np.int64, 1),
     "tier_supply": (np.int64, 2),
     "group_rates": (np.float64, 1),
+    "group_tiers": (np.int64, 2),
+    "seconds": (np.float64, 2),
     "start_s": (np.float64, 1),
     "end_s": (np.float64, 1),
     "device": (np.int64, 1),
@@ -166,6 +170,8 @@ class Tables:
     rates: Integers  # per contender: supply of what it owns to begin with
     tier_supply: Integers  # per tier, region
     group_rates: Reals  # per group: supply of all that it can use
+    group_tiers: Integers  # per tier, group: the same of a tier
+    seconds: Reals  # per group, group: what a device for one costs a request of the other
     # Columns of the block, as of ``CheckIns``.
     start_s: Reals
     end_s: Reals
@@ -195,8 +201,13 @@ class Tables:
         return Tables(**{name: getattr(self, name) for name in COLUMNS} | others)
 
 
-def tables(simulation: Simulation, group_of: list[int], tiers: int, slots: int = 1024) -> Tables:
-    """Before the first event. ``group_of``: number of each job's group. ``tiers``: that somebody asks for."""
+def tables(
+    simulation: Simulation, group_of: list[int], tiers: int, *, profiled: bool = True, slots: int = 1024
+) -> Tables:
+    """Before the first event. ``group_of``: number of each job's group. ``tiers``: that somebody asks for.
+
+    ``profiled``: somebody asks for response times.
+    """
     count, groups = len(simulation.jobs), max(group_of, default=-1) + 1
     numbers, reals, bits = np.zeros(NUMBERS, np.int64), np.zeros(REALS), np.zeros(BITS, np.uint64)
     numbers[[PLANNER, FINISHED]] = NONE
@@ -204,6 +215,7 @@ def tables(simulation: Simulation, group_of: list[int], tiers: int, slots: int =
     at_check_in = simulation.matching is Matching.AT_CHECK_IN
     kinds = _kinds(simulation, tiers, at_check_in)
     numbers[AT_CHECK_IN], numbers[DAILY], numbers[TIERS] = at_check_in, kinds[:, K_PER_DAY].any(), tiers
+    numbers[PROFILED] = profiled
     reals[[DUE, REVIEW, NEXT_ARRIVAL]], reals[UNTIL] = np.inf, simulation.until_s
     seed = simulation.settings.seed & (2**64 - 1)
     for where, purpose in (
@@ -243,13 +255,15 @@ def tables(simulation: Simulation, group_of: list[int], tiers: int, slots: int =
         edges=np.array(EDGES),
         scores=np.zeros(BINS, np.int64),
         cuts=np.zeros(max(tiers - 1, 1), np.int64),
-        profiles=_profiles(simulation, tiers),
+        profiles=_profiles(simulation, tiers, profiled),
         merged_of=np.zeros(groups, np.int64),
         ground=np.zeros((0, 2), np.int64),
         usable=np.zeros((0, 0), np.int64),
         rates=np.zeros(0, np.int64),
         tier_supply=np.zeros((tiers, 0), np.int64),
         group_rates=np.zeros(groups),
+        group_tiers=np.zeros((tiers, groups), np.int64),
+        seconds=np.zeros((groups, groups)),
         start_s=np.zeros(0),
         end_s=np.zeros(0),
         device=np.zeros(0, np.int64),
@@ -272,9 +286,9 @@ def _kinds(simulation: Simulation, tiers: int, at_check_in: bool) -> Integers:
     return kinds
 
 
-def _profiles(simulation: Simulation, tiers: int) -> Integers:
-    """Of the response times of each job, empty; none where nobody asks for tiers."""
-    jobs = [job.spec for job in simulation.jobs] if tiers > 1 else []
+def _profiles(simulation: Simulation, tiers: int, profiled: bool) -> Integers:
+    """Of the response times of each job, empty; none where nobody asks for them."""
+    jobs = [job.spec for job in simulation.jobs] if profiled else []
     profiles = np.zeros((len(jobs), 1 + tiers, P_COUNTS + BINS), np.int64)
     for row, spec in enumerate(jobs):
         profiles[row, :, P_PERCENT] = closing_percent(spec.responses_needed, spec.places)
@@ -286,18 +300,21 @@ def _jobs(simulation: Simulation, group_of: list[int]) -> tuple[Integers, Reals]
     reals = np.zeros((len(simulation.jobs), JR_COLUMNS))
     jobs[:, [J_HEAD, J_TAIL]], jobs[:, J_TIER] = NONE, UNDECIDED
     reals[:, JR_DEADLINE], reals[:, JR_ENDED] = np.inf, np.nan
+    seed = simulation.settings.seed
+    draws = [draw(seed, Purpose.JOB_ORDER, number_of(job.spec.job)) for job in simulation.jobs]
+    jobs[np.array(sorted(range(len(draws)), key=draws.__getitem__), np.int64), J_RANK] = np.arange(len(draws))
     for row, job in enumerate(simulation.jobs):
         spec, work = job.spec, job.spec.workload
         jobs[row, J_GROUP] = group_of[row]
         jobs[row, J_NEEDED], jobs[row, J_PLACES] = spec.responses_needed, spec.places
-        jobs[row, J_SPARE], jobs[row, J_SIZE] = max(spec.places - spec.responses_needed, 0), spec.places
+        jobs[row, J_TARGET] = jobs[row, J_SIZE] = spec.places
         jobs[row, J_ROUNDS], jobs[row, J_KNOWN] = job.rounds, NONE if spec.rounds is None else spec.rounds
         jobs[row, J_REVOKES] = spec.stragglers is StragglerRule.REVOKE
         reals[row, [JR_ARRIVAL, JR_DEADLINE_S, JR_LEASE_S]] = job.arrives_s, spec.deadline_s, spec.lease_s
         if spec.asynchronous is not None:
             stalest = spec.asynchronous.max_staleness
             jobs[row, J_ASYNCHRONOUS], jobs[row, J_STALENESS] = 1, _NO_BOUND if stalest is None else stalest
-            jobs[row, J_SPARE], jobs[row, J_SIZE] = 0, spec.responses_needed
+            jobs[row, J_SIZE] = spec.responses_needed
             reals[row, JR_DEADLINE_S] = np.inf
         reals[row, [JR_COMPUTE_S, JR_BYTES]] = work.compute_s, float(work.download_bytes + work.upload_bytes)
     return jobs, reals

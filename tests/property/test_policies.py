@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
-from coordinator.engine.plan import GroupView, RequestView, View
+from coordinator.engine.plan import CollectingView, GroupView, JobView, RequestView, View
+from coordinator.engine.profiles import ResponseTimes
+from coordinator.engine.scale import BINS
 from coordinator.policies.registry import load_policy
 from tests.unit.policies.test_irs import Contender, allocate, contender
 
 BUILT_IN = (
     "random",
     "random-order",
+    "random-job",
     "fifo",
     "srsf",
     "srsf-job",
@@ -26,9 +29,17 @@ BUILT_IN = (
     "venn-nomatch",
     "venn-nosched",
     "venn-plus",
+    "venn(order=request; tail=95; tiers=paper)",
+    "random(spares=last)",
+    "fifo(spares=auto)",
+    "venn(spares=auto)",
+    "venn-plus(spares=last; tiers=1)",
 )
 POLICIES = {name: load_policy(name) for name in BUILT_IN}  # as a coordinator has them: one for many views
 REGIONS = st.integers(0, 7).map(RegionId)
+RESPONSES = st.dictionaries(st.integers(0, BINS - 1), st.integers(1, 40), max_size=9).map(
+    lambda found: ResponseTimes([[found.get(bin_, 0) for bin_ in range(BINS)]])
+)
 
 
 @st.composite
@@ -47,13 +58,20 @@ def views(draw: st.DrawFn) -> View:
                 remaining=remaining,
                 remaining_all_rounds=draw(st.none() | st.integers(remaining, 90)),
                 attained=float(draw(st.integers(0, 3))),
-                places=draw(st.integers(remaining, 30)),
-                needed=draw(st.integers(0, remaining)),
+                places=(places := draw(st.integers(remaining, 30))),
+                needed=(needed := draw(st.integers(1, places))),
+                lacking=max(needed - places + remaining, 0),
             )
         )
     requests.sort(key=lambda request: (request.arrival, request.job, request.request))
     supply = draw(st.dictionaries(REGIONS, st.integers(1, 9)))
-    return View(0.0, draw(st.integers(0, 3)), 1, groups, tuple(requests), supply, 60.0)
+    jobs = {one.job: JobView(one.arrival, one.group, one.places, 1, (), draw(RESPONSES)) for one in requests}
+    collecting = tuple(
+        CollectingView(JobId(f"z-{number}"), 3.0, draw(st.sampled_from(groups)).group, 4, draw(st.none() | st.just(2)))
+        for number in range(draw(st.integers(0, 2)) if groups else 0)
+    )
+    seed = draw(st.integers(0, 3))
+    return View(0.0, seed, 1, groups, tuple(requests), supply, 60.0, jobs, collecting=collecting)
 
 
 @given(view=views(), name=st.sampled_from(BUILT_IN))
@@ -62,6 +80,8 @@ def test_every_plan_is_sound(view: View, name: str) -> None:
     queued = [request for queue in plan.queues for request in queue]
     assert sorted(queued) == sorted(request.request for request in view.requests)
     assert all(0 <= owner < len(plan.queues) for owner in plan.owner.values())
+    bounds = {request.request: (request.needed, request.places) for request in view.requests}
+    assert all(bounds[request][0] <= target <= bounds[request][1] for request, target in plan.targets.items())
     group_of = {request.request: request.group for request in view.requests}
     regions = {group.group: group.regions for group in view.groups}
     for region, owner in plan.owner.items():

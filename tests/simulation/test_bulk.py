@@ -16,6 +16,7 @@ from coordinator.engine.ids import DeviceId, RequestId
 from coordinator.engine.lifecycle import InvariantError
 from coordinator.engine.model import Asynchronous, StragglerRule
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
+from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.requirements import Ids, Not
 from coordinator.policies.registry import load_policy
 from testbed.simulator.bulk import simulate_in_bulk, why_not
@@ -30,7 +31,11 @@ from tests.simulation.worlds import Session, has, job, needs, world
 POLICIES = (
     *("fifo", "random", "random-order", "srsf", "srsf-job", "las"),
     *("venn", "venn(tiers=2)", "venn-nomatch", "venn-queue", "venn-nosched", "venn(fairness=2)"),
-    *("venn-plus", "venn-plus(scarcity=3; nearness=no; spare_last=no)"),
+    *("venn-plus", "venn-plus(scarcity=3; nearness=no; spares=with)", "venn-plus(spares=last)"),
+    *("venn-plus(tiers=1)", "venn-plus(collecting=no)"),
+    *("random-job", "venn(order=request; tail=95; tiers=paper)", "venn-queue(order=request)"),
+    *("random(spares=last)", "random(spares=auto)", "fifo(spares=auto)", "las(spares=last)", "srsf-job(spares=auto)"),
+    *("venn(spares=last)", "venn(spares=auto)", "venn(fairness=1; spares=auto)", "venn-nomatch(spares=auto)"),
 )
 
 
@@ -118,7 +123,7 @@ def test_busy_worlds(seed: int, policy: str) -> None:
 
 
 class Whimsical:
-    """every liberty that a plan can take: modes, owners, several queues, tiers, reviews, plans at enough"""
+    """every liberty that a plan can take: modes, owners, several queues, tiers, reviews, targets"""
 
     name = "whimsical"
 
@@ -133,12 +138,17 @@ class Whimsical:
                 tiers[one.request] = pick(view.tiers) if known else ANY_TIER
             elif one.tier >= 0 and not pick(3):
                 tiers[one.request] = ANY_TIER
+        targets = {
+            one.request: one.needed + pick(one.places - one.needed + 1)
+            for one in view.requests
+            if one.deadline_at < math.inf and not pick(3)
+        }
         return Plan(
             queues=(*(tuple(queue) for queue in queues), (RequestId(10**6),)),
             owner={region: pick(3) for region in view.supply},
             mode=Mode.UNIFORM if not pick(3) else Mode.ORDERED,
             tiers=tiers,
-            at_enough=bool(pick(2)),
+            targets=targets,
             review_at=view.now + 0.25 + pick(20) if pick(2) else None,
         )
 
@@ -147,6 +157,9 @@ class Whimsical:
 @given(st.integers(0, 2**32))
 def test_a_policy_that_is_asked_for_each_plan(seed: int) -> None:
     check(busy_world(seed), Whimsical)
+
+
+_NONE = ResponseTimes()
 
 
 class Noting:
@@ -158,9 +171,11 @@ class Noting:
         self.seen: list[object] = []
 
     def plan(self, view: View) -> Plan:
-        jobs = {job: view.jobs[job] for job in view.jobs}
+        known = view.jobs
+        times = {job: [known[job].responses.upto(tier) for tier in range(-1, view.tiers)] for job in known}
+        jobs = {job: known[job]._replace(responses=_NONE) for job in known}
         tiers = [dict(supply) for supply in view.tier_supply]
-        self.seen.append((replace(view, jobs=jobs, tier_supply=tiers), len(view.jobs)))
+        self.seen.append((replace(view, jobs=jobs, tier_supply=tiers), len(known), times))
         return Plan(queues=(tuple(request.request for request in view.requests),))
 
 

@@ -25,6 +25,7 @@ POLICIES = (
     "fifo",
     "random",
     "random-order",
+    "random-job",
     "srsf",
     "srsf-job",
     "las",
@@ -33,6 +34,9 @@ POLICIES = (
     "venn-queue",
     "venn-plus",
     "venn(fairness=2)",
+    "venn(order=request; tail=95; tiers=paper)",
+    "venn(spares=auto)",
+    "random(spares=last)",
 )
 
 

@@ -12,7 +12,7 @@ is; the greater e, the more r alone decides.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.engine.plan import RequestView, View
 from coordinator.policies.order import left_of_job
@@ -24,8 +24,10 @@ MOST_EXPONENT = 50.0  # beyond it powers of the ratios are no longer numbers
 class FairShares:
     """Of the jobs in one view."""
 
-    def __init__(self, view: View, exponent: float) -> None:
+    def __init__(self, view: View, exponent: float, left: Callable[[RequestView], int] = left_of_job) -> None:
+        """``left``: what is left to do of a request, or of its job."""
         self._view = view
+        self._left = left
         self._exponent = exponent
         self._supply = {group.group: sum(view.supply.get(one, 0) for one in group.regions) for group in view.groups}
         self._times = {request.job: self._time(request) for request in view.requests}
@@ -33,7 +35,7 @@ class FairShares:
     def demand(self, request: RequestView) -> float:
         """What orders it in its group."""
         waited, fair = self._times[request.job]
-        return left_of_job(request) * math.pow(_ratio(waited, fair), -self._exponent)
+        return self._left(request) * math.pow(_ratio(waited, fair), -self._exponent)
 
     def weight(self, queue: Sequence[RequestView]) -> float:
         """What each of its requests counts for, held against those of another queue."""

@@ -7,7 +7,7 @@ from functools import partial
 from coordinator.engine.ids import GroupId, RegionId
 from coordinator.engine.plan import Plan, RequestView, View
 from coordinator.policies.fifo import Fifo
-from coordinator.policies.venn.tiers import MOST_TIERS, Holding, restrictions
+from coordinator.policies.venn.tiers import MOST_TIERS, Drawn, Holding, restrictions
 
 
 class VennNosched:
@@ -25,7 +25,7 @@ class VennNosched:
         plan = self._order.plan(view)
         if view.tiers == 1 or self.tiers == 1:
             return plan
-        limits = restrictions(view, _holdings(view))
+        limits = restrictions(view, _holdings(view), Drawn())
         return replace(plan, tiers=limits.tiers, review_at=limits.review_at)
 
 

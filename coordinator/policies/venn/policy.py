@@ -11,10 +11,14 @@ import numpy as np
 
 from coordinator.engine.ids import GroupId, RegionId
 from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
-from coordinator.policies.order import left_of_job
+from coordinator.policies.order import left_of_job, left_of_request
 from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
 from coordinator.policies.venn.irs import Allocation, Ground
-from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, Holding, restrictions
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions
+
+ORDERS: Mapping[str, Callable[[RequestView], int]] = {"job": left_of_job, "request": left_of_request}
+PAPER, CLOSING = "paper", "closing"
+MOST_PERCENTILE = 99
 
 Queue = list[RequestView]  # of one group, or of several that the same regions supply, in the order of service
 
@@ -26,24 +30,37 @@ class Venn:
     planner = "venn"  # the simulator's compiled twin of this class
     whole_queues = False  # of line 6: count only the requests that are held up, or all
 
-    def __init__(self, fairness: float = 0.0, tiers: int = 3) -> None:
-        """``fairness``: 0 to 50, how strongly jobs past their fair share move forward. ``tiers``: 1 is none.
+    def __init__(
+        self, fairness: float = 0.0, tiers: int | str = 3, order: str = "job", tail: int | str = "closing"
+    ) -> None:
+        """``fairness``: 0 to 50, how strongly jobs past their fair share move forward.
 
-        Raises ValueError.
+        ``tiers``: 1 is none; ``paper`` is three by the published rule. ``order``: within a group by what is left of the
+        ``job``, or of the ``request``. ``tail``: percentile of the response times that tiers are compared by, 1 to 99,
+        or that of the response that closes a round. Raises ValueError.
         """
         if not 0.0 <= fairness <= MOST_EXPONENT:
             raise ValueError(f"fairness is {fairness:g}; it is 0 to {MOST_EXPONENT:g}")
-        if not 1 <= tiers <= MOST_TIERS:
-            raise ValueError(f"tiers is {tiers}; it is 1, for none, to {MOST_TIERS}")
-        self.fairness, self.tiers = fairness, tiers
+        paper = tiers == PAPER
+        number = TIERS if paper else tiers
+        if not isinstance(number, int) or not 1 <= number <= MOST_TIERS:
+            raise ValueError(f"tiers is {tiers}; it is 1, for none, to {MOST_TIERS}, or {PAPER}")
+        if order not in ORDERS:
+            raise ValueError(f"order is {order!r}; it is {' or '.join(ORDERS)}")
+        percent = 0 if tail == CLOSING else tail
+        if not isinstance(percent, int) or tail == 0 or percent > MOST_PERCENTILE:
+            raise ValueError(f"tail is {tail}; it is 1 to {MOST_PERCENTILE}, or {CLOSING}")
+        self.fairness, self.tiers, self.order = fairness, number, order
+        self.rule = Drawn(paper, percent)
         self._landscape = Landscape((), {})
 
     def plan(self, view: View) -> Plan:
         if not self._landscape.is_of(view):
             self._landscape = Landscape(view.groups, view.supply)
         land = self._landscape
-        shares = FairShares(view, self.fairness) if self.fairness else None
-        queues = land.queues(view.requests, shares.demand if shares else left_of_job)
+        left = ORDERS[self.order]
+        shares = FairShares(view, self.fairness, left) if self.fairness else None
+        queues = land.queues(view.requests, shares.demand if shares else left)
         supplied = queues[land.unsupplied :]
         demands = [[request.remaining for request in queue] for queue in supplied]
         weights = [shares.weight(queue) for queue in supplied] if shares else None
@@ -51,7 +68,9 @@ class Venn:
         limits = NOWHERE
         if view.tiers > 1 and self.tiers > 1:
             limits = restrictions(
-                view, [Holding(queue, partial(land.owned, allocation, index)) for index, queue in enumerate(supplied)]
+                view,
+                [Holding(queue, partial(land.owned, allocation, index)) for index, queue in enumerate(supplied)],
+                self.rule,
             )
         return Plan(
             queues=tuple([tuple([request.request for request in queue]) for queue in queues]),

@@ -10,6 +10,9 @@ Where every tier has one V-th of the supply this is the rule of Liu et al. (Venn
 g_u = t_u / t_0 and c = t_0 x rate / remaining. Regions differ in how fast their devices are, and a job that owns slow
 devices only would wait for ever for the fast ones, so the tier's own supply is put in the place of the V-th.
 
+``tiers=paper`` takes the published rule as it is, and ``tail=95`` the 95th percentile in place of that of the response
+that closes a round.
+
 - *Decided once.* The first request of a queue draws its tier, uniformly, when it is first there and its queue owns
   supply; it is restricted to that one, or for all, from then on. Where t_0 or the tier's supply is unknown, for all.
 - *Deadline guard.* A restricted request is for all again, for good, once now >= deadline - (remaining / rate_u + t_u).
@@ -21,12 +24,15 @@ Floats are taken in the order in which they are written here; all of them are pr
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, RequestView, View
+from coordinator.engine.profiles import quantile
 
 MOST_TIERS = 16  # that anybody may ask for
+TIERS = 3  # by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,51 @@ class Restrictions:
 NOWHERE = Restrictions({}, None)
 
 
-def restrictions(view: View, holdings: Iterable[Holding]) -> Restrictions:
+class Rule(Protocol):
+    """What is asked before a request is restricted, and while it is."""
+
+    def choice(self, view: View, request: RequestView, holding: Holding) -> int:
+        """A tier, ANY_TIER, or UNDECIDED as long as its queue owns nothing."""
+
+    def tail_s(self, view: View, request: RequestView, tier: int) -> float:
+        """Of its response times in a tier."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One tier is drawn, and taken where it pays."""
+
+    paper: bool = False  # by the published rule
+    percent: int = 0  # of the tail; 0: of the response that closes a round
+
+    def choice(self, view: View, request: RequestView, holding: Holding) -> int:
+        regions = list(holding.owned())
+        rate = total(view.supply, regions)
+        if rate == 0:
+            return UNDECIDED
+        tail_s = self.tail_s(view, request, -1)
+        if tail_s == 0.0 or request.deadline_at == math.inf:
+            return ANY_TIER
+        tier = index(draw(view.seed, Purpose.TIER, request.request), view.tiers)
+        fast_s, work = self.tail_s(view, request, tier), request.remaining * view.supply_span_s
+        if self.paper:
+            collecting = tail_s * rate / work  # c
+            pays = view.tiers + fast_s / tail_s * collecting < 1.0 + collecting
+        else:
+            rate_u = total(view.tier_supply[tier], regions)
+            pays = rate_u > 0 and work / rate_u - work / rate < tail_s - fast_s
+        return tier if pays else ANY_TIER
+
+    def tail_s(self, view: View, request: RequestView, tier: int) -> float:
+        """Over all tiers (-1), or of one; 0: not known."""
+        job = view.jobs[request.job]
+        if self.percent == 0:
+            return job.tails_s[1 + tier] if job.tails_s else 0.0
+        upto = job.responses.upto(tier)
+        return quantile(upto, self.percent, 100) if upto else 0.0
+
+
+def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restrictions:
     """Of the first request of each queue, and of those that were restricted before."""
     tiers: dict[RequestId, int] = {}
     review_at = math.inf
@@ -56,13 +106,13 @@ def restrictions(view: View, holdings: Iterable[Holding]) -> Restrictions:
         restricted = [(request, request.tier) for request in holding.queue if request.tier >= 0]
         first = holding.queue[0] if holding.queue else None
         if first is not None and first.tier == UNDECIDED:
-            tier = _choice(view, first, holding)
+            tier = rule.choice(view, first, holding)
             if tier != UNDECIDED:
                 tiers[first.request] = tier
             if tier >= 0:
                 restricted.append((first, tier))
         for request, tier in restricted:
-            latest = request.deadline_at - _needs_s(view, request, holding, tier)
+            latest = request.deadline_at - _needs_s(view, request, holding, tier, rule)
             if view.now >= latest:
                 tiers[request.request] = ANY_TIER
             else:
@@ -70,30 +120,14 @@ def restrictions(view: View, holdings: Iterable[Holding]) -> Restrictions:
     return Restrictions(tiers, review_at if review_at < math.inf else None)
 
 
-def _choice(view: View, request: RequestView, holding: Holding) -> int:
-    """A tier, ANY_TIER, or UNDECIDED as long as its queue owns nothing."""
-    regions = list(holding.owned())
-    rate = _sum(view.supply, regions)
-    if rate == 0:
-        return UNDECIDED
-    tails = view.jobs[request.job].tails_s
-    if not tails or tails[0] == 0.0 or request.deadline_at == math.inf:
-        return ANY_TIER
-    tier = index(draw(view.seed, Purpose.TIER, request.request), view.tiers)
-    rate_u = _sum(view.tier_supply[tier], regions)
-    if rate_u == 0:
-        return ANY_TIER
-    work = request.remaining * view.supply_span_s
-    return tier if work / rate_u - work / rate < tails[0] - tails[1 + tier] else ANY_TIER
-
-
-def _needs_s(view: View, request: RequestView, holding: Holding, tier: int) -> float:
+def _needs_s(view: View, request: RequestView, holding: Holding, tier: int, rule: Rule) -> float:
     """Seconds from now until it has its devices of this tier and their responses; infinite where none come."""
-    rate = _sum(view.tier_supply[tier], holding.owned())
+    rate = total(view.tier_supply[tier], holding.owned())
     if rate == 0:
         return math.inf
-    return request.remaining * view.supply_span_s / rate + view.jobs[request.job].tails_s[1 + tier]
+    return request.remaining * view.supply_span_s / rate + rule.tail_s(view, request, tier)
 
 
-def _sum(supply: Mapping[RegionId, int], regions: Iterable[RegionId]) -> int:
+def total(supply: Mapping[RegionId, int], regions: Iterable[RegionId]) -> int:
+    """Check-ins in these regions."""
     return sum([supply.get(region, 0) for region in regions])

@@ -3,12 +3,15 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import pytest
+
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, OfferLease, OpenSession
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
+from coordinator.engine.lifecycle import PlanError
 from coordinator.engine.model import JobEnd
-from coordinator.engine.plan import Plan, View
+from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from tests.unit.engine.play import Fifo, Play, Uniform, needs
 
@@ -26,9 +29,11 @@ class Recorder(Fifo):
         return super().plan(view)
 
 
-class AtEnough(Recorder):
+class SparesLast(Recorder):
+    """Each request is to have what it needs before one gets more."""
+
     def plan(self, view: View) -> Plan:
-        return replace(super().plan(view), at_enough=True)
+        return replace(super().plan(view), targets={request.request: request.needed for request in view.requests})
 
 
 def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None:
@@ -106,18 +111,68 @@ def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> N
     assert play.one(OfferLease).device == "two"
 
 
-def test_a_policy_may_ask_for_a_plan_whenever_a_request_has_enough_or_lacks_one_again() -> None:
-    recorder = AtEnough()
+def test_a_new_plan_is_made_when_a_request_reaches_its_target_or_falls_below_it() -> None:
+    recorder = SparesLast()
     play = Play(recorder)
     play.request(demand=3, min_response=Fraction(2, 3))
     made = len(recorder.views)
     play.run("one")
     assert len(recorder.views) == made
     play.run("two")
-    assert recorder.views[made].requests[0].needed == 0
+    assert recorder.views[made].requests[0].lacking == 0
     play.leave("two")
-    assert recorder.views[made + 1].requests[0].needed == 1
+    assert recorder.views[made + 1].requests[0].lacking == 1
     assert len(recorder.views) == made + 2
+
+
+def test_requests_below_their_target_come_before_the_spare_places_of_others() -> None:
+    play = Play(SparesLast())
+    play.request("a", demand=3, min_response=Fraction(1, 3))
+    play.request("b", demand=2, min_response=Fraction(1, 2))
+    assert served(play, 5) == ["a", "b", "a", "a", "b"]
+
+
+def test_chance_draws_among_requests_below_their_target_first() -> None:
+    class Drawn(SparesLast):
+        def plan(self, view: View) -> Plan:
+            return replace(super().plan(view), mode=Mode.UNIFORM)
+
+    play = Play(Drawn())
+    for name in "abcdef":
+        play.request(name, demand=4, min_response=Fraction(1, 4))
+    assert sorted(served(play, 6)) == list("abcdef")
+
+
+@pytest.mark.parametrize("target", [1, 4])
+def test_a_target_is_between_what_a_round_needs_and_what_it_asks_for(target: int) -> None:
+    class Wrong(Recorder):
+        def plan(self, view: View) -> Plan:
+            return replace(super().plan(view), targets={request.request: target for request in view.requests})
+
+    play = Play(Wrong())
+    with pytest.raises(PlanError, match=f"request 1 is not to have a target of {target} places"):
+        play.request(demand=3, min_response=Fraction(2, 3))
+
+
+def test_a_policy_sees_who_will_open_another_round() -> None:
+    recorder = SparesLast()
+    play = Play(recorder)
+    again = play.job("a", demand=3, min_response=Fraction(2, 3))
+    last = play.job("b", demand=1)
+    play.open(again, rounds_left=3)
+    play.open(last, rounds_left=1)
+    assert served(play, 1) == ["a"]
+    assert recorder.views[-1].collecting == ()
+    assert served(play, 2) == ["a", "b"]
+    (one,) = recorder.views[-1].requests
+    assert (one.needed, one.lacking, one.remaining, one.placed) == (2, 0, 1, 2)
+    assert recorder.views[-1].collecting == (CollectingView(again.id, again.arrival, again.group.id, 3, 2),)
+
+
+def served(play: Play, devices: int) -> list[str]:
+    """The jobs that so many new devices are leased to, by name."""
+    names = [f"device-{len(play.all)}-{number}" for number in range(devices)]
+    return [play.engine.leases[play.offer(name)].request.job.id.split("/")[1] for name in names]
 
 
 def test_idle_devices_are_matched_in_the_order_of_their_sessions() -> None:
@@ -177,7 +232,8 @@ def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
     first, second = view.requests
     assert (first.remaining, first.remaining_all_rounds, first.attained) == (3, None, 5.0)
     assert (second.remaining, second.remaining_all_rounds) == (2, 8)
-    assert (first.places, first.needed, second.places, second.needed) == (4, 2, 2, 2)
+    assert (first.places, first.needed, first.lacking) == (4, 3, 2)
+    assert (second.places, second.needed, second.lacking) == (2, 2, 2)
     assert [group.group for group in view.groups] == ["all", "memory >= 4"]
     assert view.now == 5.0
 

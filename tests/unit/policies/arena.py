@@ -67,7 +67,8 @@ def view(
             remaining_all_rounds=None if rounds is None else left + (rounds - 1) * demand,
             attained=attained[index] if attained else 0.0,
             places=demand,
-            needed=left,
+            needed=demand,
+            lacking=left,
         )
         for index, ((letter, demand), rounds, left) in enumerate(
             zip(world.requests, world.rounds, remaining, strict=True)
@@ -157,28 +158,22 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
 
 
 def exact_order_mean(world: Case) -> Fraction:
-    """The expected mean fill time where each plan draws one order of all requests, by enumeration of the orders."""
+    """The expected mean fill time where one order of all requests is drawn, by enumeration of the orders."""
+    orders = list(permutations(range(len(world.requests))))
+    return sum((_mean_in(world, order) for order in orders), Fraction(0)) / len(orders)
 
-    @cache
-    def expected(second: int, remaining: tuple[int, ...]) -> Fraction:
-        """The sum of the fill times still to come, from a plan made just before the device of this second."""
-        open_ = [index for index, left in enumerate(remaining) if left]
-        orders = list(permutations(open_))
-        return sum((until_fill(second, remaining, order) for order in orders), Fraction(0)) / len(orders)
 
-    def until_fill(second: int, remaining: tuple[int, ...], order: tuple[int, ...]) -> Fraction:
-        left = list(remaining)
-        while any(left):
-            kind = world.cycle[(second - 1) % len(world.cycle)]
-            served = next((index for index in order if left[index] and world.requests[index][0] in kind), None)
-            second += 1
-            if served is not None:
-                left[served] -= 1
-                if left[served] == 0:
-                    return second - 1 + expected(second, tuple(left))
-        return Fraction(0)
-
-    return expected(1, world.demands) / len(world.demands)
+def _mean_in(world: Case, order: Sequence[int]) -> Fraction:
+    left, total = list(world.demands), 0
+    for second in count(1):
+        kind = world.cycle[(second - 1) % len(world.cycle)]
+        served = next((index for index in order if left[index] and world.requests[index][0] in kind), None)
+        if served is not None:
+            left[served] -= 1
+            total += 0 if left[served] else second
+        if not any(left):
+            break
+    return Fraction(total, len(order))
 
 
 def best_mean(world: Case) -> Fraction:

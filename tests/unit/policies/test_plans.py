@@ -6,10 +6,11 @@ import pytest
 
 from coordinator.engine.ids import GroupId, JobId, RegionId
 from coordinator.engine.plan import GroupView, Plan, Policy, View
-from coordinator.policies import order, random, random_order, venn_plus
+from coordinator.policies import order, random, random_job, random_order, venn_plus
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.las import Las
 from coordinator.policies.random import Random
+from coordinator.policies.random_job import RandomJob
 from coordinator.policies.random_order import RandomOrder
 from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
@@ -19,7 +20,7 @@ from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn_plus import VennPlus
 from tests.unit.policies.arena import case, view
 
-EACH = (Random(), RandomOrder(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue(), VennPlus())
+EACH = (Random(), RandomOrder(), RandomJob(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue(), VennPlus())
 
 
 def seen(cycle: str, requests: str) -> View:
@@ -39,6 +40,15 @@ def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
         requests=(long._replace(remaining_all_rounds=30), short._replace(remaining_all_rounds=5), unknown),
     )
     assert Venn().plan(world).queues == ((2, 1, 0),)
+
+
+def test_within_a_group_only_the_open_request_counts_by_request() -> None:
+    """What srsf knows: without the number of rounds, or where it is not looked at."""
+    world = seen("g", "G3 G5 G4")
+    long, short, third = world.requests
+    world = replace(world, requests=(long._replace(remaining_all_rounds=30), short, third))
+    assert Venn(order="request").plan(world).queues == Srsf().plan(world).queues == ((0, 2, 1),)
+    assert Venn().plan(world).queues == SrsfJob().plan(world).queues == ((2, 1, 0),)
 
 
 def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
@@ -105,7 +115,7 @@ def test_an_empty_view_is_an_empty_plan() -> None:
 @pytest.mark.parametrize("policy", EACH, ids=lambda policy: policy.name)
 def test_a_plan_is_made_without_its_reasons(policy: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    for module in (order, random, random_order, venn_plus):
+    for module in (order, random, random_job, random_order, venn_plus):
         for name in {"behind", "by_chance"} & vars(module).keys():
             monkeypatch.setattr(module, name, lambda *_: asked.append("") or ())
     monkeypatch.setattr(venn, "_reasons", lambda *_: asked.append("") or ())
@@ -128,7 +138,8 @@ def test_reasons_name_who_is_served_first() -> None:
     assert reasons(Srsf().plan(world))["job-00"] == "behind job-01: its request needs fewer devices"
     assert reasons(SrsfJob().plan(world))["job-02"] == "behind job-01: its job has less left to do"
     assert reasons(Las().plan(world))["job-01"] == "behind job-00: its job has had less service"
-    assert len(Random().plan(world).reasons) == len(RandomOrder().plan(world).reasons) == 3
+    for policy in (Random(), RandomOrder(), RandomJob()):
+        assert len(policy.plan(world).reasons) == 3
 
 
 def test_reasons_name_who_took_devices_over() -> None:

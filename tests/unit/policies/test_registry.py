@@ -12,6 +12,7 @@ BUILT_IN = [
     "fifo",
     "las",
     "random",
+    "random-job",
     "random-order",
     "srsf",
     "srsf-job",
@@ -137,7 +138,7 @@ def test_parameters_are_of_the_kind_that_the_policy_says(mine: Path) -> None:
     ("parameters", "says"),
     [
         ("sise=3", "there is no parameter 'sise'; did you mean size?"),
-        ("zzz=3", "there is no parameter 'zzz'; it has size, share, quick, label"),
+        ("zzz=3", "there is no parameter 'zzz'; it has size, share, quick, label, spares"),
         ("size=2.5", "size is '2.5'; write a whole number"),
         ("share=much", "share is 'much'; write a number"),
         ("share=inf", "share is 'inf'; write a number"),
@@ -155,7 +156,7 @@ def test_a_parameter_that_is_wrong_is_one_line(mine: Path, parameters: str, says
 def test_a_value_that_the_policy_refuses_is_told_in_its_words() -> None:
     with pytest.raises(PolicyError, match=r"policy 'venn\(fairness=99\)': fairness is 99; it is 0 to 50"):
         load_policy("venn(fairness=99)")
-    with pytest.raises(PolicyError, match="there is no parameter 'fairness'; it has none"):
+    with pytest.raises(PolicyError, match="there is no parameter 'fairness'; it has spares"):
         load_policy("fifo(fairness=1)")
     with pytest.raises(PolicyError, match=r"no policy 'venn\('; did you mean venn"):
         load_policy("venn(")

@@ -7,10 +7,14 @@ import pytest
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, JobView, Plan, RequestView, View
+from coordinator.engine.profiles import ResponseTimes
+from coordinator.engine.scale import BINS, bin_of
+from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.venn.nomatch import VennNomatch
 from coordinator.policies.venn.nosched import VennNosched
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
+from coordinator.policies.venn.tiers import Drawn
 
 G, SLOW_ONLY = RegionId(0), RegionId(1)
 
@@ -66,6 +70,60 @@ def test_it_is_the_papers_rule_where_tiers_are_alike() -> None:
         delay = remaining / 2.0
         pays = 3 + 20.0 / 60.0 * (60.0 / delay) < 1 + 60.0 / delay
         assert decided(Venn().plan(seen(remaining=remaining))) == (0 if pays else ANY_TIER)
+
+
+def test_the_published_rule_takes_every_tier_for_a_third_of_the_supply() -> None:
+    """10 devices come in 5 s; of one tier in 15 s, it says, though here in 60 s. 3 + 20/60 x 12 < 1 + 12."""
+    published, rare = Venn(tiers="paper"), (50, 100, 450)
+    assert decided(published.plan(seen(shares=rare))) == 0
+    assert decided(Venn().plan(seen(shares=rare))) == ANY_TIER
+    assert decided(published.plan(seen(shares=rare, tails=(29.9, 20.0, 40.0, 90.0)))) == ANY_TIER  # 6.99 > 6.98
+
+
+@pytest.mark.parametrize("remaining", range(1, 60, 7))
+def test_the_published_rule_is_v_plus_g_c_below_1_plus_c(remaining: int) -> None:
+    c = 60.0 * 2.0 / remaining
+    expected = 0 if 3 + 20.0 / 60.0 * c < 1 + c else ANY_TIER
+    assert decided(Venn(tiers="paper").plan(seen(remaining=remaining))) == expected
+
+
+def test_the_tail_may_be_a_percentile_of_ones_own() -> None:
+    """Nine of ten responses are as fast anywhere; the slowest tenth is slow where devices are."""
+
+    def row(slow: int) -> list[int]:
+        counts = [0] * BINS
+        counts[bin_of(10.0)], counts[bin_of(90.0)] = 900, slow
+        return counts
+
+    world = seen()
+    (one,) = world.requests
+    known = JobView(0.0, one.group, 10, 1, (10.0,) * 4, ResponseTimes([row(100), row(1), row(100), row(100)]))
+    world = replace(world, jobs={one.job: known})
+    assert decided(Venn().plan(world)) == ANY_TIER
+    assert decided(Venn(tail=90).plan(world)) == ANY_TIER
+    assert decided(Venn(tail=95).plan(world)) == 0
+
+
+def test_the_papers_own_venn_is_a_name_with_parameters() -> None:
+    policy = load_policy("venn(order=request; tail=95; tiers=paper)")
+    assert isinstance(policy, Venn)
+    assert (policy.order, policy.rule, policy.tiers) == ("request", Drawn(paper=True, percent=95), 3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ("order=size", "order is 'size'; it is job or request"),
+        ("tail=100", "tail is 100; it is 1 to 99, or closing"),
+        ("tail=0", "tail is 0; it is 1 to 99, or closing"),
+        ("tail=last", "tail is last; it is 1 to 99, or closing"),
+        ("tiers=17", "tiers is 17; it is 1, for none, to 16, or paper"),
+        ("tiers=ours", "tiers is ours; it is 1, for none, to 16, or paper"),
+    ],
+)
+def test_a_knob_that_does_not_exist_is_told(parameters: str, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        load_policy(f"venn({parameters})")
 
 
 def test_a_slow_tier_never_pays() -> None:

@@ -1,4 +1,4 @@
-"""The order of venn-plus, part by part. docs/venn-plus.md says why."""
+"""The order of venn-plus, and its tiers at a price, part by part. docs/venn-plus.md says why."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -6,7 +6,9 @@ from fractions import Fraction
 import pytest
 
 from coordinator.engine.ids import RegionId
-from coordinator.engine.plan import View
+from coordinator.engine.plan import ANY_TIER, CollectingView, JobView, View
+from coordinator.engine.profiles import ResponseTimes
+from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn_plus import VennPlus
@@ -32,11 +34,11 @@ def test_scarcity_is_the_power_of_the_supply(scarcity: int, expected: tuple[int,
 
 
 def test_the_order_without_its_parts_is_srsf_job() -> None:
-    bare = VennPlus(scarcity=0, nearness=False, spare_last=False)
+    bare = VennPlus(scarcity=0, nearness=False, spares="with", tiers=1)
     for world in CASES.values():
         start = view(world, world.demands)
         assert bare.plan(start).queues == SrsfJob().plan(start).queues
-        assert not bare.plan(start).at_enough
+        assert not bare.plan(start).targets
 
 
 def test_what_is_nearly_full_comes_forward() -> None:
@@ -45,20 +47,6 @@ def test_what_is_nearly_full_comes_forward() -> None:
     far, near = first._replace(remaining_all_rounds=90), second._replace(remaining_all_rounds=100, remaining=2)
     assert order(VennPlus(), replace(world, requests=(far, near))) == (1, 0)  # 90 > 100 x sqrt(2 / 4)
     assert order(VennPlus(nearness=False), replace(world, requests=(far, near))) == (0, 1)
-
-
-def test_spare_places_come_last_and_the_reason_says_so() -> None:
-    world = seen("g h", "G2 G5 H1 G9")
-    enough, lacks, other, much = world.requests
-    world = replace(world, requests=(enough._replace(needed=0), lacks, other._replace(needed=0), much))
-    plan = VennPlus().plan(world)
-    assert plan.queues == ((1, 3, 2, 0),)
-    assert plan.at_enough
-    assert dict(plan.reasons) == {
-        "job-03": "behind job-01: its job has less left to do, or needs scarcer devices",
-        "job-00": "it has devices for all the responses it needs: spare ones come last",
-    }
-    assert VennPlus(spare_last=False).plan(world).queues == ((2, 0, 1, 3),)
 
 
 def test_a_group_whose_devices_were_never_seen_counts_as_scarcest() -> None:
@@ -79,8 +67,75 @@ def test_exact_cases(name: str, mean: str) -> None:
 
 
 def test_parameters_come_with_the_name() -> None:
-    policy = load_policy("venn-plus(scarcity=1; nearness=no)")
+    policy = load_policy("venn-plus(scarcity=1; nearness=no; spares=last)")
     assert isinstance(policy, VennPlus)
-    assert (policy.scarcity, policy.nearness, policy.spare_last) == (1, False, True)
+    assert (policy.scarcity, policy.nearness, policy.spares) == (1, False, "last")
     with pytest.raises(PolicyError, match="scarcity is 9; it is 0 to 8"):
         load_policy("venn-plus(scarcity=9)")
+    with pytest.raises(PolicyError, match="spares is 'first'; it is with, last, auto"):
+        load_policy("venn-plus(spares=first)")
+
+
+# -- prices: devices of g come at 1 in 100 s; a job's responses take 10 s, its slowest fifth 100 s
+
+
+def times(*seconds: float) -> list[int]:
+    counts = [0] * BINS
+    for each in seconds:
+        counts[bin_of(each)] += 10
+    return counts
+
+
+def priced(remaining: int = 3, *, responses: ResponseTimes | None = None) -> View:
+    """One request for 10 devices that closes at 8; it has all but ``remaining``."""
+    world = replace(seen("g", "G10"), supply={RegionId(0): 36}, supply_span_s=3600.0)
+    one = world.requests[0]._replace(remaining=remaining, needed=8, lacking=max(remaining - 2, 0), deadline_at=9e9)
+    known = responses or ResponseTimes([times(10, 10, 10, 10, 10, 10, 10, 10, 100, 100)])
+    return replace(world, requests=(one,), jobs={one.job: JobView(0.0, one.group, 10, 1, (100.0,) * 4, known)})
+
+
+def test_a_job_in_collection_counts_for_prices_where_it_will_stand() -> None:
+    """One more device costs it 100 s, and would save 90 s: the 8th of 8 comes after 100 s, of 10 after 10 s."""
+    world = priced()
+    (one,) = world.requests
+    assert VennPlus().plan(world).targets == {one.request: 10}
+
+    def coming(rounds_left: int | None) -> View:
+        return replace(world, collecting=(CollectingView(one.job, 9.0, one.group, 10, rounds_left),))
+
+    assert VennPlus().plan(coming(5)).targets == {one.request: 8}
+    assert VennPlus().plan(coming(None)).targets == {one.request: 8}  # one more round, as far as is known: 10 > 3
+    assert VennPlus(collecting=False).plan(coming(5)).targets == {one.request: 10}
+    ahead = one._replace(remaining_all_rounds=900)  # it comes after the next opening of the other
+    assert VennPlus().plan(replace(coming(5), requests=(ahead,))).targets == {one.request: 10}
+
+
+def tiered(supply: int, *, waiting: int = 0) -> View:
+    """Three tiers with a third of the supply each, in which responses take 10, 20 and 100 s."""
+    tiers = [times(10), times(20), times(100)]
+    known = ResponseTimes([times(10, 20, 100), *[[10 * count for count in one] for one in tiers]])
+    world = priced(10, responses=known)
+    (one,) = world.requests
+    others = [one._replace(request=9 + number, job=f"z{number}", arrival=9.0) for number in range(waiting)]
+    jobs = {request.job: world.jobs[one.job] for request in (one, *others)}
+    return replace(
+        world,
+        requests=(one, *others),
+        supply={RegionId(0): supply},
+        jobs=jobs,
+        tiers=3,
+        tier_supply=tuple({RegionId(0): supply // 3} for _ in range(3)),
+    )
+
+
+def test_the_tier_that_saves_most_is_taken_where_that_is_more_than_it_costs() -> None:
+    """10 devices at 1 a second come in 10 s, of one tier in 30 s: 20 s for 90 s. At 1 in 10 s they cost 200 s."""
+    assert VennPlus().plan(tiered(3600)).tiers == {0: 0}
+    assert VennPlus().plan(tiered(360)).tiers == {0: ANY_TIER}
+    assert VennPlus(tiers=1).plan(tiered(3600)).tiers == {}
+
+
+def test_others_who_wait_are_a_price_of_a_tier() -> None:
+    """Each of them waits 10 x 3 s: two are worth less than the 70 s, three more."""
+    assert VennPlus(spares="with").plan(tiered(3600, waiting=2)).tiers[0] == 0
+    assert VennPlus(spares="with").plan(tiered(3600, waiting=3)).tiers[0] == ANY_TIER
