@@ -81,6 +81,9 @@ def run(
     ] = "",
     fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts, at some cost.")] = False,
     start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Be ready, and submit then.")] = None,
+    patience: Annotated[
+        str | None, typer.Option(metavar="T", help="With a silent coordinator; default: 10s, 2m once it was met.")
+    ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum in lease order.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Serve beyond loopback, unencrypted.")] = False,
     tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")] = None,
@@ -124,6 +127,7 @@ def run(
         fsync=fsync,
         deterministic=deterministic,
         start_at=start_at,
+        patience_s=None if patience is None else parse_duration(patience),
     )
     return run_async(_run(source, settings, context))
 

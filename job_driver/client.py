@@ -14,6 +14,7 @@ import grpc
 
 from job_driver.admission import Admission
 from job_driver.backoff import Backoff
+from job_driver.settings import PATIENCE_S
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
 from venn.wire.logs import log
@@ -22,12 +23,14 @@ from venn.wire.stubs import job_stub
 from venn.wire.versions import this_version
 
 CALL_S = 10.0  # patience with one call
-FIRST_CONTACT_S = 10.0  # until the coordinator must have answered once
-PASSING = (
+FIRST_CONTACT_S = 10.0  # until a coordinator that nobody has met must have answered once, unless told otherwise
+PASSING = (  # UNKNOWN and INTERNAL are what is left of a call that broke off in the middle
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.CANCELLED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.INTERNAL,
 )
 UNKNOWN_JOB, HISTORY_GONE, JOB_ENDED = "UNKNOWN_JOB", "HISTORY_GONE", "JOB_ENDED"
 
@@ -58,16 +61,20 @@ class Link:
         submission: pb.SubmitJobRequest,
         admission: Admission,
         *,
-        patience_s: float,
+        patience_s: float | None,
+        met: bool,
         restarted: Callable[[], None],
     ) -> None:
-        """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up."""
+        """``where`` names the coordinator for people; after ``patience_s`` without it the driver gives up. None: 120 s,
+        or 10 s before any driver of the job has ``met`` it.
+        """
         self.stub = job_stub(channel)
         self.driver_grace_s = 0.0  # how much later than granted a lease may end; known once the job is submitted
         self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
         self._where, self._submission, self._admission = where, submission, admission
-        self._patience_s, self._restarted = patience_s, restarted
+        self._patience_s, self._restarted = PATIENCE_S if patience_s is None else patience_s, restarted
+        self._first_contact_s = FIRST_CONTACT_S if patience_s is None and not met else self._patience_s
         self._away = False  # the last call was not answered, and that was said
         self._submitting = asyncio.Lock()
 
@@ -128,7 +135,7 @@ class Link:
         Raises Ended where the job is over, PeerError once the patience is, or for an answer that will not change.
         """
         incarnation, backoff = self.incarnation, Backoff()
-        give_up_at = time.monotonic() + (self._patience_s if self.incarnation else FIRST_CONTACT_S)
+        give_up_at = time.monotonic() + (self._patience_s if self.incarnation else self._first_contact_s)
         while True:
             try:
                 answer = await method(request, timeout=CALL_S)

@@ -114,7 +114,7 @@ class Driver:
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())
         async with open_channel(self._settings.coordinator, token=self._settings.token) as channel:
-            self._assemble(channel, address, checkpoint, model)
+            self._assemble(channel, address, checkpoint, model, met=resumes)
             try:
                 await self._link.submit()
                 self._learn_grace()
@@ -180,7 +180,9 @@ class Driver:
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         return address
 
-    def _assemble(self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact) -> None:
+    def _assemble(
+        self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact, *, met: bool
+    ) -> None:
         settings = self._settings
         submission = pb.SubmitJobRequest(
             key=settings.key,
@@ -190,8 +192,9 @@ class Driver:
         )
         where = f"coordinator at {settings.coordinator}"
         self._link = Link(
-            channel, where, submission, self._admission, patience_s=settings.patience_s, restarted=self._restarted
-        )
+            channel, where, submission, self._admission,
+            patience_s=settings.patience_s, met=met, restarted=self._restarted,
+        )  # fmt: skip
         self._recorder = Recorder(self._link, answered=self._answered)
         code = self._folder / "code.zip"
         write_atomic(code, self._file.code)

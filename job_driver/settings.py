@@ -18,7 +18,7 @@ ParamValue = bool | int | float | str
 
 STRAGGLERS = {"finish": pb.STRAGGLER_RULE_FINISH, "revoke": pb.STRAGGLER_RULE_REVOKE}
 
-PATIENCE_S = 120.0  # with a coordinator that is away
+PATIENCE_S = 120.0  # with a coordinator that was met and does not answer, unless told otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Settings:
     fsync: bool = False  # on: what was acknowledged survives a power cut; off: a SIGKILL
     deterministic: bool = False  # responses are summed in the order of their leases
     start_at: float | None = None  # Unix seconds: ready before, submitted then
-    patience_s: float = PATIENCE_S
+    patience_s: float | None = None  # with a coordinator that does not answer; None: 120 s, 10 s before it ever did
     most_response_bytes: int = 2**30  # where the aggregator takes any arrays
 
     def __post_init__(self) -> None:
