@@ -22,6 +22,7 @@ from venn.wire.text import did_you_mean, printable
 from venn.wire.tokens import load_token
 
 CALL_S = 10.0
+PAGE = 500  # jobs that are asked for at once
 OVER = (job_pb2.JOB_PHASE_FINISHED, job_pb2.JOB_PHASE_CANCELLED, job_pb2.JOB_PHASE_FAILED)
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def phase_name(phase: int) -> str:
 
 
 async def _list(context: Context, tokens: Path | None) -> int:
-    jobs = await _snapshot(context.coordinator, tokens)
+    jobs = await _jobs(context.coordinator, tokens)
     if context.json:
         write_line(sys.stdout, json.dumps({"jobs": [described(job) for job in jobs]}))
         return ExitCode.OK
@@ -121,13 +122,21 @@ async def _cancel(context: Context, name: str, reason: str, tokens: Path | None)
     return ExitCode.OK
 
 
-async def _snapshot(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus]:
+async def _jobs(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus]:
+    """All of them, by arrival."""
+    jobs: dict[str, job_pb2.JobStatus] = {}
+    request = admin_pb2.ListJobsRequest(page_size=PAGE)
     async with open_channel(coordinator, token=load_token("admin", dir=tokens)) as channel:
         try:
-            answer = await admin_stub(channel).GetSnapshot(admin_pb2.GetSnapshotRequest(), timeout=CALL_S)
+            while True:
+                page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)
+                jobs.update((key_text(job.key), job) for job in page.jobs)
+                request.page_token = page.next_page_token
+                if not request.page_token:
+                    break
         except grpc.aio.AioRpcError as error:
             raise peer_error(error, where=f"coordinator at {coordinator}") from error
-    return list(answer.snapshot.jobs)
+    return list(jobs.values())
 
 
 async def _find(name: str, coordinator: str, tokens: Path | None) -> common_pb2.JobKey:
@@ -135,7 +144,7 @@ async def _find(name: str, coordinator: str, tokens: Path | None) -> common_pb2.
     if name.count("/") == 2:
         owner, own, run = name.split("/")
         return common_pb2.JobKey(owner=owner, name=own, run=run)
-    jobs = await _snapshot(coordinator, tokens)
+    jobs = await _jobs(coordinator, tokens)
     named = [job for job in jobs if job.key.name == name]
     running = [job for job in named if job.phase not in OVER]
     for found in (running, named):

@@ -4,15 +4,19 @@ Devices add up: known = waiting + busy + served + gone. One that was sent away a
 """
 
 from dataclasses import dataclass
+from itertools import islice
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.explain import device_reasons, job_reasons, observed_s
 from coordinator.engine.ids import DeviceId, JobId, RegionId
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.lifecycle import DeviceState
+from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job
 from coordinator.engine.tiers import EVERY_TIER
 from coordinator.engine.world import World
+
+MOST_IN_ORDER = 32  # jobs that a region's line names
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class RegionCount:
     devices: int  # known
     check_ins_per_s: float
     waiting: int  # idle
-    order: tuple[JobId, ...]  # who gets the next device, first to last; full ones are left out
+    order: tuple[JobId, ...]  # who gets the next device, the first of them; full ones are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,22 @@ def lease_counts(engine: Engine) -> LeaseSum:
     return sum_leases(world.ends, granted=world.leases_granted, live=len(world.leases))
 
 
-def region_counts(engine: Engine) -> list[RegionCount]:
-    """By check-in rate, descending; regions without known devices and check-ins are left out."""
+def region_counts(engine: Engine, most: int | None = None) -> tuple[list[RegionCount], int]:
+    """By check-in rate, descending, the first ``most`` of them, and how many more there are.
+
+    Regions without known devices and check-ins are left out.
+    """
     world = engine.world
-    counts = [_region(engine, region.id, tuple(region.classes)) for region in world.regions.regions.values()]
+    classes, totals = world.regions.classes, world.supply.totals
+    live = [
+        (-sum(totals.get(klass, 0) for klass in region.classes), region.id)
+        for region in world.regions.regions.values()
+        if any(classes[klass].devices or totals.get(klass, 0) for klass in region.classes)
+    ]
     if world.regions.overflow_devices:
-        counts.append(_overflow(world))
-    counts = [one for one in counts if one.devices or one.check_ins_per_s]
-    return sorted(counts, key=lambda one: (-one.check_ins_per_s, one.region))
+        live.append((-totals.get(OVERFLOW, 0), world.regions.overflow))
+    shown = sorted(live)[:most]
+    return [_region(engine, id_) for _, id_ in shown], len(live) - len(shown)
 
 
 def job_counts(engine: Engine) -> list[JobCount]:
@@ -137,16 +149,21 @@ def device_line(engine: Engine, device: Device) -> DeviceLine:
     )
 
 
-def _region(engine: Engine, id_: RegionId, classes: tuple[int, ...]) -> RegionCount:
+def _region(engine: Engine, id_: RegionId) -> RegionCount:
     world = engine.world
     regions, totals = world.regions, world.supply.totals
+    if id_ == regions.overflow:
+        return _overflow(world)
+    classes = tuple(regions.regions[id_].classes)
     groups = sorted(
         (world.regions.groups[group] for group in regions.regions[id_].groups),
         key=lambda group: (-len(group.regions), group.id),
     )
     sample, capabilities = regions.classes[classes[0]].sample
     like_it = Device(sample, capabilities, classes[0], tier=EVERY_TIER)
-    order = dict.fromkeys(one.job.id for one in engine.matcher.candidates(like_it) if one.unmet > 0)
+    order = dict.fromkeys(
+        islice((one.job.id for one in engine.matcher.candidates(like_it) if one.unmet > 0), MOST_IN_ORDER)
+    )
     return RegionCount(
         region=id_,
         groups=tuple(group.name or group.id for group in groups),

@@ -9,6 +9,7 @@ from coordinator.engine import events
 from coordinator.engine.ids import DeviceId
 from coordinator.policies.registry import load_policy, policy_names, split
 from coordinator.service.convert.devices import seconds
+from coordinator.service.convert.jobs import job_id
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
@@ -35,6 +36,7 @@ class AdminService(AdminServiceServicer):
     def __init__(self, host: Host, view: View, story: Story, devices: DeviceService, *, allow_faults: bool) -> None:
         self._host, self._view, self._story, self._devices = host, view, story, devices
         self._allow_faults = allow_faults
+        self._coming: dict[int, asyncio.Task[admin_pb2.Snapshot]] = {}  # by interval, in tenths of a second
 
     async def GetSnapshot(
         self, request: admin_pb2.GetSnapshotRequest, context: Context
@@ -50,9 +52,30 @@ class AdminService(AdminServiceServicer):
                 await _invalid(context, error.message)
             if not SHORTEST_WATCH_S <= interval <= LONGEST_WATCH_S:
                 await _invalid(context, f"an interval is between {SHORTEST_WATCH_S} s and {LONGEST_WATCH_S:g} s")
+        snapshot = self._view.snapshot()
         while True:
-            await context.write(admin_pb2.WatchResponse(snapshot=self._view.snapshot()))
-            await asyncio.sleep(interval)
+            await context.write(admin_pb2.WatchResponse(snapshot=snapshot))
+            snapshot = await self._next(interval)
+
+    async def _next(self, interval: float) -> admin_pb2.Snapshot:
+        """The next snapshot of those that are taken at this interval: one for all who watch."""
+        tenths = round(interval / SHORTEST_WATCH_S)
+        if tenths not in self._coming:
+            self._coming[tenths] = asyncio.create_task(self._take(tenths))
+        return await asyncio.shield(self._coming[tenths])
+
+    async def _take(self, tenths: int) -> admin_pb2.Snapshot:
+        await asyncio.sleep(tenths * SHORTEST_WATCH_S)
+        del self._coming[tenths]
+        return self._view.snapshot()
+
+    async def ListJobs(self, request: admin_pb2.ListJobsRequest, context: Context) -> admin_pb2.ListJobsResponse:
+        size = request.page_size or PAGE
+        if size > LARGEST_PAGE:
+            await _invalid(context, f"a page has at most {LARGEST_PAGE} jobs")
+        jobs, more = self._view.jobs(after=request.page_token, most=size)
+        token = job_id(jobs[-1].key) if more else ""
+        return admin_pb2.ListJobsResponse(jobs=jobs, next_page_token=token)
 
     async def ListDevices(
         self, request: admin_pb2.ListDevicesRequest, context: Context
@@ -68,7 +91,7 @@ class AdminService(AdminServiceServicer):
         answer = self._view.explain(request.subject)
         if answer is None:
             asked = printable(request.subject, limit=128)
-            hint = did_you_mean(request.subject, self._view.subjects())
+            hint = did_you_mean(request.subject, self._view.like(request.subject))
             message = f"no job and no device is called {asked!r}" + (f"; {hint}" if hint else "")
             await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT", message)
         return answer

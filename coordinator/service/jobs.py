@@ -92,6 +92,7 @@ class Job:
     bodies: "OrderedDict[tuple[int, int], bytes]" = field(default_factory=OrderedDict)  # digests of attempts' bodies
     metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS_SHOWN))
     follower: "asyncio.Task[object] | None" = None  # the one stream of its driver
+    last_status: job_pb2.JobStatus | None = None  # of a job that has ended: it changes no more
     changed: asyncio.Event = field(default_factory=asyncio.Event)  # set and replaced at every change
 
     def wake(self) -> None:
@@ -109,6 +110,7 @@ class Job:
         kept = [entry for entry in self.metrics if entry[0] != round_]
         self.metrics.clear()
         self.metrics.extend(sorted([*kept, (round_, metrics)], key=lambda entry: entry[0]))
+        self.last_status = None
         self.wake()
 
     def same_body(self, round_: int, attempt: int, body: bytes) -> bool:
@@ -141,4 +143,8 @@ class Jobs:
         self._jobs[job.job] = job
 
     def __iter__(self) -> Iterator[Job]:
+        """By arrival."""
         return iter(self._jobs.values())
+
+    def __reversed__(self) -> Iterator[Job]:
+        return reversed(self._jobs.values())

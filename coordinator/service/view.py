@@ -1,6 +1,7 @@
 """The world as people see it: the engine's census, and what the shell knows beside it, as messages."""
 
 from dataclasses import asdict
+from itertools import islice
 
 from coordinator.engine import census
 from coordinator.engine.census import JobCount, RegionCount
@@ -14,9 +15,13 @@ from coordinator.service.convert.devices import duration
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.machine import Machine
+from coordinator.service.roster import Roster
 from coordinator.service.story import Story, short_name
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire.versions import this_version
+
+MOST_JOBS, MOST_REGIONS = 100, 64  # in a snapshot
+MOST_GUESSES = 200  # jobs, and devices each way, that a mistyped name is held against
 
 
 class View:
@@ -27,17 +32,23 @@ class View:
     ) -> None:
         self._host, self._engine, self._jobs = host, host.engine, jobs
         self._story, self._machine, self._name, self._seed = story, machine, name, seed
+        self._roster = Roster(host, host.engine.devices)
         self.policy = policy
 
     def snapshot(self) -> admin_pb2.Snapshot:
+        """The foremost of everything: its size has a bound, however much there is."""
+        jobs = self._foremost()
+        regions, more_regions = census.region_counts(self._engine, MOST_REGIONS)
         return admin_pb2.Snapshot(
             name=self._name,
             policy=self.policy,
             seed=self._seed,
             elapsed=duration(self._host.now()),
-            jobs=[self.job(job) for job in self._jobs if job.job in self._engine.jobs],
+            jobs=[self.job(job) for job in jobs],
+            more_jobs=len(self._engine.jobs) - len(jobs),
             devices=admin_pb2.DeviceCounts(**asdict(census.device_counts(self._engine))),
-            regions=[_region(count) for count in census.region_counts(self._engine)],
+            regions=[_region(count) for count in regions],
+            more_regions=more_regions,
             leases=admin_pb2.LeaseCounts(**asdict(census.lease_counts(self._engine))),
             host=self._machine.status(),
             log=self._story.latest(),
@@ -47,7 +58,23 @@ class View:
 
     # -- jobs
 
+    def jobs(self, *, after: str, most: int) -> tuple[list[job_pb2.JobStatus], bool]:
+        """A page by arrival, and whether more follow. If the job that it comes after is forgotten it is the first."""
+        known = [job for job in self._jobs if job.job in self._engine.jobs]
+        first = next((place for place, job in enumerate(known, 1) if job.job == after), 0)
+        return [self.job(job) for job in known[first : first + most]], len(known) > first + most
+
+    def _foremost(self) -> list[Job]:
+        """By arrival: unfinished jobs, and, where there is room, the latest of those that ended."""
+        known = [job for job in self._jobs if job.job in self._engine.jobs]
+        going = [job for job in known if not job.ended][:MOST_JOBS]
+        over = [job for job in known if job.ended][len(going) - MOST_JOBS :] if len(going) < MOST_JOBS else []
+        shown = {job.job for job in (*going, *over)}
+        return [job for job in known if job.job in shown]
+
     def job(self, job: Job) -> job_pb2.JobStatus:
+        if job.last_status is not None:
+            return job.last_status
         known = self._engine.jobs[job.job]
         count = census.job_count(self._engine, known)
         until = self._host.now() if known.ended_at is None else known.ended_at
@@ -67,6 +94,8 @@ class View:
         )
         for round_, metrics in job.metrics:
             status.history.add(round=round_, metrics=metrics)
+        if job.ended and known.ended:
+            job.last_status = status
         return status
 
     def attempt_state(self, request: RequestId | None) -> job_pb2.AttemptState | None:
@@ -85,7 +114,7 @@ class View:
 
     def devices(self, *, after: str, most: int) -> tuple[list[admin_pb2.DeviceStatus], bool]:
         """A page by id, and whether more follow."""
-        ids = sorted(device for device in self._engine.devices if device > after)
+        ids = self._roster.after(after, most + 1)
         return [self._device(self._engine.devices[device]) for device in ids[:most]], len(ids) > most
 
     def connected(self) -> set[str]:
@@ -123,9 +152,10 @@ class View:
         reasons.extend(job_reasons(engine.world, known))
         return _explanation(job.job, census.job_count(engine, known).phase, reasons, known.story)
 
-    def subjects(self) -> list[str]:
-        """What can be explained."""
-        return [*(short_name(job.job) for job in self._jobs), *self._engine.devices]
+    def like(self, subject: str) -> list[str]:
+        """What can be explained and may have been meant: the latest jobs, and devices whose names begin alike."""
+        jobs = {short_name(job.job): None for job in islice(reversed(self._jobs), MOST_GUESSES)}
+        return [*jobs, *self._roster.near(subject, MOST_GUESSES)]
 
     def _named(self, subject: str) -> Job | None:
         """The latest of this key or name."""

@@ -104,6 +104,7 @@ def render(snapshot: Snapshot, width: int, height: int, now: float, frame: Frame
     foot += [_line(warning, width, "bold red") for warning in _latest(frame.warnings)]
     jobs, folded = _foremost(snapshot.jobs, height - LEAST_LINES - len(foot))
     head: list[RenderableType] = [_headline(snapshot, width, now, frame), _rule(width), _jobs(jobs, width)]
+    folded += snapshot.more_jobs
     head += [_line(f"and {folded} more", width, RULE)] if folded else []
     room = max(0, height - (len(head) + len(jobs) + len(foot) + len(keys) + 2))
     body = _body(snapshot, width, room, frame)
@@ -258,8 +259,8 @@ def _regions(snapshot: Snapshot, width: int, room: int) -> list[RenderableType]:
         order = " > ".join(printable(job) for job in region.order) or "-"
         figures = f"{region.devices:>7}  {region.check_ins_per_s:>7.1f}/s  {region.waiting:>7}"
         lines.append(_line(f"{name[:column]:<{column}}  {figures}  {order}", width))
-    if len(snapshot.regions) > len(shown):
-        lines.append(_line(f"and {len(snapshot.regions) - len(shown)} more", width, RULE))
+    if more := len(snapshot.regions) - len(shown) + snapshot.more_regions:
+        lines.append(_line(f"and {more} more", width, RULE))
     return lines
 
 

@@ -469,7 +469,9 @@ class World(RuleBasedStateMachine):
         assert (
             devices.known == devices.waiting + devices.busy + devices.served + devices.gone == len(self.engine.devices)
         )
-        regions = region_counts(self.engine)
+        regions, more = region_counts(self.engine)
+        assert more == 0
+        assert region_counts(self.engine, 1) == (regions[:1], max(0, len(regions) - 1))
         assert sum(region.devices for region in regions) == devices.known
         assert sum(region.waiting for region in regions) == devices.waiting
         for job in job_counts(self.engine):

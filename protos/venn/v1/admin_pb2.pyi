@@ -104,22 +104,30 @@ class Snapshot(google.protobuf.message.Message):
     LOG_FIELD_NUMBER: builtins.int
     INCARNATION_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    MORE_JOBS_FIELD_NUMBER: builtins.int
+    MORE_REGIONS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """of the run"""
     policy: builtins.str
     seed: builtins.int
     incarnation: builtins.int
+    more_jobs: builtins.int
+    """known, and not among these"""
+    more_regions: builtins.int
+    """with devices or check-ins, and not among these"""
     @property
     def elapsed(self) -> google.protobuf.duration_pb2.Duration:
         """since the coordinator started"""
 
     @property
-    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[venn.v1.job_pb2.JobStatus]: ...
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[venn.v1.job_pb2.JobStatus]:
+        """by arrival, at most 100: unfinished ones, then the latest of those that ended"""
+
     @property
     def devices(self) -> global___DeviceCounts: ...
     @property
     def regions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RegionStatus]:
-        """by check-in rate, descending"""
+        """by check-in rate, descending, at most 64"""
 
     @property
     def leases(self) -> global___LeaseCounts: ...
@@ -146,9 +154,11 @@ class Snapshot(google.protobuf.message.Message):
         log: collections.abc.Iterable[global___LogEntry] | None = ...,
         incarnation: builtins.int = ...,
         version: venn.v1.common_pb2.Version | None = ...,
+        more_jobs: builtins.int = ...,
+        more_regions: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "leases", b"leases", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "incarnation", b"incarnation", "jobs", b"jobs", "leases", b"leases", "log", b"log", "name", b"name", "policy", b"policy", "regions", b"regions", "seed", b"seed", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "incarnation", b"incarnation", "jobs", b"jobs", "leases", b"leases", "log", b"log", "more_jobs", b"more_jobs", "more_regions", b"more_regions", "name", b"name", "policy", b"policy", "regions", b"regions", "seed", b"seed", "version", b"version"]) -> None: ...
 
 global___Snapshot = Snapshot
 
@@ -202,7 +212,7 @@ class RegionStatus(google.protobuf.message.Message):
 
     @property
     def order(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """job names, who gets the next device first"""
+        """job names, who gets the next device first; at most 32"""
 
     def __init__(
         self,
@@ -313,6 +323,50 @@ class LogEntry(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["at", b"at", "kind", b"kind", "text", b"text"]) -> None: ...
 
 global___LogEntry = LogEntry
+
+@typing.final
+class ListJobsRequest(google.protobuf.message.Message):
+    """A page of jobs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """1 to 1000; 0: 100"""
+    page_token: builtins.str
+    """of the page before"""
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+global___ListJobsRequest = ListJobsRequest
+
+@typing.final
+class ListJobsResponse(google.protobuf.message.Message):
+    """Some jobs."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOBS_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """empty: that was the last"""
+    @property
+    def jobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[venn.v1.job_pb2.JobStatus]: ...
+    def __init__(
+        self,
+        *,
+        jobs: collections.abc.Iterable[venn.v1.job_pb2.JobStatus] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["jobs", b"jobs", "next_page_token", b"next_page_token"]) -> None: ...
+
+global___ListJobsResponse = ListJobsResponse
 
 @typing.final
 class ListDevicesRequest(google.protobuf.message.Message):

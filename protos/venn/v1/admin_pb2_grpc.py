@@ -45,6 +45,11 @@ class AdminServiceStub(object):
                 request_serializer=venn_dot_v1_dot_admin__pb2.WatchRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_admin__pb2.WatchResponse.FromString,
                 _registered_method=True)
+        self.ListJobs = channel.unary_unary(
+                '/venn.v1.AdminService/ListJobs',
+                request_serializer=venn_dot_v1_dot_admin__pb2.ListJobsRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_admin__pb2.ListJobsResponse.FromString,
+                _registered_method=True)
         self.ListDevices = channel.unary_unary(
                 '/venn.v1.AdminService/ListDevices',
                 request_serializer=venn_dot_v1_dot_admin__pb2.ListDevicesRequest.SerializeToString,
@@ -77,14 +82,21 @@ class AdminServiceServicer(object):
     """
 
     def GetSnapshot(self, request, context):
-        """Everything once.
+        """The foremost of everything, once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Watch(self, request, context):
-        """Everything, at every interval.
+        """The foremost of everything, at every interval; who watches at the same interval is told at the same moments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListJobs(self, request, context):
+        """Jobs by arrival, in pages.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,6 +149,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Watch,
                     request_deserializer=venn_dot_v1_dot_admin__pb2.WatchRequest.FromString,
                     response_serializer=venn_dot_v1_dot_admin__pb2.WatchResponse.SerializeToString,
+            ),
+            'ListJobs': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListJobs,
+                    request_deserializer=venn_dot_v1_dot_admin__pb2.ListJobsRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_admin__pb2.ListJobsResponse.SerializeToString,
             ),
             'ListDevices': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDevices,
@@ -219,6 +236,33 @@ class AdminService(object):
             '/venn.v1.AdminService/Watch',
             venn_dot_v1_dot_admin__pb2.WatchRequest.SerializeToString,
             venn_dot_v1_dot_admin__pb2.WatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListJobs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.AdminService/ListJobs',
+            venn_dot_v1_dot_admin__pb2.ListJobsRequest.SerializeToString,
+            venn_dot_v1_dot_admin__pb2.ListJobsResponse.FromString,
             options,
             channel_credentials,
             insecure,

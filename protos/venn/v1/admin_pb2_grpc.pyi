@@ -25,13 +25,19 @@ class AdminServiceStub:
         venn.v1.admin_pb2.GetSnapshotRequest,
         venn.v1.admin_pb2.GetSnapshotResponse,
     ]
-    """Everything once."""
+    """The foremost of everything, once."""
 
     Watch: grpc.UnaryStreamMultiCallable[
         venn.v1.admin_pb2.WatchRequest,
         venn.v1.admin_pb2.WatchResponse,
     ]
-    """Everything, at every interval."""
+    """The foremost of everything, at every interval; who watches at the same interval is told at the same moments."""
+
+    ListJobs: grpc.UnaryUnaryMultiCallable[
+        venn.v1.admin_pb2.ListJobsRequest,
+        venn.v1.admin_pb2.ListJobsResponse,
+    ]
+    """Jobs by arrival, in pages."""
 
     ListDevices: grpc.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.ListDevicesRequest,
@@ -70,13 +76,19 @@ class AdminServiceAsyncStub:
         venn.v1.admin_pb2.GetSnapshotRequest,
         venn.v1.admin_pb2.GetSnapshotResponse,
     ]
-    """Everything once."""
+    """The foremost of everything, once."""
 
     Watch: grpc.aio.UnaryStreamMultiCallable[
         venn.v1.admin_pb2.WatchRequest,
         venn.v1.admin_pb2.WatchResponse,
     ]
-    """Everything, at every interval."""
+    """The foremost of everything, at every interval; who watches at the same interval is told at the same moments."""
+
+    ListJobs: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.admin_pb2.ListJobsRequest,
+        venn.v1.admin_pb2.ListJobsResponse,
+    ]
+    """Jobs by arrival, in pages."""
 
     ListDevices: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.ListDevicesRequest,
@@ -117,7 +129,7 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.admin_pb2.GetSnapshotRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.admin_pb2.GetSnapshotResponse, collections.abc.Awaitable[venn.v1.admin_pb2.GetSnapshotResponse]]:
-        """Everything once."""
+        """The foremost of everything, once."""
 
     @abc.abstractmethod
     def Watch(
@@ -125,7 +137,15 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.admin_pb2.WatchRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[venn.v1.admin_pb2.WatchResponse], collections.abc.AsyncIterator[venn.v1.admin_pb2.WatchResponse]]:
-        """Everything, at every interval."""
+        """The foremost of everything, at every interval; who watches at the same interval is told at the same moments."""
+
+    @abc.abstractmethod
+    def ListJobs(
+        self,
+        request: venn.v1.admin_pb2.ListJobsRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.admin_pb2.ListJobsResponse, collections.abc.Awaitable[venn.v1.admin_pb2.ListJobsResponse]]:
+        """Jobs by arrival, in pages."""
 
     @abc.abstractmethod
     def ListDevices(

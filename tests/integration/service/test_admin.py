@@ -7,8 +7,12 @@ import pytest
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from coordinator.engine import effects
-from coordinator.engine.model import SessionEnd
+from coordinator.engine import effects, events
+from coordinator.engine.ids import DeviceId, JobId, SessionSeq
+from coordinator.engine.model import JobEnd, SessionEnd
+from coordinator.engine.requirements import Capabilities
+from coordinator.service.convert import jobs as convert
+from coordinator.service.jobs import Job
 from tests.integration.service.peers import TOKENS, World, check_in_frame, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.channel import open_channel
@@ -67,6 +71,90 @@ async def test_the_snapshot_is_watched() -> None:
         call.cancel()
         code, _ = await refusal(made.admin.Watch(admin_pb2.WatchRequest(interval={"seconds": 3600})).read())
         assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def finished_jobs(made: World, count: int) -> list[Job]:
+    """Jobs that have ended after 64 rounds with metrics."""
+    jobs = []
+    for number in range(count):
+        name = JobId(f"ann/digits/{number:03}")
+        spec = job_pb2.JobSpec(demand=1, min_response="1", deadline={"seconds": 60})
+        spec.requirement.all.SetInParent()
+        made.coordinator.host.handle(events.JobSubmitted(convert.job_spec(name, spec), 1))
+        job = Job(name, "127.0.0.1:1", 1)
+        made.coordinator.jobs.add(job, made.coordinator.engine.jobs)
+        for round_ in range(1, 65):
+            job.metrics.append((round_, {"accuracy": 0.9, "loss": 0.1}))
+        made.coordinator.host.handle(events.JobEnded(name, JobEnd.FINISHED))
+        job.ended = True
+        jobs.append(job)
+    return jobs
+
+
+async def test_a_snapshot_has_a_bound_and_jobs_are_listed_in_pages() -> None:
+    async with world() as made:
+        await made.driver("going").start()
+        finished_jobs(made, 250)
+        seen = await snapshot(made)
+        assert (len(seen.jobs), seen.more_jobs) == (100, 151)
+        assert [job.key.run for job in seen.jobs] == [seen.jobs[0].key.run, *(f"{n:03}" for n in range(151, 250))]
+        assert seen.jobs[0].key.name == "going"
+        assert seen.ByteSize() < 1 << 20
+        listed, request = [], admin_pb2.ListJobsRequest()
+        while True:
+            page = await made.admin.ListJobs(request)
+            listed += [job.key.run for job in page.jobs]
+            if not page.next_page_token:
+                break
+            assert len(page.jobs) == 100
+            request.page_token = page.next_page_token
+        assert listed == [seen.jobs[0].key.run, *(f"{number:03}" for number in range(250))]
+        code, _ = await refusal(made.admin.ListJobs(admin_pb2.ListJobsRequest(page_size=1001)))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_job_that_has_ended_is_described_once() -> None:
+    async with world() as made:
+        (job,) = finished_jobs(made, 1)
+        view = made.coordinator.view
+        described = view.job(job)
+        assert view.job(job) is described
+        job.report(64, {"accuracy": 0.95})
+        assert view.job(job).history[-1].metrics["accuracy"] == 0.95
+
+
+async def test_who_watches_at_the_same_interval_shares_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world() as made:
+        taken = 0
+        take = made.coordinator.view.snapshot
+
+        def counted() -> admin_pb2.Snapshot:
+            nonlocal taken
+            taken += 1
+            return take()
+
+        monkeypatch.setattr(made.coordinator.view, "snapshot", counted)
+        request = admin_pb2.WatchRequest(interval={"nanos": 100_000_000})
+        calls = [made.admin.Watch(request) for _ in range(20)]
+        await asyncio.gather(*(call.read() for call in calls))
+        assert taken == 20  # each has its first at once
+        first = [await call.read() for call in calls]
+        assert all(one.snapshot.elapsed == first[0].snapshot.elapsed for one in first)
+        for call in calls:
+            call.cancel()
+
+
+async def test_a_mistyped_name_is_held_against_a_bounded_number_of_others() -> None:
+    async with world() as made:
+        for number in range(3000):
+            name = DeviceId(f"device-{number:06}")
+            checked_in = events.DeviceCheckedIn(SessionSeq(10_000 + number), name, "i", 1, Capabilities())
+            made.coordinator.host.handle(checked_in)
+        await made.until(effects.OpenSession, lambda effect: effect.device == "device-002999")
+        finished_jobs(made, 250)
+        assert len(made.coordinator.view.like("device-001234x")) == 1 + 400
+        with pytest.raises(grpc.aio.AioRpcError, match=r"did you mean device-001234\?"):
+            await made.admin.Explain(admin_pb2.ExplainRequest(subject="device-001234x"))
 
 
 async def test_devices_are_listed_in_pages() -> None:

@@ -1,0 +1,48 @@
+"""All known devices by name, for pages and for guesses at a mistyped name: neither looks at more than it shows."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from coordinator.engine import effects
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.state import Device
+from coordinator.service.host import Host
+
+
+class Roster:
+    """Sorted; who came since somebody asked last is merged in when somebody asks. What the engine forgot is skipped."""
+
+    def __init__(self, host: Host, known: Mapping[DeviceId, Device]) -> None:
+        self._known = known  # by the engine
+        self._names: list[DeviceId] = []  # sorted
+        self._new: set[DeviceId] = set()
+        host.listen(effects.OpenSession, self._opened)
+
+    def after(self, name: str, most: int) -> list[DeviceId]:
+        """At most so many, the next ones by name."""
+        names = self._merged()
+        return list(islice(self._from(bisect_right(names, name)), most))
+
+    def near(self, name: str, most: int) -> list[DeviceId]:
+        """At most so many on each side of where the name would stand: they begin as it does, if any do."""
+        names = self._merged()
+        return list(islice(self._from(max(0, bisect_left(names, name) - most)), 2 * most))
+
+    def _from(self, place: int) -> Iterator[DeviceId]:
+        names = self._names
+        return (names[index] for index in range(place, len(names)) if names[index] in self._known)
+
+    def _opened(self, now: float, effect: effects.OpenSession) -> None:
+        place = bisect_left(self._names, effect.device)
+        if place == len(self._names) or self._names[place] != effect.device:
+            self._new.add(effect.device)
+
+    def _merged(self) -> list[DeviceId]:
+        if self._new:
+            self._names.extend(self._new)
+            self._new.clear()
+            if len(self._names) > 2 * len(self._known):
+                self._names = list(self._known)
+            self._names.sort()  # a sorted run and a short one: little more than a merge
+        return self._names
