@@ -71,7 +71,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(seed: int, policy: str) -> Non
     assert found.lost == found.counted_twice == 0
     unheard = sum(one.outcome is Decided.COUNTED for one in outcome.unheard)
     assert found.responses == outcome.leases[LeaseEnd.COUNTED] + unheard
-    assert found.leases == sum(outcome.leases.values()) + outcome.live
+    assert found.leases.granted == sum(outcome.leases.values()) + outcome.live
     assert record.journal.digest in ("", outcome.digest)
     told = [
         (one.round, one.attempt, one.ended_at, one.status.value == "closed", one.responses)
