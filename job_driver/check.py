@@ -59,7 +59,7 @@ def check_job(
     with job_code(file, "aggregate", UsageError):
         total = job.aggregate(model)
     for number, share in enumerate(shares):
-        task = Task(share, params, rng=np.random.default_rng([seed, number, 1, 1]))
+        task = Task(share, _Params(params), rng=np.random.default_rng([seed, number, 1, 1]))
         result = _on_device(file, tensors.decode(sent), task, finding)
         with job_code(file, "aggregate", UsageError):
             total.add(result)
@@ -68,6 +68,16 @@ def check_job(
     check_form(file, model, after)
     _evaluate(file, after, held_out, finding)
     return finding
+
+
+class _Params(dict[str, ParamValue]):
+    """Says which one is missing."""
+
+    def __missing__(self, name: str) -> ParamValue:
+        fix = f"give it as a device will get it: --param {name}=VALUE"
+        raise UsageError(
+            "PARAM", f"the task reads the parameter {name}, which has no value", where="on_device", fix=fix
+        )
 
 
 def generated_data(folder: Path) -> tuple[list[Path], Path]:

@@ -52,7 +52,7 @@ def compare(
     check_policies(names, bases)
     settings = list(overrides or ())
     flags = {"backend": backend, "scale": scale, "rounds_scale": rounds_scale}
-    settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    settings += [f"--{key.replace('_', '-')}={value}" for key, value in flags.items() if value is not None]
     loaded = _load(list(dict.fromkeys(scenarios)), settings)
     folder = out or Path("runs") / ("compare-" + "-".join(each.name for each in loaded))
     plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded, bases)

@@ -14,7 +14,7 @@ app = application()
 @command
 def demo(context: Context, policy: Policy = None, seed: Seed = None, out: Out = None) -> int:
     """Run three jobs on about a hundred devices that come and go, in under two minutes."""
-    settings = [f"{key}={value}" for key, value in (("policy", policy), ("seed", seed)) if value is not None]
+    settings = [f"--{key}={value}" for key, value in (("policy", policy), ("seed", seed)) if value is not None]
     return run_file(context, NAME, packaged(SCENARIO), settings, out=out)
 
 

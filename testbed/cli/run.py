@@ -17,6 +17,7 @@ from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario
+from testbed.scenario.overrides import as_words
 from testbed.scenario.packaged import named
 from testbed.virtual.run import run_simulated
 from venn.wire.command import Context, application, command, execute, run_async
@@ -57,7 +58,7 @@ def run(
     settings = list(overrides or ())
     flags = {"backend": backend, "seed": seed, "scale": scale, "rounds_scale": rounds_scale}
     flags["policy"] = absolute(policy) if policy is not None else None
-    settings += [f"{key}={value}" for key, value in flags.items() if value is not None]
+    settings += [f"--{key.replace('_', '-')}={value}" for key, value in flags.items() if value is not None]
     return run_file(context, NAME, named(scenario), settings, out=out, validate=validate, allow_degraded=allow_degraded)
 
 
@@ -73,7 +74,7 @@ def run_file(
 ) -> int:
     """Load, run, print, as the command ``name``: its exit code."""
     scenario = Scenario.load(file, settings)
-    again = ["venn", "run", str(file), *(word for setting in settings for word in ("--set", setting))]
+    again = ["venn", "run", str(file), *as_words(settings)]
     asked = _Asked(scenario, out, validate, allow_degraded, context.quiet or context.json, context.color, again)
     result, code = asked.simulated() if scenario.backend == "sim" else asked.live()
     if result is not None:

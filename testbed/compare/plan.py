@@ -8,6 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from testbed.scenario import Scenario
+from testbed.scenario.overrides import as_words
 from venn.wire.errors import UsageError
 
 SIMULATED = "sim"  # the backend whose runs are cells: many at once, each a small file
@@ -45,7 +46,7 @@ class Plan:
     policies: tuple[str, ...]
     seeds: int  # runs of each policy, from the scenario's own seed upwards
     out: Path
-    overrides: tuple[str, ...] = ()  # as PATH=VALUE, made in every workload already
+    overrides: tuple[str, ...] = ()  # as PATH=VALUE or --KEY=VALUE, made in every workload already
     processes: int = 1  # that simulate at once
     allow_degraded: bool = False  # live runs go on where a limit cannot be enforced
     over: tuple[str, ...] = ()  # the policies that the others are held against; empty: the first
@@ -58,7 +59,7 @@ class Plan:
     def flags(self) -> list[str]:
         """Of each live run."""
         degraded = ["--allow-degraded"] if self.allow_degraded else []
-        return [*(word for override in self.overrides for word in ("--set", override)), *degraded]
+        return [*as_words(self.overrides), *degraded]
 
     def runs(self) -> Iterator[Asked]:
         """In the order in which they are run: policies take turns in going first."""

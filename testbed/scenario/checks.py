@@ -14,6 +14,7 @@ from testbed.population.jobs import job_names
 from testbed.scenario.checks_of_drawn import check_drawn
 from testbed.scenario.eligible import comparisons, requirement_of, served_by
 from testbed.scenario.errors import Finding
+from testbed.scenario.expect import unknown_step
 from testbed.scenario.job_file import problem_of
 from testbed.scenario.limit_checks import check_limits
 from testbed.scenario.model import Fleet, Job, Scenario
@@ -65,6 +66,12 @@ def _top(scenario: Scenario) -> Iterator[Finding]:
     if scenario.devices > MOST_DEVICES:
         yield Finding(("fleets",), f"{scenario.devices} devices are too many", f"have at most {MOST_DEVICES}")
     yield from _policy(scenario.policy)
+    yield from _expect(scenario)
+
+
+def _expect(scenario: Scenario) -> Iterator[Finding]:
+    from testbed.report.summary import Summary  # which reads scenarios itself
+
     jobs = [*scenario.jobs, *(job_names(scenario.drawn_jobs.count) if scenario.drawn_jobs else ())]
     for index, each in enumerate(scenario.expect):
         if each.path[0] == "jobs" and (len(each.path) < 3 or each.path[1] not in jobs):
@@ -72,6 +79,10 @@ def _top(scenario: Scenario) -> Iterator[Finding]:
             message = f"'{each}' names no job" if step not in jobs else f"'{each}' names no figure of a job"
             fix = known(step, jobs) if step not in jobs else f"write e.g. jobs.{step}.jct_s < 60"
             yield Finding(("expect", index), message, fix)
+        elif (unknown := unknown_step(each.path, Summary)) is not None:
+            step, steps = unknown
+            message = f"'{each}' names no figure of summary.json" + (f": there is no {step}" if step else "")
+            yield Finding(("expect", index), message, known(step, steps) if steps else "see docs/run-folder.md")
 
 
 def _policy(name: str) -> Iterator[Finding]:
@@ -117,7 +128,7 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
     if job.file is None:
         if scenario.backend != "sim":
             yield Finding((*here, "file"), "is missing", "add e.g. file: job.py")
-    elif problem := problem_of(job.file):
+    elif problem := problem_of(job.file, runs_here=scenario.backend == "process"):
         yield Finding((*here, "file"), *problem)
     if job.rounds is None and job.max_rounds is None:
         yield Finding(

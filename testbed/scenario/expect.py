@@ -7,8 +7,9 @@ job finishes is expected unless the scenario says something else of ``unfinished
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_number
@@ -101,6 +102,35 @@ def look_up(summary: object, path: Sequence[str]) -> float | None:
     for step in path:
         value = _step(value, step)
     return float(value) if isinstance(value, bool | int | float) else None
+
+
+def unknown_step(path: Sequence[str], kind: Any) -> tuple[str, tuple[str, ...]] | None:
+    """The first step of a path that no value of the type ``kind`` can have, and those that it can; an empty step: the
+    path ends at something that is no number. None: the path may lead to one.
+
+    ``kind`` is a dataclass, as deep as one likes, with lists and mappings in it; keys of a mapping are not known.
+    """
+    for step in path:
+        kind = _without_none(kind)
+        if is_dataclass(kind):
+            fields = get_type_hints(kind)
+            if step not in fields:
+                return step, tuple(fields)
+            kind = fields[step]
+        elif issubclass(get_origin(kind) or kind, Mapping):
+            kind = get_args(kind)[1]
+        elif get_origin(kind) in (tuple, list):
+            kind = get_args(kind)[0]
+        else:
+            return step, ()
+    return None if _without_none(kind) in (bool, int, float) else ("", ())
+
+
+def _without_none(kind: Any) -> Any:
+    """``int`` of ``int | None``."""
+    return (
+        next((each for each in get_args(kind) if each is not NoneType), kind) if isinstance(kind, UnionType) else kind
+    )
 
 
 def _step(value: object, step: str) -> object:

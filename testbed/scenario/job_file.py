@@ -5,7 +5,9 @@ is started.
 """
 
 import ast
+import importlib.util
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from venn.wire.notation import format_bytes
@@ -13,8 +15,10 @@ from venn.wire.notation import format_bytes
 MOST_BYTES = 1_000_000  # of source
 
 
-def problem_of(path: Path) -> tuple[str, str] | None:
-    """What is wrong with it, and what to do; None: nothing that can be seen from outside."""
+def problem_of(path: Path, *, runs_here: bool = False) -> tuple[str, str] | None:
+    """What is wrong with it, and what to do; None: nothing that can be seen from outside. ``runs_here``: what it
+    imports must be installed on this machine.
+    """
     try:
         if path.is_dir():
             return f"{path} is a folder", "name the Python file in it"
@@ -35,7 +39,30 @@ def problem_of(path: Path) -> tuple[str, str] | None:
         return f"{path} is not Python: {error}", "is it the right file?"
     if not any(_defines_job(node) for node in ast.walk(tree)):
         return f"{path} defines no job", "end it with job = Job(...)"
+    for line, package in _imported(tree) if runs_here else ():
+        if not _installed(package):
+            return (
+                f"{path}:{line}: needs the Python package {package}, which is not installed",
+                f"pip install {package}",
+            )
     return None
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and package of what it imports in any case; an import below ``try`` or ``if`` may be missing."""
+    for node in tree.body:
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, each.name.partition(".")[0]) for each in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield node.lineno, module.partition(".")[0]
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # it is imported, and does not say where from
+        return True
 
 
 def _defines_job(node: ast.AST) -> bool:

@@ -1,4 +1,7 @@
-"""``--set PATH=VALUE``: a key of the file given another value, read and checked as if it stood in the file."""
+"""``--set PATH=VALUE``: a key of the file given another value, read and checked as if it stood in the file.
+
+A flag of its own sets a key, too: ``--policy=fifo`` is ``policy=fifo``, and is told as what the user gave.
+"""
 
 from collections.abc import Sequence
 
@@ -19,27 +22,35 @@ def override(document: Document, overrides: Sequence[str]) -> Document:
     return Document(root, document.places)
 
 
+def as_words(overrides: Sequence[str]) -> list[str]:
+    """As they stand on a command line."""
+    return [word for each in overrides for word in ([each] if each.startswith("--") else ["--set", each])]
+
+
 def _apply(root: Value, text: str, places: Places) -> Value:
-    at = f"--set {text}"
-    dotted, equals, value = text.partition("=")
-    steps = dotted.strip().split(".")
+    flag = text.startswith("--")
+    at = text if flag else f"--set {text}"
+    dotted, equals, value = text.removeprefix("--").partition("=")
+    steps = dotted.replace("-", "_").split(".") if flag else dotted.strip().split(".")
     if not equals or not all(steps):
         raise ScenarioError([Problem(at, "is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")])
-    return _Change(at, parse_value(value, at), places).at(root, steps, ())
+    return _Change(at, parse_value(value, at), places, () if flag else None).at(root, steps, ())
 
 
 class _Change:
     """One override on its way down to its key."""
 
-    def __init__(self, source: str, value: Value, places: Places) -> None:
+    def __init__(self, source: str, value: Value, places: Places, called: KeyPath | None) -> None:
+        """``called``: what its key is called in messages beside ``source``; None: by its path."""
         self._source = source
         self._value = value
         self._places = places
+        self._called = called
 
     def at(self, node: Value, steps: Sequence[str], path: KeyPath) -> Value:
         """``node``, which stands at ``path``, with the change made below it."""
         if not steps:
-            self._places.put(path, self._source, 0)
+            self._places.put(path, self._source, 0, called=self._called)
             return self._value
         step, rest = steps[0], steps[1:]
         if isinstance(node, list):

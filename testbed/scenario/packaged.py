@@ -36,13 +36,22 @@ def packaged(name: str) -> Path:
     """The file of one. Raises ScenarioError."""
     scenarios = packaged_scenarios()
     if name not in scenarios:
-        raise ScenarioError([Problem(name, "no such scenario comes with the testbed", known(name, scenarios))])
+        raise ScenarioError(
+            [Problem(name, "no such file, and no such scenario comes with the testbed", known(name, scenarios))]
+        )
     return scenarios[name]
 
 
 def named(text: str) -> Path:
-    """What a user means by ``text``: a file, or the bare name of a scenario that comes with the testbed."""
+    """What a user means by ``text``: a file, or the bare name of a scenario that comes with the testbed.
+
+    Raises ScenarioError: it is a folder, or a bare name that is neither.
+    """
     path = Path(text)
-    if not path.exists() and path.name == text and not path.suffix and text in packaged_scenarios():
-        return packaged(text)
-    return path
+    if path.is_dir():
+        files = sorted(path.glob("*.yaml"))
+        fix = f"name the file in it: {files[0]}" if files else "name a scenario file; `venn new` makes one"
+        raise ScenarioError([Problem(text, "is a folder, not a scenario file", fix)])
+    if path.exists() or path.name != text or path.suffix:
+        return path
+    return packaged(text)

@@ -27,12 +27,12 @@ class Places:
     def __init__(self) -> None:
         self._places: dict[KeyPath, Place] = {}
 
-    def put(self, path: KeyPath, at: str, line: int) -> None:
-        """``path`` now stands there, and whatever stood below it is forgotten."""
+    def put(self, path: KeyPath, at: str, line: int, *, called: KeyPath | None = None) -> None:
+        """``path`` now stands there, ``called`` so (by default as it is); whatever stood below it is forgotten."""
         if path in self._places:
             for stale in [other for other in self._places if other[: len(path)] == path]:
                 del self._places[stale]
-        self._places[path] = Place(at, line, path)
+        self._places[path] = Place(at, line, path if called is None else called)
 
     def inherit(self, heir: KeyPath, source: KeyPath) -> None:
         """What stands below ``heir`` is what stands at ``source``, and is told as that."""

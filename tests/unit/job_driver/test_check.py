@@ -35,6 +35,21 @@ def test_the_digits_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
     assert "max_rounds" in str(said["notes"])
 
 
+def test_the_starter_is_right_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from testbed.cli.new import write_starter
+
+    write_starter(tmp_path)
+    code, said = run_check(capsys, str(tmp_path / "job.py"))
+    assert code == 0, said
+
+
+def test_a_parameter_that_is_missing_is_named_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(EXAMPLES / "digits.py")]) == 2
+    told = capsys.readouterr().err
+    assert "the task reads the parameter epochs, which has no value" in told
+    assert "--param epochs=VALUE" in told
+
+
 def test_the_digits_example_learns_the_real_digits(tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="scikit-learn supplies the data set")
     shares, held_out = find_data(["sklearn-digits"], None, tmp_path)

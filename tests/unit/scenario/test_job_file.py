@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from testbed.scenario import Scenario
 from testbed.scenario.job_file import MOST_BYTES, problem_of
+from tests.unit.scenario.conftest import PLAIN, problems
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,30 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
         "a relative path starts at the scenario's folder",
     )
     assert problem_of(tmp_path) == (f"{tmp_path} is a folder", "name the Python file in it")
+
+
+@pytest.mark.parametrize(
+    ("source", "package"),
+    [
+        ("import nowhere_to_be_found.part as part", "nowhere_to_be_found"),
+        ("import json\nfrom nowhere_to_be_found.part import this", "nowhere_to_be_found"),
+        ("try:\n    import nowhere_to_be_found\nexcept ImportError:\n    pass", ""),
+        ("def on_device():\n    import nowhere_to_be_found", ""),
+        ("import numpy.random\nfrom job_driver import Job", ""),
+    ],
+)
+def test_what_it_imports_is_installed_where_it_runs(tmp_path: Path, source: str, package: str) -> None:
+    file = tmp_path / "job.py"
+    file.write_text(f"{source}\njob = 1\n")
+    line = source.count("\n") + 1
+    told = (f"{file}:{line}: needs the Python package {package}, which is not installed", f"pip install {package}")
+    assert problem_of(file, runs_here=True) == (told if package else None)
+    assert problem_of(file) is None
+
+
+def test_only_a_run_on_this_machine_needs_it(folder: Path) -> None:
+    Path("job.py").write_text("import nowhere_to_be_found\njob = 1\n")
+    text = PLAIN.replace("digits.py", "job.py")
+    assert any("needs the Python package nowhere_to_be_found" in each for each in problems(text))
+    Path("scenario.yaml").write_text(text)
+    assert Scenario.load("scenario.yaml", ["backend=sim"]).backend == "sim"

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario.overrides import as_words
 from tests.unit.scenario.conftest import PLAIN, problems
 
 
@@ -47,6 +48,22 @@ def test_the_last_one_wins(file: Path) -> None:
 def test_null_takes_an_inherited_key_away(file: Path) -> None:
     fleet = Scenario.load(file, ["fleets.bench={count: 4, session: null, gap: null, crash: null}"]).fleets["bench"]
     assert (fleet.session, fleet.gap, fleet.crash, fleet.tasks_per_session) == (None, None, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("flag", "told"),
+    [
+        ("--policy=fif", "there is no policy 'fif'; did you mean fifo?"),
+        ("--seed=x", "'x' is not a whole number; write e.g. 1"),
+        ("--rounds-scale=0", "0 is not above 0; write e.g. 1"),
+    ],
+)
+def test_a_flag_is_told_as_the_user_gave_it(flag: str, told: str) -> None:
+    assert problems(PLAIN, flag)[0] == f"{flag}: {told}"
+
+
+def test_they_stand_on_a_command_line_as_they_were_given() -> None:
+    assert as_words(["jobs.a.demand=3", "--policy=fifo"]) == ["--set", "jobs.a.demand=3", "--policy=fifo"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ def test_a_wheel_has_them_in_its_package(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_names() -> None:
-    with pytest.raises(ScenarioError, match=r"^quik: no such scenario comes with the testbed; did you mean quick\?"):
+    with pytest.raises(
+        ScenarioError, match=r"^quik: no such file, and no such scenario comes with the testbed; did you mean quick\?"
+    ):
         packaged.packaged("quik")
 
 
@@ -34,6 +36,19 @@ def test_a_file_comes_before_a_name(folder: Path) -> None:
     assert packaged.named("other.yaml") == Path("other.yaml")
     Path("quick").touch()
     assert packaged.named("quick") == Path("quick")
+
+
+def test_what_is_neither_is_told_with_what_was_meant(folder: Path) -> None:
+    with pytest.raises(ScenarioError, match=r"^three-job: no such file, .*; did you mean three-jobs\?"):
+        packaged.named("three-job")
+    Path("mine").mkdir()
+    with pytest.raises(
+        ScenarioError, match=r"^mine: is a folder, not a scenario file; name a scenario file; `venn new`"
+    ):
+        packaged.named("mine")
+    Path("mine", "study.yaml").touch()
+    with pytest.raises(ScenarioError, match=r"is a folder, not a scenario file; name the file in it: mine/study.yaml"):
+        packaged.named("mine")
 
 
 @pytest.mark.parametrize("name", sorted(packaged.packaged_scenarios()))
