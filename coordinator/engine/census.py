@@ -14,6 +14,7 @@ from coordinator.engine.lifecycle import DeviceState
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job
 from coordinator.engine.tiers import EVERY_TIER
+from coordinator.engine.waiting import Present
 from coordinator.engine.world import World
 
 MOST_IN_ORDER = 32  # jobs that a region's line names
@@ -112,12 +113,14 @@ def region_counts(engine: Engine, most: int | None = None) -> tuple[list[RegionC
 
 def job_counts(engine: Engine) -> list[JobCount]:
     """By arrival."""
-    return [job_count(engine, job) for job in engine.jobs.values()]
+    present = Present(engine.world)
+    return [job_count(engine, job, present) for job in engine.jobs.values()]
 
 
-def job_count(engine: Engine, job: Job) -> JobCount:
+def job_count(engine: Engine, job: Job, present: Present | None = None) -> JobCount:
+    """``present`` saves those who ask about many jobs from looking at all devices for each."""
     latest, spec = job.latest, job.spec
-    reasons = [] if job.ended else job_reasons(engine.world, job)
+    reasons = [] if job.ended else job_reasons(engine.world, job, present)
     return JobCount(
         job=job.id,
         requirement=spec.requirement_name or job.group.id,

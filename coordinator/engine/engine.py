@@ -228,7 +228,8 @@ class Engine:
                 jobs.lose_driver(world, event)
             case JobEnded():
                 jobs.end_job(world, event)
-            case PolicyChanged():
+            case PolicyChanged(policy=name):
+                world.policy = name
                 self.matcher.lift_all()
                 world.dirty = True
             case DevicesDrained():

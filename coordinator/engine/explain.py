@@ -7,6 +7,7 @@ from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Lease, Request
 from coordinator.engine.tiers import tier_text
+from coordinator.engine.waiting import ABSENT, Present, eligible_classes
 from coordinator.engine.world import World
 
 
@@ -18,8 +19,11 @@ def device_lines(world: World, matcher: Matcher, device: Device) -> list[str]:
     return _with_story(device_reasons(world, matcher, device), device.story)
 
 
-def job_reasons(world: World, job: Job) -> list[str]:
-    """What keeps the job from its next devices, the strongest reason first; empty: nothing, as far as is known."""
+def job_reasons(world: World, job: Job, present: Present | None = None) -> list[str]:
+    """What keeps the job from its next devices, the strongest reason first; empty: nothing, as far as is known.
+
+    ``present`` saves those who ask about many jobs from looking at all devices for each.
+    """
     if job.ended:
         return [f"it has {job.state}{': ' + job.message if job.message else ''}"]
     reasons = [f"{reason}: {message}" for reason, message in job.pauses.items()]
@@ -31,7 +35,7 @@ def job_reasons(world: World, job: Job) -> list[str]:
     elif request.unmet <= 0:
         reasons.append(_collecting(world, request))
     elif job.servable:
-        reasons.extend(_filling(world, request))
+        reasons.extend(_filling(world, request, present or Present(world)))
     return reasons
 
 
@@ -87,7 +91,7 @@ def _other_tiers(world: World, device: Device) -> list[str]:
     ]
 
 
-def _filling(world: World, request: Request) -> list[str]:
+def _filling(world: World, request: Request, present: Present) -> list[str]:
     job = request.job
     places = f"{request.unmet} {'places' if request.unmet > 1 else 'place'} open"
     if not _ever_seen(world, job):
@@ -95,11 +99,14 @@ def _filling(world: World, request: Request) -> list[str]:
     rate = f"{group_rate(world, job):.1f} check-ins per second"
     if request.tier >= 0:
         places += f" for devices of {tier_text(request.tier, world.tiers.number)}"
-    cooling = _cooling(world, job)
-    if cooling:
-        reasons = [f"{places}; COOLING: {cooling} idle devices failed it lately; {rate}"]
-    else:
-        reasons = [f"{places}, no eligible device waiting, {rate}"]
+    parts = present.keep_from(request)
+    said = [
+        part.text(part.job or "") if part is ABSENT else f"{count:.0f} {part.text(part.job or '')}"
+        for part, count in parts.items()
+    ]
+    reasons = [f"{places}; {', '.join(said)}; {rate}"]
+    if cooling := _cooling(world, job):
+        reasons.append(f"COOLING: {cooling} idle devices failed it lately")
     if job.id in world.plan.reasons:
         reasons.append(world.plan.reasons[job.id])
     guess = guessed_supply(job)
@@ -108,7 +115,7 @@ def _filling(world: World, request: Request) -> list[str]:
 
 def _ever_seen(world: World, job: Job) -> bool:
     regions = world.regions
-    if any(regions.classes[klass].devices for klass in _classes(world, job)):
+    if any(regions.classes[klass].devices for klass in eligible_classes(world, job)):
         return True
     return regions.overflow_devices > 0 and any(
         job.spec.requirement.matches(device.id, device.capabilities)
@@ -119,18 +126,14 @@ def _ever_seen(world: World, job: Job) -> bool:
 
 def _cooling(world: World, job: Job) -> int:
     """Idle devices that it may not have, for they failed it."""
-    idle = (session.device for klass in _classes(world, job) for session in world.idle.get(klass, {}).values())
+    idle = (session.device for klass in eligible_classes(world, job) for session in world.idle.get(klass, {}).values())
     return sum(job.id in device.cooling and device.cooling[job.id].until > world.now for device in idle)
-
-
-def _classes(world: World, job: Job) -> list[int]:
-    return [klass for region in job.group.regions for klass in world.regions.regions[region].classes]
 
 
 def group_rate(world: World, job: Job) -> float:
     """Check-ins per second of the devices that the job may use, over what has been seen in the window."""
     totals = world.supply.totals
-    return sum(totals.get(klass, 0) for klass in _classes(world, job)) / observed_s(world)
+    return sum(totals.get(klass, 0) for klass in eligible_classes(world, job)) / observed_s(world)
 
 
 def observed_s(world: World) -> float:

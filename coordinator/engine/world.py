@@ -36,6 +36,7 @@ class World:
         self.deadlines = Deadlines(truth)
         self.plan = Plan()
         self.plan_number = 0
+        self.policy = settings.policy  # the name of the one in force
         self.dirty = False  # the plan is to be remade at the end of this turn
         self.fresh: list[Session] = []  # became matchable in this turn
         self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan

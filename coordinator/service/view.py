@@ -9,6 +9,7 @@ from coordinator.engine.explain import device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId
 from coordinator.engine.lifecycle import Story as StoryOf
 from coordinator.engine.state import Device
+from coordinator.engine.waiting import Present
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert import names
 from coordinator.service.convert.devices import duration
@@ -21,6 +22,7 @@ from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire.versions import this_version
 
 MOST_JOBS, MOST_REGIONS = 100, 64  # in a snapshot
+FEW_DEVICES, LATELY_S = 1_000, 1.0  # more than so many are looked at again after so long, whoever asks
 MOST_GUESSES = 200  # jobs, and devices each way, that a mistyped name is held against
 
 
@@ -34,6 +36,7 @@ class View:
         self._story, self._machine, self._name, self._seed = story, machine, name, seed
         self._roster = Roster(host, host.engine.devices)
         self.policy = policy
+        self._seen: tuple[float, Present] | None = None
 
     def snapshot(self) -> admin_pb2.Snapshot:
         """The foremost of everything: its size has a bound, however much there is."""
@@ -76,7 +79,7 @@ class View:
         if job.last_status is not None:
             return job.last_status
         known = self._engine.jobs[job.job]
-        count = census.job_count(self._engine, known)
+        count = census.job_count(self._engine, known, self._present_lately())
         until = self._host.now() if known.ended_at is None else known.ended_at
         status = job_pb2.JobStatus(
             key=convert.job_key(job.job),
@@ -97,6 +100,13 @@ class View:
         if job.ended and known.ended:
             job.last_status = status
         return status
+
+    def _present_lately(self) -> Present:
+        now = self._host.now()
+        many = len(self._engine.sessions) > FEW_DEVICES
+        if self._seen is None or not many or now - self._seen[0] >= LATELY_S:
+            self._seen = now, Present(self._engine.world)
+        return self._seen[1]
 
     def attempt_state(self, request: RequestId | None) -> job_pb2.AttemptState | None:
         """What a restarted driver needs to know of its open attempt."""

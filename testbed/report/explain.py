@@ -45,7 +45,7 @@ def explain(story: Story, subject: str) -> Explanation:
 
 
 def _job(story: Story, key: JobId, job: JobStory) -> Explanation:
-    reasons = [f"{seconds:.1f} s of its delay: {reason}" for reason, seconds in waits(story)[job.name].items()]
+    reasons = [f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in waits(story)[job.name]]
     able = sum(eligible(story, device, key) for device in story.capabilities)
     reasons.append(f"{counted(able, 'device')} of {len(story.capabilities)} could serve it")
     if job.end is None and (last := story.reasons[-1][1].get(key) if story.reasons else None):

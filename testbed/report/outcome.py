@@ -88,6 +88,6 @@ def _job(facts: SimulatedJobFacts, attempts: list[EndedAttempt]) -> JobSummary:
         stragglers=None,
         staleness=None,
         wasted_device_s=facts.wasted_device_s,
-        waited_s={},
+        waits=(),
         message="",
     )

@@ -29,11 +29,9 @@ from testbed.report.table import (
     simulated_line,
     staleness_lines,
 )  # fmt: skip
-from testbed.report.waits import said_by_plans
 from venn.wire.text import printable
 
 MOST_FAILURES = 8
-MOST_EXPLANATIONS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             host_said=host_line(summary.host),
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
-            why=said_by_plans(story)[:MOST_EXPLANATIONS],
+            why=[(job.name, wait) for job in summary.jobs for wait in job.waits],
             facts=_facts(record, summary),
             said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),

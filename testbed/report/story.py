@@ -34,6 +34,7 @@ class LeaseStory:
     attempt: int
     offered_at: float
     spans: list[tuple[float, float | None]] = field(default_factory=list)  # when it was RUNNING; open at the end: None
+    done_at: float | None = None  # its device said that its task was over
     ended_at: float | None = None
     end: LeaseEnd | None = None  # None: live when the record ends
     phase: Phase | None = None
@@ -209,6 +210,7 @@ class _Teller:
                 self.story.capabilities[device] = capabilities
             case past.TaskFinished(lease=number) as task:
                 if (lease := self.story.leases.get(number)) is not None:
+                    lease.done_at = entry.t
                     lease.compute_s, lease.late_s = task.compute_s, task.late_s
                     lease.compute_cpu_s, lease.held_back = task.compute_cpu_s, task.held_back
             case past.ResponsesRecorded(round=round_, attempt=attempt, responses=responses):

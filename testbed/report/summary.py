@@ -18,7 +18,7 @@ from testbed.report.record import RunRecord
 from testbed.report.simulated import Simulated, simulated_of
 from testbed.report.story import JobStory, Story, tell
 from testbed.report.task_times import overhead_s, task_times
-from testbed.report.waits import waits
+from testbed.report.waits import Waited, waits
 from testbed.report.words import CLOCK
 from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
 from venn.wire.errors import UsageError
@@ -58,7 +58,7 @@ class JobSummary:
     stragglers: int | None  # None: nobody counted
     staleness: Staleness | None  # None: not asynchronous, or nobody counted
     wasted_device_s: float  # worked on leases that are in no closed round
-    waited_s: dict[str, float]  # the delay by reason; adds up to delay_s
+    waits: tuple[Waited, ...]  # why it was delayed; adds up to delay_s, unless nobody knows
     message: str  # why it did not finish
 
 
@@ -198,7 +198,9 @@ def _plain(value: object) -> object:
     return value
 
 
-def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float], emulation: Emulation) -> JobSummary:
+def _job(
+    record: RunRecord, story: Story, job: JobStory, waited: tuple[Waited, ...], emulation: Emulation
+) -> JobSummary:
     splits = [attempt.split(story.ended_s) for attempt in job.attempts]
     delay, collect = sum(one[0] for one in splits), sum(one[1] for one in splits)
     completed = job.completed_at()
@@ -223,7 +225,7 @@ def _job(record: RunRecord, story: Story, job: JobStory, waited: dict[str, float
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
         staleness=_staleness(job) if job.spec.asynchronous is not None else None,
         wasted_device_s=_wasted(job, story.ended_s),
-        waited_s=waited,
+        waits=waited,
         message=job.message if not job.finished else "",
     )
 

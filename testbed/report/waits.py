@@ -1,100 +1,199 @@
-"""Why jobs waited: every second of scheduling delay, by what ended it or stood in its way.
+"""Why jobs waited: their scheduling delays, attributed by ``coordinator.engine.waiting``, in parts that add up.
 
-A delay is cut at each lease that went to a device that the job could have used. A piece that ends with the job's own
-lease was spent on *no eligible device free*; one that ends with another job's lease was spent *behind* that job;
-a piece in a pause was spent on its reason. The pieces add up to the delay.
+Each moment of a delay is divided among the eligible devices that are present in it. So a device that is present for
+``dt`` beside ``n - 1`` others stands for ``dt / n`` of the wait; ``_Presence`` integrates that for each requirement.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
-from coordinator.engine.ids import DeviceId, JobId
-from testbed.report.regions import eligible
+from coordinator.engine.ids import DeviceId
+from coordinator.engine.requirements import Requirement
+from coordinator.engine.waiting import Part, Why, attribute, holder
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
-from venn.wire.text import printable
 
-NO_DEVICE = "no eligible device free"
+Span = tuple[float, float]  # engine seconds
 
 
-def waits(story: Story) -> dict[str, dict[str, float]]:
-    """Job name -> reason -> seconds of delay, the longest first."""
-    leases = sorted(story.leases.values(), key=lambda lease: (lease.offered_at, lease.lease))
-    times = [lease.offered_at for lease in leases]
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A part of a job's scheduling delay."""
+
+    why: Why
+    job: str  # the name of the one that had the devices; empty: none
+    rule: str  # the policy that gave them away, or the reason of a pause
+    text: str  # the same in words
+    seconds: float
+
+
+def waits(story: Story) -> dict[str, tuple[Waited, ...]]:
+    """By job name; the longest first. They add up to the job's scheduling delay."""
+    policies = [(0.0, story.journal.settings.policy), *story.policies]
+    crowds: dict[Requirement, _Crowd] = {}
     found = {}
-    for key, job in story.jobs.items():
-        useful = _Eligible(story, key)
-        seconds: defaultdict[str, float] = defaultdict(float)
+    for job in story.jobs.values():
+        need = job.spec.requirement
+        crowd = crowds.get(need) or crowds.setdefault(need, _Crowd(story, need, policies))
+        seconds: defaultdict[Part, float] = defaultdict(float)
         for attempt in job.attempts:
-            delay, _ = attempt.split(story.ended_s)
-            filled = attempt.opened_at + delay
-            between = leases[bisect_left(times, attempt.opened_at) : bisect_left(times, filled)]
-            for start, end, reason in _pieces(story, attempt, [one for one in between if useful(one)], filled):
-                _charge(seconds, job, start, end, reason)
-        found[job.name] = {
-            reason: seconds[reason] for reason in sorted(seconds, key=lambda one: -seconds[one]) if seconds[reason] > 0
-        }
+            for part, spent in crowd.attributed(job, attempt).items():
+                seconds[part] += spent
+        ordered = sorted(seconds.items(), key=lambda one: -one[1])
+        found[job.name] = tuple(_waited(story, part, spent) for part, spent in ordered)
     return found
 
 
-def said_by_plans(story: Story) -> list[tuple[str, str, float]]:
-    """Job name, what a plan said of its waiting, and for how much of its delay that stood; the longest first."""
-    seconds: dict[tuple[str, str], float] = defaultdict(float)
-    names = {key: job.name for key, job in story.jobs.items()}
-    for place, (since, reasons) in enumerate(story.reasons):
-        until = story.reasons[place + 1][0] if place + 1 < len(story.reasons) else story.ended_s
-        for key, why in reasons.items():
-            if key in story.jobs:
-                seconds[names[key], _with_names(why, names)] += _delayed(story.jobs[key], since, until, story.ended_s)
-    found = [(job, why, spent) for (job, why), spent in seconds.items() if spent > 0]
-    return sorted(found, key=lambda entry: (-entry[2], entry[:2]))
+def _waited(story: Story, part: Part, seconds: float) -> Waited:
+    name = story.jobs[part.job].name if part.job is not None else ""
+    return Waited(part.why, name, part.rule, part.text(name), seconds)
 
 
-def _delayed(job: JobStory, since: float, until: float, ended_s: float) -> float:
-    """The part of a span in which an attempt of the job was filling."""
-    fillings = ((attempt.opened_at, attempt.opened_at + attempt.split(ended_s)[0]) for attempt in job.attempts)
-    return sum(max(0.0, min(until, end) - max(since, start)) for start, end in fillings)
+class _Crowd:
+    """The devices that may serve a requirement: when they were present, and whom they worked for."""
+
+    def __init__(self, story: Story, need: Requirement, policies: list[tuple[float, str]]) -> None:
+        able = {device for device, capabilities in story.capabilities.items() if need.matches(device, capabilities)}
+        self._until = story.ended_s
+        self._policies = policies
+        self._presence = _Presence(_changes(story, able))
+        leases = [lease for lease in story.leases.values() if lease.device in able]
+        self._leases = sorted(leases, key=lambda lease: lease.offered_at)
+        self._longest = max((self._freed(lease) - lease.offered_at for lease in leases), default=0.0)
+
+    def attributed(self, job: JobStory, attempt: AttemptStory) -> dict[Part, float]:
+        """The scheduling delay of an attempt."""
+        delay, _ = attempt.split(self._until)
+        if not delay:
+            return {}
+        window = (attempt.opened_at, attempt.opened_at + delay)
+        own, others = self._held_in(attempt, window)
+        free = self._presence.within(window, own)
+        absent, busy = 0.0, defaultdict[Part, float](float)
+        for span in _without([(start, _end(end, self._until)) for start, end, _ in job.pauses], window):
+            absent += free.nobody(*span)
+            for lease, held in others:
+                rule = self._policy(lease.offered_at)
+                part = holder(attempt.job, attempt.opened_at, job=lease.job, granted_at=lease.offered_at, rule=rule)
+                busy[part] += free.share(*_cut(held, span))
+        paused = {Part(Why.PAUSED, rule=why): spent for why, spent in _paused(job, window).items()}
+        return attribute(delay, absent=absent, busy=busy, paused=paused)
+
+    def _held_in(self, attempt: AttemptStory, window: Span) -> tuple[list[Span], list[tuple[LeaseStory, Span]]]:
+        """When devices were busy, at the window at all: for this attempt, and with what else."""
+        first = bisect_left(self._leases, window[0] - self._longest, key=_offered_at)
+        last = bisect_left(self._leases, window[1], key=_offered_at)
+        held = [(lease, span) for lease in self._leases[first:last] for span in _held(lease, self._until)]
+        mine = {lease.lease for lease in attempt.leases}
+        own = [span for lease, span in held if lease.lease in mine]
+        return own, [(lease, span) for lease, span in held if lease.lease not in mine]
+
+    def _freed(self, lease: LeaseStory) -> float:
+        return max(end for _, end in _held(lease, self._until))
+
+    def _policy(self, at: float) -> str:
+        return self._policies[bisect_right(self._policies, at, key=lambda one: one[0]) - 1][1]
 
 
-def _with_names(why: str, names: dict[JobId, str]) -> str:
-    """Jobs by their names, not their keys."""
-    for key, name in names.items():
-        why = why.replace(key, name)
-    return printable(why)
+class _Presence:
+    """How many devices were present, as two integrals over time: of 1 / n, and of whether nobody was."""
+
+    def __init__(self, changes: Mapping[float, int]) -> None:
+        """``changes`` of their number, by time."""
+        self._changes = changes
+        self._times = sorted(changes)
+        self._present = list(accumulate(changes[at] for at in self._times))
+        steps = [(after - before, n) for (before, after), n in zip(pairwise(self._times), self._present, strict=False)]
+        self._shares = list(accumulate((long / n if n else 0.0 for long, n in steps), initial=0.0))
+
+    def within(self, window: Span, own: Iterable[Span]) -> "_Presence":
+        """In a window, without those that are somebody's own."""
+        start, end = window
+        changes = defaultdict[float, int](int, {start: self._number(start), end: 0})
+        for at in self._times[bisect_right(self._times, start) : bisect_left(self._times, end)]:
+            changes[at] += self._changes[at]
+        for span in own:
+            since, until = _cut(span, window)
+            if until > since:
+                changes[since] -= 1
+                changes[until] += 1
+        return _Presence(changes)
+
+    def share(self, start: float, end: float) -> float:
+        """Of one that is present all the while, seconds."""
+        return self._share_to(end) - self._share_to(start) if end > start else 0.0
+
+    def nobody(self, start: float, end: float) -> float:
+        """Seconds in which nobody was present."""
+        cuts = [start, *self._times[bisect_right(self._times, start) : bisect_left(self._times, end)], end]
+        return sum(after - before for before, after in pairwise(cuts) if not self._number(before))
+
+    def _number(self, at: float) -> int:
+        place = bisect_right(self._times, at) - 1
+        return self._present[place] if place >= 0 else 0
+
+    def _share_to(self, at: float) -> float:
+        place = bisect_right(self._times, at) - 1
+        if place < 0:
+            return 0.0
+        n = self._present[place]
+        return self._shares[place] + ((at - self._times[place]) / n if n else 0.0)
 
 
-def _pieces(
-    story: Story, attempt: AttemptStory, leases: list[LeaseStory], filled: float
-) -> list[tuple[float, float, str]]:
-    pieces = []
-    since = attempt.opened_at
-    for lease in leases:
-        reason = NO_DEVICE if lease.job == attempt.job else f"behind {story.jobs[lease.job].name}"
-        pieces.append((since, lease.offered_at, reason))
-        since = lease.offered_at
-    pieces.append((since, filled, NO_DEVICE))
-    return pieces
+def _offered_at(lease: LeaseStory) -> float:
+    return lease.offered_at
 
 
-def _charge(seconds: dict[str, float], job: JobStory, start: float, end: float, reason: str) -> None:
-    """Charge a piece to its reason, except where the job was paused."""
+def _changes(story: Story, able: set[DeviceId]) -> dict[float, int]:
+    """Of the number of devices that are present; two sessions of a device at a time are one."""
+    changes: defaultdict[float, int] = defaultdict(int)
+    until: dict[DeviceId, float] = {}
+    for session in sorted(story.sessions.values(), key=lambda one: one.started_at):
+        device, end = session.device, _end(session.ended_at, story.ended_s)
+        start = max(session.started_at, until.get(device, 0.0))
+        if device in able and end > start:
+            changes[start] += 1
+            changes[end] -= 1
+            until[device] = end
+    return changes
+
+
+def _held(lease: LeaseStory, until: float) -> Iterator[Span]:
+    """When its device was present and worked for it, or had its offer, until it was free again."""
+    freed = min(_end(lease.ended_at, until), _end(lease.done_at, until))
+    if not lease.spans:
+        yield lease.offered_at, freed
+    for place, (start, end) in enumerate(lease.spans):
+        yield (start if place else lease.offered_at), min(_end(end, until), freed)
+
+
+def _paused(job: JobStory, window: Span) -> dict[str, float]:
+    """By reason; of pauses at the same time the first one counts."""
     spent: defaultdict[str, float] = defaultdict(float)
-    for since, until, why in job.pauses:
-        overlap = min(end, until if until is not None else end) - max(start, since)
-        if overlap > 0:
-            spent[f"paused: {why}"] += overlap
-    spent[reason] += (end - start) - sum(spent.values())
-    for name, one in spent.items():
-        seconds[name] += one
+    before: list[Span] = []
+    for start, end, why in job.pauses:
+        span = _cut((start, _end(end, window[1])), window)
+        spent[why] += sum(to - since for since, to in _without(before, span))
+        before.append(span)
+    return spent
 
 
-class _Eligible:
-    """Whether a lease went to a device that a job could have used; remembered per device."""
+def _without(holes: list[Span], window: Span) -> Iterator[Span]:
+    """What is left of a span."""
+    at = window[0]
+    for start, end in sorted(holes):
+        if start > at and at < window[1]:
+            yield at, min(start, window[1])
+        at = max(at, end)
+    if at < window[1]:
+        yield at, window[1]
 
-    def __init__(self, story: Story, job: JobId) -> None:
-        self._story, self._job = story, job
-        self._known: dict[DeviceId, bool] = {}
 
-    def __call__(self, lease: LeaseStory) -> bool:
-        if lease.device not in self._known:
-            self._known[lease.device] = eligible(self._story, lease.device, self._job)
-        return self._known[lease.device]
+def _cut(span: Span, window: Span) -> Span:
+    return max(span[0], window[0]), min(span[1], window[1])
+
+
+def _end(end: float | None, until: float) -> float:
+    return until if end is None else end

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,11 +10,12 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from coordinator.engine.model import AttemptStatus
+from coordinator.engine.waiting import Why
 from testbed.report.figures.drawing import COLLECT, DELAY, GAPS, INK, LOSS, QUIET, WIDTH_IN, Drawing, job_colours, lanes
 from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
-from testbed.report.waits import NO_DEVICE
+from testbed.report.waits import Waited
 from testbed.report.words import CLOCK, metric, seconds
 
 
@@ -163,26 +165,29 @@ def waiting(summary: Summary) -> Drawing:
     jobs = summary.jobs
     totals: Counter[str] = Counter()
     for job in jobs:
-        totals.update(job.waited_s)
-    reasons = [reason for reason, _ in totals.most_common()]
+        totals.update({wait.text: wait.seconds for wait in job.waits})
+    kinds = {wait.text: wait for job in jobs for wait in job.waits}
     colours = job_colours([job.name for job in jobs])
     figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.42 * len(jobs)))
     axes = figure.add_subplot()
     left = [0.0] * len(jobs)
-    for reason in reasons:
-        values = [job.waited_s.get(reason, 0.0) for job in jobs]
-        axes.barh(range(len(jobs)), values, left=left, color=_reason_colour(reason, colours), label=reason, height=0.56)
+    for text, _ in totals.most_common():
+        values = [sum(wait.seconds for wait in job.waits if wait.text == text) for job in jobs]
+        look = _look(kinds[text], colours)
+        axes.barh(range(len(jobs)), values, left=left, label=text, height=0.56, **look)
         left = [before + value for before, value in zip(left, values, strict=True)]
     lanes(axes, [job.name for job in jobs])
-    if reasons:
+    if totals:
         axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
-    rows = [(job.name, reason, spent) for job in jobs for reason, spent in job.waited_s.items()]
-    return Drawing("waits", figure, ("job", "reason", "delay_s"), rows)
+    rows = [(job.name, each.why, each.job, each.rule, each.seconds) for job in jobs for each in job.waits]
+    return Drawing("waits", figure, ("job", "why", "whom", "rule", "delay_s"), rows)
 
 
-def _reason_colour(reason: str, jobs: dict[str, str]) -> str:
-    """The colour of the job it was behind; amber, as a delay, for none."""
-    return DELAY if reason == NO_DEVICE else jobs.get(reason.removeprefix("behind "), QUIET)
+def _look(wait: Waited, jobs: dict[str, str]) -> dict[str, Any]:
+    """The colour of the job that had the devices, paler if it had them before; amber, as a delay, if none was there."""
+    if wait.job:
+        return {"color": jobs[wait.job], "alpha": 1.0 if wait.why is Why.GIVEN else 0.45}
+    return {"color": {Why.ABSENT: DELAY, Why.OWN: GAPS, Why.HELD: QUIET}.get(wait.why, INK)}
 
 
 def describe_target(target: Target) -> str:

@@ -42,11 +42,11 @@ def test_a_job_says_what_it_waits_for() -> None:
     assert says() == "2 places open, no eligible device was ever seen; it needs memory >= 4"
     first = play.run("one", numbers={"memory": 8.0})
     play.wait(4.0)
-    assert says() == "1 place open, no eligible device waiting, 0.2 check-ins per second"
+    assert says() == "1 place open; no further eligible device present; 0.2 check-ins per second"
     play.run("two", numbers={"memory": 8.0})
     assert says() == "collecting: 2 of 2 responses missing, 2 leases live, deadline in 56.0 s"
     play.fail("two")
-    assert says().startswith("1 place open; COOLING: 1 idle devices failed it lately")
+    assert "COOLING: 1 idle devices failed it lately" in play.engine.explain_job(job.id)
     play.handle(DriverLost(job.id, 1))
     assert says() == "DRIVER_AWAY: its driver's stream ended"
     play.record(request, first)

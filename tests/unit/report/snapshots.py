@@ -48,7 +48,7 @@ def snapshot() -> Snapshot:
             places=12,
             leased=3,
             responses_needed=8,
-            waits="9 places open, no eligible device waiting, 2.0 check in per second",
+            waits="9 places open; no further eligible device present; 2.0 check-ins per second",
         ),
     ]
     regions = [

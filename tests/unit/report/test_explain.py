@@ -17,7 +17,10 @@ def test_a_job_by_its_name_or_its_key(story: Story) -> None:
     found = explain(story, "narrow")
     assert found == explain(story, "me/narrow/r1")
     assert found.state == "finished"
-    assert found.reasons[:2] == ("3.0 s of its delay: no eligible device free", "1.0 s of its delay: behind wide")
+    assert found.reasons[:2] == (
+        "3.0 s of its delay: present, held back (cooling, at a limit, or of another tier)",
+        "1.0 s of its delay: given to wide by venn",
+    )
     assert found.reasons[2] == "2 devices of 3 could serve it"
     kinds = [line.kind for line in found.story]
     assert kinds == ["ARRIVED", "OPEN", "FILLED", "ABORT", "OPEN", "FILLED", "CLOSED", "ENDED"]

@@ -36,7 +36,7 @@ def test_time_adds_up_for_every_job(tmp_path: Path) -> None:
         assert one.gaps_s is not None
         assert one.delay_s + one.collect_s + one.gaps_s == pytest.approx(one.jct_s)
         assert one.gaps_s >= -1e-9
-        assert sum(one.waited_s.values()) == pytest.approx(one.delay_s)
+        assert sum(wait.seconds for wait in one.waits) == pytest.approx(one.delay_s)
 
 
 def test_leases_responses_and_sessions_add_up(tmp_path: Path) -> None:
