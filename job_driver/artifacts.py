@@ -2,10 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import Collection
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from venn.wire import frames
+
+MOST_LATEST = 16  # messages of an artifact: 8 MiB
 
 
 class Artifact:
@@ -14,7 +18,8 @@ class Artifact:
     def __init__(self, descriptor: int, sha256: bytes, size: int) -> None:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
         self._descriptor = descriptor
-        self._latest: tuple[int, int, asyncio.Future[bytes]] | None = None  # from, to; the message
+        self._fetches = 0  # under way
+        self._latest: OrderedDict[tuple[int, int], asyncio.Future[bytes]] = OrderedDict()  # messages, by from and to
 
     @staticmethod
     def of_file(path: Path, sha256: bytes) -> "Artifact":
@@ -25,15 +30,27 @@ class Artifact:
         """The bytes in between."""
         return os.pread(self._descriptor, stop - offset, offset)
 
-    async def message(self, offset: int, stop: int) -> bytes:
-        """The same as a serialised FetchResponse, read on a thread. Devices that fetch together share it:
-        the latest is kept.
+    @contextmanager
+    def fetched(self) -> Iterator[None]:
+        """While a device fetches it. Devices that fetch together are seldom at the same byte: the latest messages are
+        kept for those behind, until none is left.
         """
-        latest = self._latest
-        if latest is None or latest[:2] != (offset, stop):
-            reading = asyncio.get_running_loop().run_in_executor(None, self._message, offset, stop)
-            latest = self._latest = (offset, stop, reading)
-        message = latest[2]
+        self._fetches += 1
+        try:
+            yield
+        finally:
+            self._fetches -= 1
+            if self._fetches == 0:
+                self._latest.clear()
+
+    async def message(self, offset: int, stop: int) -> bytes:
+        """The same as a serialised FetchResponse, read on a thread, once for all who fetch together."""
+        message = self._latest.get((offset, stop))
+        if message is None:
+            message = asyncio.get_running_loop().run_in_executor(None, self._message, offset, stop)
+            self._latest[offset, stop] = message
+            if len(self._latest) > MOST_LATEST:
+                self._latest.popitem(last=False)
         return message.result() if message.done() else await asyncio.shield(message)
 
     def _message(self, offset: int, stop: int) -> bytes:

@@ -23,8 +23,8 @@ from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import file_error, write_all
 
-CREDIT_BUDGET = 64 * 2**20  # bytes that all devices together may have under way
-LEAST_CREDIT, MOST_CREDIT = 2**20, 2**22  # bytes, of one device
+CREDIT_BUDGET = 256 * 2**20  # bytes that all devices together may have under way
+LEAST_CREDIT, MOST_CREDIT = 2**20, 2**23  # bytes, of one device
 
 Message = TypeVar("Message")
 

@@ -72,11 +72,12 @@ class TaskService:
             end = min(end, offset + request.length)
         if offset == end:
             await context.write(task.FetchResponse(total_bytes=artifact.size).SerializeToString())
-        while offset < end:
-            stop = boundary(offset, end)
-            await context.write(await artifact.message(offset, stop))
-            self._intake.active.add(lease)
-            offset = stop
+        with artifact.fetched():
+            while offset < end:
+                stop = boundary(offset, end)
+                await context.write(await artifact.message(offset, stop))
+                self._intake.active.add(lease)
+                offset = stop
 
     async def Submit(self, request_iterator: object, context: Context) -> None:
         announcement, left_s = await self._header(context)
