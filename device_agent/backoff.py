@@ -36,6 +36,10 @@ class FirstContact:
         """From now on it is tried for ever: it was there, and may come back."""
         self._met = True
 
+    @property
+    def was_met(self) -> bool:
+        return self._met
+
     def failed(self, now: float) -> bool:
         """One more try failed; whether that was the last."""
         if self._since is None:

@@ -14,12 +14,13 @@ from venn.wire.stubs import device_stub
 
 FAREWELL_S = 1.0  # to say what is left to say, and for the other side to close
 
-FOR_GOOD = frozenset({"VERSION", "TOKEN", "SUPERSEDED", "MALFORMED"})  # dialling again would change nothing
+ANOTHER_VERSION = "VERSION"
+FOR_GOOD = frozenset({ANOTHER_VERSION, "TOKEN", "SUPERSEDED", "MALFORMED"})  # dialling again would change nothing
 WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Refused(PeerError):
-    """The coordinator will not have this device: it does not dial again."""
+    """The coordinator will not have this device: it does not dial again, but once one of another version was met."""
 
 
 class Lost(PeerError):

@@ -17,7 +17,7 @@ from device_agent.artifacts import Brought
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
 from device_agent.availability import Ending, Interval
 from device_agent.backoff import Backoff, FirstContact
-from device_agent.connection import Lost, Occupied, Stream
+from device_agent.connection import ANOTHER_VERSION, Lost, Occupied, Refused, Stream
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.journal import Journal
 from device_agent.runners.synthetic import KIND, is_synthetic
@@ -30,6 +30,7 @@ from venn.wire.text import printable
 
 NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
 OCCUPIED_S = 5.0  # wait, where another process has this device's name and the coordinator does not say how long
+UPGRADE_S = 30.0  # wait about so long, where a coordinator that was met has another version now
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,12 @@ class Device:
             except Occupied as error:
                 log(logger, logging.WARNING, str(error), device=self.spec.device)
                 await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
+                continue
+            except Refused as error:  # of another version: while one after the other is upgraded that passes
+                if error.reason != ANOTHER_VERSION or not self._setting.first_contact.was_met:
+                    raise
+                log(logger, logging.WARNING, f"{error}; dialling again", device=self.spec.device)
+                await asyncio.sleep(UPGRADE_S * self._rng.uniform(0.5, 1.5))
                 continue
             except Lost as error:
                 await self._hang_up()

@@ -172,6 +172,9 @@ class JobSpec:
         return _ceil((1 + self.over_commit) * self.demand)
 
 
+MOST_SESSIONS = 50_000
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """Fixed for an incarnation, recorded with its first event."""
@@ -191,7 +194,7 @@ class EngineSettings:
     most_regions: int = 4096
     no_work_patience_s: float = 30.0  # a device without a job to serve waits so long before it is sent away
     come_back_per_s: float = 100.0  # wanted check-in rate of devices that were sent away, > 0
-    most_sessions: int = 100_000  # open at once; beyond it a device that no request takes is sent away
+    most_sessions: int = MOST_SESSIONS  # open at once; beyond it a device that no request takes is sent away
     most_devices: int = 1_000_000  # remembered; beyond it those that left first are forgotten
     most_jobs: int = 10_000  # remembered; beyond it those that ended first are forgotten
     most_attempts: int = 64  # of a job that are remembered; older ones are forgotten once their last lease has ended

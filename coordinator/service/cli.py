@@ -11,13 +11,13 @@ from typing import Annotated
 
 import typer
 
-from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import MOST_SESSIONS, EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import tiers_of
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
-from venn.wire.command import Context, application, command, execute, run_async
+from venn.wire.command import Context, allow_many_files, application, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_duration
 from venn.wire.tokens import ensure_tokens
@@ -54,7 +54,11 @@ def coordinator(
     """Decide which checking-in device serves which job."""
     logs.configure(component="coordinator", verbose=context.verbose, quiet=context.quiet, json=False)
     engine = engine_settings(
-        policy=policy, seed=new_seed() if seed is None else seed, heartbeat=heartbeat, driver_grace=driver_grace
+        policy=policy,
+        seed=new_seed() if seed is None else seed,
+        heartbeat=heartbeat,
+        driver_grace=driver_grace,
+        files=allow_many_files(),
     )
     settings = CoordinatorSettings(
         engine=engine,
@@ -78,8 +82,8 @@ def main(argv: list[str]) -> int:
     return execute(app, argv, "venn coordinator")
 
 
-def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str) -> EngineSettings:
-    """Raises UsageError."""
+def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str, files: int) -> EngineSettings:
+    """``files`` is how many may be open: each session has a connection. Raises UsageError."""
     heartbeat_s = parse_duration(heartbeat)
     if not SHORTEST_HEARTBEAT_S <= heartbeat_s <= LONGEST_HEARTBEAT_S:
         raise UsageError("USAGE", f"{heartbeat} is not between 50ms and 10m", where="--heartbeat", fix="e.g. 3s")
@@ -92,7 +96,13 @@ def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str
         liveness_s=liveness_s,
         driver_grace_s=parse_duration(driver_grace),
         recovery_grace_s=2 * liveness_s,
+        most_sessions=min(MOST_SESSIONS, sessions_within(files)),
     )
+
+
+def sessions_within(files: int) -> int:
+    """Sessions that leave a fifth of the files to devices that are sent away, drivers, people and the journal."""
+    return max(1, files * 4 // 5)
 
 
 async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float, as_json: bool) -> int:

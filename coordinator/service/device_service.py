@@ -113,7 +113,8 @@ class DeviceService:
             async with asyncio.timeout(FIRST_FRAME_S):
                 raw = await session.read()
         except TimeoutError:
-            raise MalformedError("stream", f"no check-in within {FIRST_FRAME_S:g} s") from None
+            message = f"no check-in within {FIRST_FRAME_S:g} s"  # a slow device's bad luck: it may dial again
+            await abort(session.context, grpc.StatusCode.UNAVAILABLE, "NO_CHECK_IN", message)
         if raw is None:
             return False
         frame = convert.parse_frame(raw)

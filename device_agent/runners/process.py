@@ -63,7 +63,11 @@ class NotStarted(OSError):
 
 
 class WorkerProcess:
-    """Spawned, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens."""
+    """Spawned, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens.
+
+    What the job's code starts is in its process group, and is killed with it, or when it ends by itself. The group is
+    signalled only while the worker lives or has just ended: later its number may be another's.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, output: int) -> None:
         self._process = process
@@ -74,6 +78,7 @@ class WorkerProcess:
         self._task = 0
         os.set_blocking(output, False)
         asyncio.get_running_loop().add_reader(output, self._drain)
+        self._gone = asyncio.create_task(self._end_group())  # done when the worker has ended, and all in its group
 
     @classmethod
     async def start(cls, nice: int, throttle: Throttle = NOTHING) -> "WorkerProcess":
@@ -152,10 +157,9 @@ class WorkerProcess:
 
     async def close(self) -> None:
         """It is gone when this returns."""
-        with suppress(ProcessLookupError):
-            if self.alive:  # not by asyncio's kill(), which may take the exit code from asyncio's own watcher (3.11)
-                os.kill(self.pid, signal.SIGKILL)
-        await self._process.wait()
+        if self.alive:  # not by asyncio's kill(), which may take the exit code from asyncio's own watcher (3.11)
+            self._kill_group()
+        await asyncio.wait({self._gone})
         self._drain()
         if self._output >= 0:
             asyncio.get_running_loop().remove_reader(self._output)
@@ -164,6 +168,14 @@ class WorkerProcess:
         with suppress(TimeoutError):  # somebody whom the job's code started may hold the pipe open
             async with asyncio.timeout(STOP_WITHIN_S):
                 await self._process.communicate()
+
+    async def _end_group(self) -> None:
+        await self._process.wait()
+        self._kill_group()
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     # -- messages
 

@@ -112,7 +112,7 @@ def run_async(main: Coroutine[Any, Any, int | None], *, at_once: Callable[[], No
     """Run to its end, or until SIGINT, SIGTERM or SIGHUP: then it is cancelled once, may clean up, and the exit code is
     130, 143 or 129. A second signal calls ``at_once`` and ends the process. What it raises is raised.
     """
-    _allow_many_files()
+    allow_many_files()
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
         return runner.run(_until_stopped(main, at_once))
 
@@ -147,17 +147,20 @@ def _ignored(number: int) -> bool:
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
-def _allow_many_files() -> None:
-    """Raise our own limit as far as the system lets us."""
+def allow_many_files() -> int:
+    """Raise our own limit as far as the system lets us. Returns how many files this program may have open."""
     try:
         import resource  # not on every platform
     except ImportError:
-        return
+        return MOST_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -8,6 +8,7 @@ import grpc
 import numpy as np
 import pytest
 
+from device_agent import device as agent
 from device_agent.allowed import AllowedCode
 from device_agent.availability import Ending, Interval
 from device_agent.connection import Lost, Refused
@@ -386,6 +387,19 @@ async def test_what_is_refused_for_good_is_not_dialled_again(stage: Stage, code:
     assert isinstance(error, Refused)
     assert error.reason == reason
     assert error.exit_code == 4
+
+
+async def test_a_device_waits_while_its_coordinator_is_upgraded_before_it(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent, "UPGRADE_S", 0.01)
+    stage.play()
+    first = await stage.coordinator.stream()
+    await first.welcome()
+    first.end(grpc.StatusCode.UNAVAILABLE, "DRAINING")
+    for _ in range(3):
+        (await stage.coordinator.stream()).end(grpc.StatusCode.FAILED_PRECONDITION, "VERSION")
+    await (await stage.coordinator.stream()).welcome()
 
 
 async def test_a_wrong_token_is_refused_for_good(stage: Stage) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import hashlib
 import os
+import select
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,7 +16,7 @@ import pytest
 
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.runners.pool import WorkerPool
-from device_agent.runners.process import Work
+from device_agent.runners.process import Work, WorkerProcess
 from device_agent.throttle import Throttle
 from job_driver.bundle import pack
 from venn.v1 import common_pb2 as common
@@ -234,6 +235,59 @@ async def test_a_task_that_does_not_listen_is_killed(pool: WorkerPool, job: Call
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not worker.is_running()
+
+
+LEAVES_A_CHILD = """
+import subprocess
+
+def work(model: Arrays, task: Task) -> Result:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    print(child.pid, flush=True)
+    {then}
+    return Result(model)
+"""
+
+
+@pytest.mark.parametrize("then", ["pass", "os._exit(3)"])
+async def test_what_a_job_starts_ends_with_its_worker(job: Callable[..., Work], then: str) -> None:
+    """Whether the worker is closed, or ends by itself."""
+    worker = await WorkerProcess.start(0)
+    work = job(LEAVES_A_CHILD.format(then=then))
+    if then == "pass":
+        await worker.run(work)
+    else:
+        with pytest.raises(TaskFailed):
+            await worker.run(work)
+    number = int(worker.tail().split()[0])
+    await worker.close()
+    assert has_ended(number)
+
+
+def has_ended(number: int) -> bool:
+    """Within 10 s; somebody may have yet to take its exit code."""
+    try:
+        process = os.pidfd_open(number)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([process], [], [], 10.0)[0])
+    finally:
+        os.close(process)
+
+
+async def test_a_worker_that_has_ended_is_not_signalled_again(
+    job: Callable[..., Work], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be another's by then."""
+    worker = await WorkerProcess.start(0)
+    os.kill(worker.pid, signal.SIGKILL)
+    async with asyncio.timeout(10):
+        await asyncio.wait({worker._gone})
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
+    monkeypatch.setattr(os, "kill", lambda process, number: signalled.append(process))
+    await worker.close()
+    assert signalled == []
 
 
 async def test_a_task_past_its_lease_is_killed(pool: WorkerPool, job: Callable[..., Work]) -> None:

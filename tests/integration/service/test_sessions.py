@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.engine import effects
 from coordinator.engine.model import EngineSettings, LeaseEnd, SessionEnd
-from coordinator.service import sessions
+from coordinator.service import device_service, sessions
 from tests.integration.service.peers import Device, FakeTime, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
 from venn.v1.common_pb2 import Version
@@ -47,6 +47,13 @@ async def test_a_wrong_token_is_refused() -> None:
         device = made.device(token="0" * 64)
         await refused(device, by=grpc.StatusCode.UNAUTHENTICATED, reason="TOKEN")
         assert not made.effects
+
+
+async def test_a_late_check_in_may_dial_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_service, "FIRST_FRAME_S", 0.05)
+    async with world() as made:
+        late = made.device()
+        await refused(late, by=grpc.StatusCode.UNAVAILABLE, reason="NO_CHECK_IN")
 
 
 async def test_another_version_is_refused_and_both_are_named() -> None:

@@ -9,16 +9,22 @@ from venn.wire.errors import UsageError
 
 def test_silence_is_three_heartbeats_and_at_least_ten_seconds() -> None:
     for heartbeat, liveness_s in (("3s", 10.0), ("5s", 15.0), ("500ms", 10.0)):
-        made = engine_settings(policy="venn", seed=7, heartbeat=heartbeat, driver_grace="30s")
+        made = engine_settings(policy="venn", seed=7, heartbeat=heartbeat, driver_grace="30s", files=65_536)
         assert made.liveness_s == liveness_s
         assert made.recovery_grace_s == 2 * liveness_s
         assert (made.driver_grace_s, made.seed, made.policy) == (30.0, 7, "venn")
 
 
+@pytest.mark.parametrize(("files", "sessions"), [(65_536, 50_000), (4_096, 3_276), (1_048_576, 50_000), (1, 1)])
+def test_a_coordinator_takes_no_more_sessions_than_it_may_have_files(files: int, sessions: int) -> None:
+    made = engine_settings(policy="venn", seed=7, heartbeat="3s", driver_grace="30s", files=files)
+    assert made.most_sessions == sessions
+
+
 @pytest.mark.parametrize("heartbeat", ["0s", "1h", "soon", "3"])
 def test_a_heartbeat_that_makes_no_sense_is_refused(heartbeat: str) -> None:
     with pytest.raises(UsageError):
-        engine_settings(policy="venn", seed=7, heartbeat=heartbeat, driver_grace="30s")
+        engine_settings(policy="venn", seed=7, heartbeat=heartbeat, driver_grace="30s", files=65_536)
 
 
 def test_an_unknown_policy_is_told_with_the_known_ones() -> None:
