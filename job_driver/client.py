@@ -6,6 +6,7 @@ again under the same key, and tells its owner (``restarted``), who opens the nex
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -69,6 +70,10 @@ class Link:
         or 10 s before any driver of the job has ``met`` it.
         """
         self.stub = job_stub(channel)
+        self.heartbeat_s = (
+            math.inf
+        )  # the coordinator wants to hear something this often; known once the job is submitted
+        self.heard_at = 0.0  # monotonic time of the last answer
         self.driver_grace_s = 0.0  # how much later than granted a lease may end; known once the job is submitted
         self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
@@ -87,6 +92,7 @@ class Link:
             answer = await self._repeat(self.stub.SubmitJob, request)
             self._admission.learn_key(answer.key_id, answer.ticket_key)
             self._admission.learn_time(answer.now_ms)
+            self.heartbeat_s = answer.heartbeat.ToNanoseconds() / 1e9 or math.inf
             self.driver_grace_s = answer.driver_grace.ToNanoseconds() / 1e9
             former, self.incarnation = self.incarnation, answer.incarnation
             if former not in (0, answer.incarnation):
@@ -148,7 +154,7 @@ class Link:
                     raise failure from error
                 self._missed(failure, left_s)
             else:
-                self._away = False
+                self._away, self.heard_at = False, time.monotonic()
                 return answer
             await asyncio.sleep(backoff.next_s())
 

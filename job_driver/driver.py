@@ -237,11 +237,11 @@ class Driver:
                 finished = True
 
     async def _report_activity(self) -> None:
-        """Devices whose bytes move are alive, however long it takes."""
+        """Devices whose bytes move are alive, however long it takes; and so is this driver, whatever there is to do."""
         link = self._link
         while True:
-            await asyncio.sleep(ACTIVITY_EVERY_S)
-            if self._intake.active:
+            await asyncio.sleep(min(ACTIVITY_EVERY_S, link.heartbeat_s))
+            if self._intake.active or time.monotonic() - link.heard_at >= link.heartbeat_s:
                 leases = sorted(self._intake.active)
                 self._intake.active.clear()
                 request = pb.ReportActivityRequest(

@@ -26,8 +26,10 @@ _MOST_DOUBLINGS = 30  # beyond it a longer cooling is over any bound
 
 
 def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason, message: str) -> None:
-    """The device says that its task failed."""
-    cool(world, lease.device, lease.request.job)
+    """The device says that its task failed. That nobody reaches a driver that is away says nothing about the device."""
+    job = lease.request.job
+    if job.followed or reason is not FailureReason.DRIVER_UNREACHABLE:
+        cool(world, lease.device, job)
     blame(world, lease, reason, message)
     end(world, lease, LeaseEnd.FAILED, phase=phase, failure=reason, message=message)
 

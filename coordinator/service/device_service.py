@@ -131,7 +131,7 @@ class DeviceService:
         self._sessions[session.seq] = session
         session.open = True
         self._host.handle(event)
-        self._silence.watch(session)
+        self._silence.watch(session.seq)
         return True
 
     def _heard(self, session: Session, event: events.Event) -> None:

@@ -1,24 +1,27 @@
 """FollowJob: what happens to a job, in numbered frames; and the proof that its driver is where it says it is.
 
-While the stream is up and the address is verified, the job may be offered devices.
+While the stream is up and the address is verified, the job may be offered devices. It is up while its driver calls
+something now and then: a process that is frozen, or a machine that lost its power, leaves a stream that looks open.
 """
 
 import asyncio
 import hmac
 import logging
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
 from coordinator.engine import effects, events
 from coordinator.engine.failures import DRIVER_AWAY
-from coordinator.engine.model import AttemptStatus
+from coordinator.engine.model import AttemptStatus, EngineSettings
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
+from coordinator.service.silence import Silence
 from venn.v1 import job_pb2, task_pb2
 from venn.v1.job_pb2 import JobPaused
 from venn.wire.channel import open_channel
@@ -36,12 +39,35 @@ LONGEST_RETRY_S = 5.0
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class Stream:
+    """One follow stream."""
+
+    job: Job
+    incarnation: int  # of its driver
+    task: "asyncio.Task[object]"
+    silent: bool = False  # it is ended because nothing was heard from its driver
+
+    @property
+    def open(self) -> bool:
+        return self.job.follower is self.task
+
+    @property
+    def heard_at(self) -> float:
+        return self.job.heard_at
+
+
 class Followers:
     """The follow streams of all jobs: at most one each, the newest."""
 
-    def __init__(self, host: Host, jobs: Jobs, devices: DeviceService, ledger: Ledger, heartbeat_s: float) -> None:
+    def __init__(
+        self, host: Host, jobs: Jobs, devices: DeviceService, ledger: Ledger, settings: EngineSettings
+    ) -> None:
         self._host, self._jobs, self._devices, self._ledger = host, jobs, devices, ledger
-        self._heartbeat_s = heartbeat_s
+        self._heartbeat_s = settings.heartbeat_s
+        self._streams: dict[int, Stream] = {}
+        self._last = 0  # number of the newest stream
+        self._silence = Silence(host, settings, self._streams, self._fell_silent)
         host.listen(effects.OfferLease, self._granted)
         host.listen(effects.ResumeLease, self._resumed)
         host.listen(effects.EndLease, self._lease_ended)
@@ -110,25 +136,44 @@ class Followers:
         """Until the job or the stream ends, or a newer stream of this job's driver takes over."""
         cursor = after_seq or job.history.first - 1
         me, older = asyncio.current_task(), job.follower
-        incarnation, job.follower = job.incarnation, me
+        assert me is not None
+        stream = Stream(job, job.incarnation, me)
+        job.follower = me
+        self._last += 1
+        number, self._streams[self._last] = self._last, stream
+        self._silence.watch(number)
         if older is not None:
             older.cancel()
-        verifier = asyncio.create_task(self._verify(job, incarnation))
+        verifier = asyncio.create_task(self._verify(job, stream.incarnation))
         try:
             await self._tell(job, cursor, context)
         except asyncio.CancelledError:
-            if job.follower is me or me is None:
+            if job.follower is me:
                 raise  # the transport, or the end of the server
             me.uncancel()
+            if stream.silent:
+                await abort(context, grpc.StatusCode.UNAVAILABLE, "SILENT", "nothing was heard from this driver")
             if job.follower is None:
                 await abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
             await abort(context, grpc.StatusCode.ABORTED, "SUPERSEDED", "a newer stream of this job has taken over")
         finally:
             verifier.cancel()
-            if job.follower is me:
-                job.follower = None
-                self._forget_told(job)
-                self._host.handle(events.DriverLost(job.job, incarnation))
+            del self._streams[number]
+            self._lost(stream)
+
+    def _lost(self, stream: Stream) -> None:
+        """If it was its job's one."""
+        if stream.open:
+            stream.job.follower = None
+            self._forget_told(stream.job)
+            self._host.handle(events.DriverLost(stream.job.job, stream.incarnation))
+
+    def _fell_silent(self, stream: Stream) -> None:
+        """The engine hears of it at once: a driver that does not read may hold up the stream's end."""
+        log(logger, logging.WARNING, "nothing was heard from a driver", job=stream.job.job, address=stream.job.address)
+        self._lost(stream)
+        stream.silent = True
+        stream.task.cancel()
 
     def dismiss(self) -> None:
         """The coordinator is going down: end all streams. That is no loss of their drivers."""

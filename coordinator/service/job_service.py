@@ -94,6 +94,7 @@ class JobService(JobServiceServicer):
             self._jobs.add(job, self._host.engine.jobs)
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address
+        settings = self._host.engine.world.settings
         return job_pb2.SubmitJobResponse(
             ticket_key=job.ticket_key,
             key_id=job.key_id,
@@ -101,7 +102,8 @@ class JobService(JobServiceServicer):
             open_attempt=self._view.attempt_state(accepted.open_request),
             now_ms=self._host.wall_ms(self._host.now()),
             version=this_version(),
-            driver_grace=duration(self._host.engine.world.settings.driver_grace_s),
+            driver_grace=duration(settings.driver_grace_s),
+            heartbeat=duration(settings.heartbeat_s),
         )
 
     async def OpenAttempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:
@@ -249,6 +251,7 @@ class JobService(JobServiceServicer):
             await _refuse(context, "SUPERSEDED", f"a newer driver has taken up {name}")
         if incarnation > job.incarnation:
             await _refuse(context, "OUT_OF_ORDER", f"this driver has not submitted {name} yet")
+        job.heard_at = self._host.now()
         return job
 
     async def _reported(self, key: common_pb2.JobKey, incarnation: int, context: Context) -> Job:

@@ -93,6 +93,7 @@ class Job:
     metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS_SHOWN))
     follower: "asyncio.Task[object] | None" = None  # the one stream of its driver
     last_status: job_pb2.JobStatus | None = None  # of a job that has ended: it changes no more
+    heard_at: float = 0.0  # engine time of its driver's last call
     changed: asyncio.Event = field(default_factory=asyncio.Event)  # set and replaced at every change
 
     def wake(self) -> None:

@@ -88,7 +88,7 @@ class Coordinator:
         self.ledger = Ledger(self.host)
         self.story = Story(self.host, self.ledger)
         self.devices = DeviceService(self.host, settings.engine, offers)
-        self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine.heartbeat_s)
+        self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
         self.machine = Machine(self.lag)
         self.view = View(

@@ -1,48 +1,62 @@
-"""Who is silent: the sessions of devices that say nothing for a liveness interval.
+"""Who is silent: sessions of devices, and follow streams of drivers, that say nothing for a liveness interval.
 
 That is kept beside the engine. So a heartbeat, which changes nothing, is neither handled nor recorded, and a replay
-needs none: only the end of a silent session is an event (``SessionEnded``, SILENT).
+needs none: only the end is an event (``SessionEnded``, SILENT; ``DriverLost``).
 
-Silence is what a device did not say, not what was not read yet. Where this process stood still for longer than a
-heartbeat (it was stopped, or too busy), all devices get a new interval, counted from when it goes on.
+Silence is what a peer did not say, not what was not read yet. Where this process stood still for longer than a
+heartbeat (it was stopped, or too busy), all peers get a new interval, counted from when it goes on.
 """
 
 import heapq
 from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
 
-from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.host import Host
-from coordinator.service.sessions import Session
 
 
-class Silence:
-    """Calls ``silent`` for each open session whose ``heard_at`` is a liveness interval ago.
+class Watched(Protocol):
+    """A stream that may fall silent."""
 
-    An entry of the heap is a hint, never later than the truth: to hear a device costs no heap operation.
+    @property
+    def open(self) -> bool: ...
+
+    @property
+    def heard_at(self) -> float:
+        """Engine time."""
+
+
+Seq = TypeVar("Seq", bound=int)
+Stream = TypeVar("Stream", bound=Watched)
+
+
+class Silence(Generic[Seq, Stream]):
+    """Calls ``silent`` for each open stream whose ``heard_at`` is a liveness interval ago.
+
+    An entry of the heap is a hint, never later than the truth: to hear a peer costs no heap operation.
     """
 
     def __init__(
         self,
         host: Host,
         settings: EngineSettings,
-        sessions: Mapping[SessionSeq, Session],
-        silent: Callable[[Session], None],
+        streams: Mapping[Seq, Stream],
+        silent: Callable[[Stream], None],
     ) -> None:
-        self._host, self._sessions, self._silent = host, sessions, silent
+        self._host, self._streams, self._silent = host, streams, silent
         self._liveness_s, self._tick_s = settings.liveness_s, settings.heartbeat_s
         self._not_before = host.now() + settings.recovery_grace_s  # nobody is silent before
-        self._heap: list[tuple[float, SessionSeq]] = []
+        self._heap: list[tuple[float, Seq]] = []
         self._looks_at: float | None = None  # when the timer is due; None: there is none
 
-    def watch(self, session: Session) -> None:
-        """From its check-in until it is closed."""
-        heapq.heappush(self._heap, (self._due(session), session.seq))
+    def watch(self, seq: Seq) -> None:
+        """From its beginning until it is closed."""
+        heapq.heappush(self._heap, (self._due(self._streams[seq]), seq))
         if self._looks_at is None:
             self._set_timer(self._host.now())
 
-    def _due(self, session: Session) -> float:
-        return max(session.heard_at + self._liveness_s, self._not_before)
+    def _due(self, stream: Stream) -> float:
+        return max(stream.heard_at + self._liveness_s, self._not_before)
 
     def _set_timer(self, now: float) -> None:
         """At the first hint, and at least once in a heartbeat, so as to notice that this process stood still."""
@@ -56,13 +70,13 @@ class Silence:
             self._not_before = now + self._liveness_s
         while heap and heap[0][0] <= now:
             _, seq = heapq.heappop(heap)
-            session = self._sessions.get(seq)
-            if session is None or not session.open:
+            stream = self._streams.get(seq)
+            if stream is None or not stream.open:
                 continue
-            due = self._due(session)
+            due = self._due(stream)
             if due > now:
                 heapq.heappush(heap, (due, seq))
             else:
-                self._silent(session)
+                self._silent(stream)
         if heap and not self._host.failure.done():
             self._set_timer(now)

@@ -40,6 +40,7 @@ REPETITIONS = 5
 IDLE_DEVICES = 2_000
 PLACES = 2_000  # per attempt
 RECORD_EVERY_S = 0.005
+LIVE_EVERY_S = 2.0
 CONNECT = "/venn.v1.DeviceService/Connect"
 KEY = common.JobKey(owner="bench", name="cycles", run="1")
 
@@ -78,6 +79,12 @@ class Driver:
     async def follow(self) -> None:
         async for _ in self._stub.FollowJob(job.FollowJobRequest(job=KEY, driver_incarnation=1)):
             pass
+
+    async def live(self) -> None:
+        """Say something now and then, whatever there is to do."""
+        while True:
+            await asyncio.sleep(LIVE_EVERY_S)
+            await self._stub.ReportActivity(job.ReportActivityRequest(job=KEY, driver_incarnation=1))
 
     async def record(self) -> None:
         """Hand over in batches, as a driver does."""
@@ -243,7 +250,7 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
     bare: list[float] = []
     async with bare_server() as bare_address, asyncio.TaskGroup() as group:
         echo = Echo(bare_address)
-        background = [group.create_task(driver.follow()), group.create_task(driver.record())]
+        background = [group.create_task(task) for task in (driver.follow(), driver.live(), driver.record())]
         for number, channel in enumerate(channels):
             background.append(group.create_task(BenchDevice(channel, counter).work(f"bench-{number}", driver)))
         await counter.until(CYCLES // 5)  # warm

@@ -265,6 +265,7 @@ class SubmitJobResponse(google.protobuf.message.Message):
     NOW_MS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
     DRIVER_GRACE_FIELD_NUMBER: builtins.int
+    HEARTBEAT_FIELD_NUMBER: builtins.int
     ticket_key: builtins.bytes
     """32 bytes, for HMAC-SHA256"""
     key_id: builtins.str
@@ -282,6 +283,10 @@ class SubmitJobResponse(google.protobuf.message.Message):
     def driver_grace(self) -> google.protobuf.duration_pb2.Duration:
         """a lease may end so much later than granted if its driver is away meanwhile"""
 
+    @property
+    def heartbeat(self) -> google.protobuf.duration_pb2.Duration:
+        """call something at least this often: the liveness interval without a call is a loss"""
+
     def __init__(
         self,
         *,
@@ -292,9 +297,10 @@ class SubmitJobResponse(google.protobuf.message.Message):
         now_ms: builtins.int = ...,
         version: venn.v1.common_pb2.Version | None = ...,
         driver_grace: google.protobuf.duration_pb2.Duration | None = ...,
+        heartbeat: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "open_attempt", b"open_attempt", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "incarnation", b"incarnation", "key_id", b"key_id", "now_ms", b"now_ms", "open_attempt", b"open_attempt", "ticket_key", b"ticket_key", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "heartbeat", b"heartbeat", "open_attempt", b"open_attempt", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["driver_grace", b"driver_grace", "heartbeat", b"heartbeat", "incarnation", b"incarnation", "key_id", b"key_id", "now_ms", b"now_ms", "open_attempt", b"open_attempt", "ticket_key", b"ticket_key", "version", b"version"]) -> None: ...
 
 global___SubmitJobResponse = SubmitJobResponse
 

@@ -104,7 +104,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def FollowJob(self, request, context):
-        """What happens to the job's attempts and leases; while it is up, the driver is alive.
+        """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -118,7 +118,7 @@ class JobServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReportActivity(self, request, context):
-        """Leases whose bytes were acknowledged since the last call: their devices are alive.
+        """Leases whose bytes were acknowledged since the last call: their devices are alive. Without any: the driver is.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,7 @@ class JobServiceStub:
         venn.v1.job_pb2.FollowJobRequest,
         venn.v1.job_pb2.FollowJobResponse,
     ]
-    """What happens to the job's attempts and leases; while it is up, the driver is alive."""
+    """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
 
     RecordResponses: grpc.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.RecordResponsesRequest,
@@ -53,7 +53,7 @@ class JobServiceStub:
         venn.v1.job_pb2.ReportActivityRequest,
         venn.v1.job_pb2.ReportActivityResponse,
     ]
-    """Leases whose bytes were acknowledged since the last call: their devices are alive."""
+    """Leases whose bytes were acknowledged since the last call: their devices are alive. Without any: the driver is."""
 
     ReportRound: grpc.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.ReportRoundRequest,
@@ -102,7 +102,7 @@ class JobServiceAsyncStub:
         venn.v1.job_pb2.FollowJobRequest,
         venn.v1.job_pb2.FollowJobResponse,
     ]
-    """What happens to the job's attempts and leases; while it is up, the driver is alive."""
+    """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
 
     RecordResponses: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.RecordResponsesRequest,
@@ -114,7 +114,7 @@ class JobServiceAsyncStub:
         venn.v1.job_pb2.ReportActivityRequest,
         venn.v1.job_pb2.ReportActivityResponse,
     ]
-    """Leases whose bytes were acknowledged since the last call: their devices are alive."""
+    """Leases whose bytes were acknowledged since the last call: their devices are alive. Without any: the driver is."""
 
     ReportRound: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.ReportRoundRequest,
@@ -169,7 +169,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.job_pb2.FollowJobRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[venn.v1.job_pb2.FollowJobResponse], collections.abc.AsyncIterator[venn.v1.job_pb2.FollowJobResponse]]:
-        """What happens to the job's attempts and leases; while it is up, the driver is alive."""
+        """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
 
     @abc.abstractmethod
     def RecordResponses(
@@ -185,7 +185,7 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.job_pb2.ReportActivityRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.job_pb2.ReportActivityResponse, collections.abc.Awaitable[venn.v1.job_pb2.ReportActivityResponse]]:
-        """Leases whose bytes were acknowledged since the last call: their devices are alive."""
+        """Leases whose bytes were acknowledged since the last call: their devices are alive. Without any: the driver is."""
 
     @abc.abstractmethod
     def ReportRound(

@@ -36,6 +36,8 @@ class Coordinator(JobServiceServicer):
         self.recorded: dict[tuple[int, int], dict[int, int]] = {}  # attempt -> lease -> outcome
         self.record_calls = 0
         self.activity: list[int] = []
+        self.activity_calls = 0
+        self.heartbeat_ms = 0  # 0: none is wanted
         self.metrics: dict[int, Mapping[str, float]] = {}
         self.ended = ""  # finished, cancelled, failed
         self.cancel_reason = ""
@@ -100,6 +102,7 @@ class Coordinator(JobServiceServicer):
             incarnation=self.incarnation,
             now_ms=int(time.time() * 1000),
             version=this_version(),
+            heartbeat={"nanos": self.heartbeat_ms * 10**6},
         )
 
     async def OpenAttempt(self, request: pb.OpenAttemptRequest, context: Any) -> pb.OpenAttemptResponse:
@@ -142,6 +145,7 @@ class Coordinator(JobServiceServicer):
 
     async def ReportActivity(self, request: pb.ReportActivityRequest, context: Any) -> pb.ReportActivityResponse:
         self.activity += request.leases
+        self.activity_calls += 1
         await self._change()
         return pb.ReportActivityResponse()
 

@@ -15,6 +15,13 @@ def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray
     return {"w": np.full(size, value, dtype=np.float32), "n": np.array(n)}
 
 
+async def test_a_driver_with_nothing_to_say_says_that_it_lives(side: Coordinator, run: Any) -> None:
+    side.heartbeat_ms = 10
+    async with run():
+        await side.wait_for(lambda s: s.activity_calls > 2)
+    assert side.activity == []
+
+
 async def test_a_round_closes_at_the_kth_response_and_its_mean_is_the_next_model(
     side: Coordinator, run: Any, tmp_path: Path
 ) -> None:

@@ -363,6 +363,26 @@ async def test_who_calls_about_a_job_that_has_ended_is_told_how_it_did() -> None
         assert again.phase == job_pb2.JOB_PHASE_CANCELLED
 
 
+async def test_a_driver_that_calls_nothing_is_away_though_its_stream_looks_open() -> None:
+    time = FakeTime()
+    settings = EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)
+    async with world(time=time, engine=settings) as made:
+        driver = made.driver()
+        follower = await driver.start()
+        assert (await driver.submit()).heartbeat.ToSeconds() == settings.heartbeat_s
+        await driver.open()
+        for _ in range(5):
+            await time.pass_(settings.liveness_s - 1)
+            await driver.stub.ReportActivity(job_pb2.ReportActivityRequest(job=driver.key, driver_incarnation=1))
+        assert not made.of(effects.PauseJob)
+        await time.pass_(settings.liveness_s)
+        assert (await made.until(effects.PauseJob)).reason == "DRIVER_AWAY"
+        assert await self_ended(follower.call) == (grpc.StatusCode.UNAVAILABLE, "SILENT")
+        again = driver.follow()  # it goes on
+        await made.until(effects.ResumeJob)
+        assert (await again.next("alive")).alive.address_verified
+
+
 async def test_transfers_are_a_sign_of_life() -> None:
     time = FakeTime()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:

@@ -17,7 +17,7 @@ from coordinator.policies.registry import load_policy
 from coordinator.service import cli
 from coordinator.service.server import Coordinator, CoordinatorSettings
 from tests.integration.service.peers import TOKENS, FakeTime, World, world
-from venn.v1 import common_pb2, device_pb2
+from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.errors import ExitCode, PeerError
 
 
@@ -74,7 +74,7 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
 
 
 async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
-    """Of an idle device, and of one that works on what it holds."""
+    """Of an idle device, of one that works on what it holds, and of a driver."""
     time = FakeTime()
     settings = EngineSettings(seed=1, policy="fifo", supply_window_s=1e9)  # the supply is not published meanwhile
     async with world(time=time, engine=settings, folder=tmp_path) as made:
@@ -93,6 +93,7 @@ async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path
             await idle.next("ack")
             await worker.say(progress=device_pb2.Progress(lease=offer.lease, fraction=0.5))
             await worker.next("ack")
+            await driver.stub.ReportActivity(job_pb2.ReportActivityRequest(job=driver.key, driver_incarnation=1))
         assert (tmp_path / "events.jsonl").read_text() == recorded
         assert len(made.coordinator.engine.sessions) == 2
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from coordinator.engine.effects import EndLease, OfferLease, PauseJob, ResumeJob
-from coordinator.engine.events import JobSubmitted, LeaseDeclined
+from coordinator.engine.events import DriverFollowed, DriverLost, JobSubmitted, LeaseDeclined
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.model import FailureReason, LeaseEnd, Outcome, Phase
 from tests.unit.engine.play import Play, spec
@@ -55,6 +55,20 @@ def test_other_jobs_may_have_the_device_meanwhile() -> None:
     play.run("one")
     play.fail("one", FailureReason.DRIVER_UNREACHABLE)
     assert play.one(OfferLease).job == "me/b/1"
+
+
+def test_a_device_does_not_cool_for_a_driver_that_is_away() -> None:
+    play = Play()
+    request = play.request(demand=2)
+    play.run("one")
+    play.run("two")
+    play.fail("one", FailureReason.DRIVER_UNREACHABLE)
+    play.handle(DriverLost(request.job.id, 1))
+    play.fail("two", FailureReason.DRIVER_UNREACHABLE)
+    devices = play.engine.devices
+    assert [request.job.id in devices[DeviceId(name)].cooling for name in ("one", "two")] == [True, False]
+    play.handle(DriverFollowed(request.job.id, 1))
+    assert play.one(OfferLease).device == "two"
 
 
 def test_one_device_that_cannot_reach_the_driver_costs_a_round_one_lease() -> None:

@@ -33,7 +33,7 @@ class Bench:
         session = Session(SessionSeq(number), cast(Any, None))
         session.open, session.heard_at = True, self.time.now
         self.sessions[session.seq] = session
-        self.silence.watch(session)
+        self.silence.watch(session.seq)
         return session
 
     def _fell_silent(self, session: Session) -> None:
