@@ -1,10 +1,15 @@
-"""The state of a job after a round: its model, and what a driver that starts again must know."""
+"""The state of a job after a round: its model, and what a driver that starts again must know.
+
+Of the rounds that have closed each is a line of a file beside it, so that a checkpoint costs the same after any number
+of rounds. The line is written first; one whose round the state does not name yet is left out.
+"""
 
 import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -12,10 +17,11 @@ from job_driver.artifacts import Artifact
 from job_driver.job import Arrays, Round
 from venn.wire import tensors
 from venn.wire.errors import UsageError
-from venn.wire.files import sync_folder, write_atomic, writing
+from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_atomic, writing
 
 FORMAT = 1
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
+HISTORY = "checkpoint.rounds.jsonl"
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,7 @@ class Checkpoint:
     job: str  # owner/name/run
     round: int  # that closed last
     model_sha256: str  # hex, of the file beside it
-    rounds: Sequence[Round] = field(default_factory=tuple)
+    rounds: Sequence[Round] = field(default_factory=tuple)  # from the first to ``round``
     driver_incarnation: int = 0
     former: Sequence[Former] = field(default_factory=tuple)  # models that devices may still work with, oldest first
     format: int = FORMAT
@@ -74,7 +80,14 @@ class Checkpoints:
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """From here on a restart goes on after this round. The state names its model, so a crash between is mended."""
-        text = json.dumps(asdict(checkpoint), indent=1)
+        if checkpoint.rounds:
+            with JsonLines(self._folder / HISTORY, fsync=self._fsync) as history:
+                history.write(asdict(checkpoint.rounds[-1]))
+        else:
+            (self._folder / HISTORY).unlink(missing_ok=True)
+        state = asdict(replace(checkpoint, rounds=()))
+        del state["rounds"]
+        text = json.dumps(state, indent=1)
         write_atomic(self._folder / STATE, text, fsync=self._fsync)
         self.next_model.rename(self.model)
         if self._fsync:
@@ -108,7 +121,7 @@ class Checkpoints:
                 "OTHER_CHECKPOINT", f"this is a checkpoint of {state.get('job')}, not of {job}", where=str(path),
                 fix="give the same --owner, --name and --run, or another --dir",
             )  # fmt: skip
-        rounds = tuple(Round(**each) for each in state["rounds"])
+        rounds = self._rounds(state["round"])
         former = tuple(Former(**each) for each in state.get("former", ()))
         checkpoint = Checkpoint(**(state | {"rounds": rounds, "former": former}))
         for name in (MODEL, NEXT_MODEL):
@@ -120,6 +133,24 @@ class Checkpoints:
             "DAMAGED_CHECKPOINT", "the checkpoint's model is missing or damaged", where=str(self.model),
             fix="start again in another --dir",
         )  # fmt: skip
+
+    def _rounds(self, last: int) -> tuple[Round, ...]:
+        """From the first to ``last``; what a crash left behind that is cut off. Raises UsageError."""
+        path = self._folder / HISTORY
+        found: dict[int, Round] = {}
+        if path.exists():
+            with suppress(ValueError, TypeError):  # a damaged line: those after it are of no use
+                for line in read_json_lines(path):
+                    found[line["number"]] = Round(**line)
+        rounds = tuple(found[number] for number in range(1, last + 1) if number in found)
+        if len(rounds) != last:
+            raise UsageError(
+                "DAMAGED_CHECKPOINT", f"of {last} rounds {len(rounds)} can be read", where=str(path),
+                fix="start again in another --dir",
+            )  # fmt: skip
+        text = "".join(json.dumps(asdict(closed)) + "\n" for closed in rounds)
+        write_atomic(path, text, fsync=self._fsync)
+        return rounds
 
     def _model(self, name: str, sha256: bytes) -> Artifact | None:
         path = self._folder / name

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from job_driver.checkpoint import MODEL, NEXT_MODEL, Checkpoint, Checkpoints, run_in
+from job_driver.checkpoint import HISTORY, MODEL, NEXT_MODEL, STATE, Checkpoint, Checkpoints, run_in
 from job_driver.job import Round
 from venn.wire import tensors
 from venn.wire.errors import UsageError
@@ -14,10 +14,12 @@ KEY = "me/digits/7"
 
 
 def saved(folder: Path, round_: int, value: float) -> Checkpoints:
+    """After a round, and those before it."""
     checkpoints = Checkpoints(folder)
-    artifact = checkpoints.write_model({"w": np.full(5, value)})
     rounds = tuple(Round(number + 1, 2, 0, 0.5, {"accuracy": 0.5}) for number in range(round_))
-    checkpoints.commit(Checkpoint(KEY, round_, artifact.sha256.hex(), rounds, 12))
+    for done in range(round_ + 1):
+        artifact = checkpoints.write_model({"w": np.full(5, value)})
+        checkpoints.commit(Checkpoint(KEY, done, artifact.sha256.hex(), rounds[:done], 12))
     return checkpoints
 
 
@@ -38,6 +40,37 @@ def test_the_history_comes_back(tmp_path: Path) -> None:
     assert checkpoint.rounds[1] == Round(2, 2, 0, 0.5, {"accuracy": 0.5})
     assert checkpoint.driver_incarnation == 12
     assert run_in(tmp_path) == "7"
+
+
+def test_a_checkpoint_costs_the_same_after_any_number_of_rounds(tmp_path: Path) -> None:
+    saved(tmp_path, 10, 1.0)
+    after_10 = (tmp_path / STATE).stat().st_size
+    lines = (tmp_path / HISTORY).stat().st_size
+    saved(tmp_path, 99, 1.0)
+    assert (tmp_path / STATE).stat().st_size == after_10
+    assert (tmp_path / HISTORY).stat().st_size < 10 * lines
+
+
+@pytest.mark.parametrize(
+    "left_over", ['{"number": 3, "responses": 9, "stragglers": 0, "seconds": 1, "metrics": {}}\n', '{"num']
+)
+def test_a_line_of_a_round_that_was_not_committed_is_cut_off(tmp_path: Path, left_over: str) -> None:
+    checkpoints = saved(tmp_path, 2, 1.0)
+    with open(tmp_path / HISTORY, "a") as file:
+        file.write(left_over)
+    checkpoint, model = checkpoints.load(KEY)
+    assert [closed.number for closed in checkpoint.rounds] == [1, 2]
+    third = Round(3, 2, 0, 0.5, {"accuracy": float("nan")})
+    checkpoints.write_model({"w": np.full(5, 1.0)})
+    checkpoints.commit(Checkpoint(KEY, 3, model.sha256.hex(), (*checkpoint.rounds, third)))
+    assert [closed.responses for closed in checkpoints.load(KEY)[0].rounds] == [2, 2, 2]
+
+
+def test_a_damaged_history_is_told(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 2, 1.0)
+    (tmp_path / HISTORY).write_text("power was lost\n")
+    with pytest.raises(UsageError, match="of 2 rounds 0 can be read"):
+        checkpoints.load(KEY)
 
 
 def test_a_crash_before_the_state_was_written_leaves_the_one_before(tmp_path: Path) -> None:
