@@ -36,7 +36,7 @@ lint: $(VENV)/.contributor ## style, types, import contracts
 e2e: programs containers ## the tests that start the real programs: both of these
 
 programs: $(VENV)/.contributor ## those on processes of this machine
-	$(BIN)/pytest -q -m "e2e and not containers" tests/e2e
+	$(BIN)/pytest -q --timeout=300 -m "e2e and not containers" tests/e2e
 
 containers: $(VENV)/.contributor $(IMAGE_FIRST) ## those in containers; skipped without an engine and our image
 	$(BIN)/pytest -q -m containers tests/e2e

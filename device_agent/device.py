@@ -45,6 +45,7 @@ class Setting:
     means: Means
     journal: Journal
     first_contact: FirstContact
+    level: int = logging.DEBUG  # of what goes as it should: that a device joined, worked and left
     crash_kills: bool = False  # a crash is a SIGKILL of this process
     proxies: Mapping[str, str] = field(default_factory=dict)  # device -> host:port that all its channels go through
 
@@ -178,7 +179,17 @@ class Device:
         if frame.WhichOneof("frame") == "welcome":
             self._setting.first_contact.met()
             self._backoff.reset()
+            self._say(f"joined the coordinator at {self._setting.coordinator}", **self._described())
         self._do(self._session.receive(frame, self._loop.time()))
+
+    def _say(self, message: str, **fields: object) -> None:
+        """What goes as it should."""
+        log(logger, self._setting.level, message, device=self.spec.device, **fields)
+
+    def _described(self) -> dict[str, object]:
+        """Its capabilities, but for the packages, which are many."""
+        labels = {name: " ".join(sorted(values)) for name, values in self.spec.labels.items() if name != "package"}
+        return {**self.spec.numbers, **labels}
 
     def _do(self, actions: list[Action]) -> None:
         for action in actions:
@@ -228,6 +239,7 @@ class Device:
 
     async def _leave(self, interval: Interval, reason: device_pb2.GoodbyeReason.ValueType, how: str) -> None:
         self._setting.journal.ended(self.spec.device, interval, how, in_task=self._session.in_task)
+        self._say("leaves", why=how)
         self._do(self._session.leave(reason, self._loop.time()))
         await self._hang_up(politely=True)
         await self._stop_work()
@@ -277,7 +289,9 @@ class Device:
         return None
 
     def _start_task(self, start: StartTask) -> None:
-        key = start.key
+        key, attempt = start.key, start.offer.attempt
+        job = printable(attempt.job.name, 64)
+        self._say("works on a task", job=job, round=attempt.round, attempt=attempt.attempt, lease=key.lease)
         reports = Reports(
             moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
             progressed=lambda fraction: self._session.progressed(key, fraction),
@@ -308,6 +322,9 @@ class Device:
         if receipt.outcome == common_pb2.OUTCOME_REJECTED:
             reason = printable(receipt.reason, 300)
             log(logger, logging.WARNING, f"response rejected: {reason}", device=self.spec.device, lease=key.lease)
+        else:
+            outcome = common_pb2.Outcome.Name(receipt.outcome).removeprefix("OUTCOME_").lower()
+            self._say("task done", outcome=outcome, lease=key.lease)
         self._do(self._session.finished(key, receipt, measure, self._loop.time()))
 
     def _performed(self, key: LeaseKey, task: asyncio.Task[None]) -> None:

@@ -90,6 +90,7 @@ async def run_devices(run: Run) -> int:
         means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
         journal=journal,
         first_contact=FirstContact(run.patience_s),
+        level=logging.INFO if len(run.specs) == 1 else logging.DEBUG,  # of many, it would be a flood
         crash_kills=run.crash_kills,
         proxies={spec.device: proxy for spec in run.specs if (proxy := run.throttle.proxy(spec.device))},
     )

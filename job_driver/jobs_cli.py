@@ -19,7 +19,7 @@ from venn.wire.exits import write_line
 from venn.wire.status import peer_error
 from venn.wire.stubs import admin_stub, job_stub
 from venn.wire.text import did_you_mean, printable
-from venn.wire.tokens import load_token
+from venn.wire.tokens import client_token
 
 CALL_S = 10.0
 PAGE = 500  # jobs that are asked for at once
@@ -95,7 +95,7 @@ async def _list(context: Context, tokens: Path | None) -> int:
 async def _wait(context: Context, name: str, tokens: Path | None) -> int:
     key = await _find(name, context.coordinator, tokens)
     last = job_pb2.JobStatus()
-    async with open_channel(context.coordinator, token=load_token("job", dir=tokens)) as channel:
+    async with open_channel(context.coordinator, token=client_token("job", context.coordinator, dir=tokens)) as channel:
         try:
             async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
                 if (answer.job.phase, answer.job.round) != (last.phase, last.round):
@@ -110,7 +110,7 @@ async def _wait(context: Context, name: str, tokens: Path | None) -> int:
 
 async def _cancel(context: Context, name: str, reason: str, tokens: Path | None) -> int:
     key = await _find(name, context.coordinator, tokens)
-    async with open_channel(context.coordinator, token=load_token("job", dir=tokens)) as channel:
+    async with open_channel(context.coordinator, token=client_token("job", context.coordinator, dir=tokens)) as channel:
         try:
             request = job_pb2.CancelJobRequest(job=key, reason=reason)
             answer = await job_stub(channel).CancelJob(request, timeout=CALL_S)
@@ -126,7 +126,7 @@ async def _jobs(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus
     """All of them, by arrival."""
     jobs: dict[str, job_pb2.JobStatus] = {}
     request = admin_pb2.ListJobsRequest(page_size=PAGE)
-    async with open_channel(coordinator, token=load_token("admin", dir=tokens)) as channel:
+    async with open_channel(coordinator, token=client_token("admin", coordinator, dir=tokens)) as channel:
         try:
             while True:
                 page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)

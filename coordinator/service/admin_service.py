@@ -8,7 +8,7 @@ import grpc
 from coordinator.engine import events
 from coordinator.engine.ids import DeviceId
 from coordinator.policies.registry import load_policy, policy_names, split
-from coordinator.service.convert.devices import seconds
+from coordinator.service.convert.devices import duration, seconds
 from coordinator.service.convert.jobs import job_id
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.device_service import DeviceService
@@ -84,6 +84,11 @@ class AdminService(AdminServiceServicer):
         if size > LARGEST_PAGE:
             await _invalid(context, f"a page has at most {LARGEST_PAGE} devices")
         devices, more = self._view.devices(after=request.page_token, most=size)
+        seen, now = self._devices.last_seen(), self._host.now()
+        for device in devices:
+            if last := seen.get(DeviceId(device.device)):
+                device.address = printable(last.address, limit=64)
+                device.unheard.CopyFrom(duration(max(0.0, now - last.heard_at)))
         token = devices[-1].device if more else ""
         return admin_pb2.ListDevicesResponse(devices=devices, next_page_token=token)
 
@@ -118,7 +123,12 @@ class AdminService(AdminServiceServicer):
         if len(request.devices) > MOST_DRAINED:
             await _invalid(context, f"at most {MOST_DRAINED} devices in one call")
         known = self._view.connected()
-        named = tuple(DeviceId(device) for device in request.devices if device in known)
+        for device in request.devices:
+            if device not in known:
+                asked, hint = printable(device, limit=128), did_you_mean(device, known)
+                message = f"no device called {asked!r} is connected" + (f"; {hint}" if hint else "")
+                await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT", message)
+        named = tuple(DeviceId(device) for device in request.devices)
         await self._host.ask(events.DevicesDrained(named if request.devices else None))
         return admin_pb2.DrainDevicesResponse(drained=len(named) if request.devices else len(known))
 

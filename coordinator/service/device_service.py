@@ -8,12 +8,14 @@ overflows an outbox and ends the session.
 import asyncio
 import logging
 from collections.abc import AsyncIterator
+from typing import NamedTuple
+from urllib.parse import unquote
 
 import grpc
 
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
-from coordinator.engine.ids import SessionSeq
+from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.limits import MalformedError
@@ -40,7 +42,18 @@ STATUS = {  # of a session that the engine ends
     SessionEnd.SENT_AWAY: (grpc.StatusCode.UNAVAILABLE, "this device was sent away and has not left"),
     SessionEnd.SLOW_READER: (grpc.StatusCode.RESOURCE_EXHAUSTED, "this device does not read what it is sent"),
 }
+MOST_GONE = 10_000  # devices that left, of which is known from where they came and when they were heard
 logger = logging.getLogger(__name__)
+
+
+class LastSeen(NamedTuple):
+    address: str  # host:port
+    heard_at: float  # engine time
+
+
+def _seen(session: Session) -> LastSeen:
+    """gRPC writes ``ipv4:HOST:PORT``, and the brackets of ``ipv6:`` as in a URL."""
+    return LastSeen(unquote(session.context.peer().partition(":")[2]), session.heard_at)
 
 
 class DeviceService:
@@ -49,6 +62,7 @@ class DeviceService:
     def __init__(self, host: Host, settings: EngineSettings, offers: Offers) -> None:
         self._host, self._settings, self._offers = host, settings, offers
         self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
+        self._gone: dict[DeviceId, LastSeen] = {}  # those whose stream ended, the last one at the end
         self._last = 0
         self._streams = 0
         self._silence = Silence(host, settings, self._sessions, self._fell_silent)
@@ -84,7 +98,8 @@ class DeviceService:
             await session.farewell()
         finally:
             self._ended(session, SessionEnd.CONNECTION_ENDED, "")
-            self._sessions.pop(session.seq, None)
+            if self._sessions.pop(session.seq, None) is not None:
+                self._remember(session)
             self._streams -= 1
             if not self._streams:
                 self.empty.set()
@@ -216,6 +231,17 @@ class DeviceService:
         """A driver has acknowledged bytes of its device, which may not have spoken here meanwhile."""
         if found := self._sessions.get(session):
             found.heard_at = self._host.now()
+
+    def last_seen(self) -> dict[DeviceId, LastSeen]:
+        """Of every device that is here, and of those that left last."""
+        here = sorted(self._sessions.values(), key=lambda session: session.heard_at)
+        return self._gone | {session.device: _seen(session) for session in here}
+
+    def _remember(self, session: Session) -> None:
+        self._gone.pop(session.device, None)
+        self._gone[session.device] = _seen(session)
+        if len(self._gone) > MOST_GONE:
+            del self._gone[next(iter(self._gone))]
 
     def drop(self, device: str) -> bool:
         """A fault on purpose: cut a device's stream, as if its connection had ended."""

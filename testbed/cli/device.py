@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.cli.terminal import console
+from testbed.report.words import seconds
 from venn.v1 import admin_pb2 as admin
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, execute, run_async
@@ -20,12 +21,13 @@ from venn.wire.errors import UsageError
 from venn.wire.status import peer_error
 from venn.wire.stubs import admin_stub
 from venn.wire.text import printable
-from venn.wire.tokens import load_token
+from venn.wire.tokens import client_token
 
 if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
 
 PAGE = 1000
+COLUMNS = ("DEVICE", "STATE", "TASKS", "JOB", "ADDRESS", "HEARD s AGO", "CPU", "LABELS", "WAITS")
 WIDTH = 500  # columns, where there is no terminal: enough not to wrap a line
 CALL_S = 10.0
 
@@ -81,7 +83,8 @@ def drain(
 
 def _call(context: Context, tokens: Path | None, ask: Callable[["AdminServiceAsyncStub"], Awaitable[None]]) -> int:
     async def main() -> int:
-        async with open_channel(context.coordinator, token=load_token("admin", dir=tokens)) as channel:
+        token = client_token("admin", context.coordinator, dir=tokens)
+        async with open_channel(context.coordinator, token=token) as channel:
             try:
                 await ask(admin_stub(channel))
             except grpc.RpcError as error:
@@ -96,13 +99,28 @@ def _print(context: Context, devices: list[admin.DeviceStatus]) -> None:
         rows = [MessageToDict(device, preserving_proto_field_name=True) for device in devices]
         sys.stdout.write(json.dumps({"devices": rows}) + "\n")
         return
-    table = Table("DEVICE", "STATE", "TASKS", "JOB", "WAITS", box=None, pad_edge=False)
+    table = Table(*COLUMNS, box=None, pad_edge=False)
     for device in devices:
-        cells = (device.device, device.state, str(device.tasks), device.job, device.waits)
+        unheard = seconds(device.unheard.ToNanoseconds() / 1e9) if device.HasField("unheard") else ""
+        cells = (
+            *(device.device, device.state, str(device.tasks), device.job, device.address, unheard),
+            *(_number(device, "cpu"), _labels(device), device.waits),
+        )
         table.add_row(*(Text(printable(cell)) for cell in cells))
     screen = console(context)
     screen.width = screen.width if screen.is_terminal else WIDTH
     screen.print(table)
+
+
+def _number(device: admin.DeviceStatus, name: str) -> str:
+    numbers = device.capabilities.numbers
+    return f"{numbers[name]:.3g}" if name in numbers else ""
+
+
+def _labels(device: admin.DeviceStatus) -> str:
+    """But for the packages, which are many."""
+    labels = sorted(device.capabilities.labels.items())
+    return " ".join(f"{name}={','.join(values.values)}" for name, values in labels if name != "package")
 
 
 def main(argv: list[str]) -> int:

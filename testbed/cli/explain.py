@@ -17,7 +17,7 @@ from testbed.report.words import clock
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
-from venn.wire.tokens import load_token
+from venn.wire.tokens import client_token
 
 app = application()
 
@@ -34,7 +34,7 @@ def explain_(
     if run is not None:
         found = explain(tell(read_lives(run)), subject)
     else:
-        found = asyncio.run(ask(context.coordinator, load_token("admin", dir=tokens), subject))
+        found = asyncio.run(ask(context.coordinator, client_token("admin", context.coordinator, dir=tokens), subject))
     if context.json:
         write_line(sys.stdout, json.dumps(asdict(found)))
     else:

@@ -14,7 +14,7 @@ from testbed.report.screen import Frame, render
 from testbed.report.view import snapshot_once
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
-from venn.wire.tokens import load_token
+from venn.wire.tokens import client_token
 
 WIDTH = 100  # columns, where there is no terminal
 HEIGHT = 60  # lines: it may scroll, unlike the live view
@@ -29,7 +29,7 @@ def status(
     tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
     """What goes on."""
-    snapshot = asyncio.run(snapshot_once(context.coordinator, load_token("admin", dir=tokens)))
+    snapshot = asyncio.run(snapshot_once(context.coordinator, client_token("admin", context.coordinator, dir=tokens)))
     if context.json:
         write_line(sys.stdout, json.dumps(MessageToDict(snapshot, preserving_proto_field_name=True)))
         return 0

@@ -13,7 +13,7 @@ from testbed.cli.terminal import console
 from testbed.report.view import watch
 from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.exits import write_line
-from venn.wire.tokens import load_token
+from venn.wire.tokens import client_token
 
 app = application()
 
@@ -25,7 +25,7 @@ def watch_(
     tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
     """Watch until q or Ctrl-C."""
-    return run_async(_main(context, load_token("admin", dir=tokens)))
+    return run_async(_main(context, client_token("admin", context.coordinator, dir=tokens)))
 
 
 async def _main(context: Context, token: str) -> int:

@@ -424,6 +424,8 @@ class DeviceStatus(google.protobuf.message.Message):
     TASKS_FIELD_NUMBER: builtins.int
     JOB_FIELD_NUMBER: builtins.int
     WAITS_FIELD_NUMBER: builtins.int
+    ADDRESS_FIELD_NUMBER: builtins.int
+    UNHEARD_FIELD_NUMBER: builtins.int
     device: builtins.str
     state: builtins.str
     """waiting, busy, served, gone"""
@@ -433,8 +435,14 @@ class DeviceStatus(google.protobuf.message.Message):
     """that it works for"""
     waits: builtins.str
     """why it idles; empty: it does not"""
+    address: builtins.str
+    """host:port that its last connection came from; empty: not known any more"""
     @property
     def capabilities(self) -> venn.v1.common_pb2.Capabilities: ...
+    @property
+    def unheard(self) -> google.protobuf.duration_pb2.Duration:
+        """since its last sign of life; absent: not known any more"""
+
     def __init__(
         self,
         *,
@@ -444,9 +452,11 @@ class DeviceStatus(google.protobuf.message.Message):
         tasks: builtins.int = ...,
         job: builtins.str = ...,
         waits: builtins.str = ...,
+        address: builtins.str = ...,
+        unheard: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["capabilities", b"capabilities"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["capabilities", b"capabilities", "device", b"device", "job", b"job", "state", b"state", "tasks", b"tasks", "waits", b"waits"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["capabilities", b"capabilities", "unheard", b"unheard"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "capabilities", b"capabilities", "device", b"device", "job", b"job", "state", b"state", "tasks", b"tasks", "unheard", b"unheard", "waits", b"waits"]) -> None: ...
 
 global___DeviceStatus = DeviceStatus
 
@@ -535,7 +545,7 @@ global___SetPolicyResponse = SetPolicyResponse
 
 @typing.final
 class DrainDevicesRequest(google.protobuf.message.Message):
-    """Which; none named: all."""
+    """Which; none named: all. NOT_FOUND if one of them is not connected: then none is drained."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

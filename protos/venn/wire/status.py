@@ -34,6 +34,12 @@ FIXES = {
 }
 
 
+def unreachable(where: str) -> PeerError:
+    """Of a peer that was not even dialled."""
+    reason, message, fix = REASONS[grpc.StatusCode.UNAVAILABLE]
+    return PeerError(reason, message, where=where, fix=fix)
+
+
 async def abort(
     context: grpc.aio.ServicerContext[Any, Any], code: grpc.StatusCode, reason: str, message: str, **metadata: str
 ) -> NoReturn:

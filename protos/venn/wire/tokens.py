@@ -9,6 +9,7 @@ import hmac
 import os
 import re
 import secrets
+import socket
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -20,13 +21,14 @@ import grpc
 
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error, write_atomic
-from venn.wire.status import abort
+from venn.wire.status import abort, unreachable
 
 Role = Literal["device", "job", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 METADATA_KEY = "authorization"
 HEALTH = "grpc.health.v1.Health"
 TOKEN = re.compile(r"[0-9a-f]{64}")
+DIAL_S = 2.0  # to see whether anybody listens
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,28 @@ def load_token(role: Role, *, dir: Path | None = None) -> str:
             where=str(path),
             fix=f"name the coordinator's folder with --tokens DIR, or set {variable}",
         ) from error
+
+
+def client_token(role: Role, coordinator: str, *, dir: Path | None = None) -> str:
+    """As ``load_token``; but where there is no token since there is no coordinator, that is what is told.
+
+    Raises PeerError UNREACHABLE: nothing listens at ``coordinator``.
+    """
+    try:
+        return load_token(role, dir=dir)
+    except UsageError as error:
+        if error.reason != "NO_TOKEN" or _listens(coordinator):
+            raise
+        raise unreachable(f"coordinator {coordinator}") from error
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), DIAL_S).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def bearer(token: str) -> tuple[str, str]:

@@ -62,10 +62,15 @@ async def test_an_agent_joins_and_leaves_with_a_goodbye_when_it_is_stopped(place
     assert check_in.device == "pi"
     assert dict(check_in.capabilities.numbers) == {"cpu": 2.0, "memory": 4e9, "os": 6.0}
     assert "numpy" in check_in.capabilities.labels["package"].values
+    assert agent.stderr is not None
+    joined = (await agent.stderr.readline()).decode()
+    assert f"joined the coordinator at {place.to[1]} device=pi cpu=2.0 memory=4000000000.0 os=6.0 site=lab" in joined
     agent.send_signal(signal.SIGTERM)
     assert (await stream.hear("goodbye")).reason == device.GOODBYE_REASON_STOPPED
-    assert await agent.wait() == 143
+    _, said = await agent.communicate()
+    assert agent.returncode == 143
     assert events(place.folder / "pi" / "sessions.jsonl")[-1]["how"] == "stopped"
+    assert said.decode().endswith(" leaves device=pi why=stopped\n")
 
 
 async def test_a_crash_is_a_sigkill_of_the_process_after_it_was_written_down(place: Place) -> None:
@@ -95,9 +100,10 @@ async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Pl
     assert all(1 <= check_in.capabilities.numbers["cpu"] <= 4 for check_in in check_ins)
     for stream in streams:
         await stream.hear("goodbye")
-    out, _ = await swarm.communicate()
+    out, said = await swarm.communicate()
     assert swarm.returncode == 0
     assert json.loads(out) == {"devices": 5, "tasks": 0, "late": 0}
+    assert b"joined" not in said  # of many it would be a flood
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """AdminService, health and reflection over real gRPC."""
 
 import asyncio
+import re
 
 import grpc
 import pytest
@@ -170,6 +171,8 @@ async def test_devices_are_listed_in_pages() -> None:
         assert [(device.device, device.state) for device in first.devices] == [("a", "waiting"), ("b", "waiting")]
         assert first.devices[0].capabilities.labels["site"].values == ["lab"]
         assert first.devices[0].waits
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", first.devices[0].address)
+        assert first.devices[0].HasField("unheard")
         rest = await made.admin.ListDevices(admin_pb2.ListDevicesRequest(page_size=2, page_token=first.next_page_token))
         assert [device.device for device in rest.devices] == ["c"]
         assert not rest.next_page_token
@@ -219,7 +222,10 @@ async def test_drained_devices_leave() -> None:
         named, other = made.device("named"), made.device("other")
         await named.check_in()
         await other.check_in()
-        answer = await made.admin.DrainDevices(admin_pb2.DrainDevicesRequest(devices=["named", "unknown"]))
+        both = admin_pb2.DrainDevicesRequest(devices=["named", "othre"])
+        assert await refusal(made.admin.DrainDevices(both)) == (grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT")
+        assert not made.of(effects.EndSession)  # none of them then
+        answer = await made.admin.DrainDevices(admin_pb2.DrainDevicesRequest(devices=["named"]))
         assert answer.drained == 1
         ended = await made.until(effects.EndSession)
         assert (ended.device, ended.reason) == ("named", SessionEnd.DRAINED)

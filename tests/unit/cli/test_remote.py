@@ -45,6 +45,16 @@ def test_a_coordinator_that_is_not_there(words: list[str], nobody: str, capsys: 
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_nor_was_ever_one_and_so_no_token(
+    words: list[str], nobody: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for role in ("JOB", "ADMIN"):
+        monkeypatch.delenv(f"VENN_{role}_TOKEN")
+    assert main([*words, "--coordinator", nobody, "--tokens", str(tmp_path / "tokens")]) == 4
+    assert "it does not answer; see that it runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_programs_get_one_object(words: list[str], nobody: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--coordinator", nobody, "--json"]) == 4
     assert json.loads(capsys.readouterr().out)["error"]["reason"] == "UNREACHABLE"
@@ -62,7 +72,9 @@ def test_without_a_token(
 ) -> None:
     for role in ("DEVICE", "JOB", "ADMIN"):
         monkeypatch.delenv(f"VENN_{role}_TOKEN")
-    assert main([*words, "--tokens", str(tmp_path)]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        address = f"127.0.0.1:{somebody.getsockname()[1]}"
+        assert main([*words, "--coordinator", address, "--tokens", str(tmp_path)]) == 2
     assert "token" in capsys.readouterr().err
 
 
