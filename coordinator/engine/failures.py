@@ -5,7 +5,7 @@
 
 from coordinator.engine.effects import PauseJob, ResumeJob
 from coordinator.engine.leases import end
-from coordinator.engine.lifecycle import DeviceState
+from coordinator.engine.lifecycle import PLACED, DeviceState
 from coordinator.engine.model import FailureReason, LeaseEnd, Phase
 from coordinator.engine.state import Cooling, Device, Job, Lease
 from coordinator.engine.world import World
@@ -70,12 +70,17 @@ def warm(world: World, device: Device, job: Job) -> None:
 
 
 def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> None:
-    """Count the devices on which the present round failed by the job's own fault; pause it at a bound."""
+    """Count the devices on which the present round failed by the job's own fault; pause it unless they are few of many.
+
+    It is paused when they are ``crashes_to_pause``, and as many as serve the round beside them or have. So a handful of
+    devices with bad data, or whose owners do not allow the code, ends no job that a hundred others can serve.
+    """
     job, device = lease.request.job, lease.device
     if reason not in _JOB_FAULTS or lease.request is not job.request:
         return
     job.crashed.setdefault(device.id, (reason, message))
-    if len(job.crashed) == world.settings.crashes_to_pause and JOB_CRASHES not in job.pauses:
+    serve = lease.request.responses + lease.request.placed - (lease.state in PLACED)
+    if len(job.crashed) >= max(world.settings.crashes_to_pause, serve) and JOB_CRASHES not in job.pauses:
         first = next(iter(job.crashed))
         what, text = job.crashed[first]
         count = len(job.crashed)

@@ -57,6 +57,18 @@ def test_other_jobs_may_have_the_device_meanwhile() -> None:
     assert play.one(OfferLease).job == "me/b/1"
 
 
+def test_a_few_bad_devices_among_many_do_not_pause_the_job() -> None:
+    play = Play(crashes_to_pause=2)
+    request = play.request(demand=10)
+    leases = {f"d{number}": play.run(f"d{number}") for number in range(10)}
+    play.record(request, leases["d0"], leases["d1"])
+    for number in range(2, 6):
+        play.fail(f"d{number}", FailureReason.DATA_MISSING)
+    assert not request.job.pauses  # 4 failed, 2 have served and 4 serve
+    play.fail("d6", FailureReason.DATA_MISSING)
+    assert play.one(PauseJob).message.startswith("data_missing on 5 devices in round 1")
+
+
 def test_a_device_does_not_cool_for_a_driver_that_is_away() -> None:
     play = Play()
     request = play.request(demand=2)
