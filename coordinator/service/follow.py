@@ -86,10 +86,10 @@ class Followers:
             job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)))
 
     def _resumed(self, now: float, effect: effects.ResumeLease) -> None:
-        """The driver may have moved while the device was away."""
+        """Its device may not have heard that the driver moved."""
         offer = self._ledger.offers.get(effect.lease)
         job = self._jobs.get(offer.job) if offer else None
-        if job is not None:
+        if job is not None and effect.lease <= job.moved:
             self._devices.redirect(effect.session, effect.lease, job.verified)
 
     def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
@@ -241,6 +241,7 @@ class Followers:
         job.wake()
         if moved:
             for offer in list(self._ledger.of_job(job.job)):
+                job.moved = max(job.moved, offer.lease)
                 self._devices.redirect(offer.session, offer.lease, job.address)
 
 

@@ -84,6 +84,7 @@ class Job:
     ticket_key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
     key_id: str = field(default_factory=lambda: secrets.token_hex(8))
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
+    moved: int = 0  # the newest lease whose offer names an earlier address
     problem: str = ""  # why the address is not verified; empty: it is
     paused: job_pb2.JobPaused | None = None  # the pause in force, but for its driver's absence
     ended: bool = False

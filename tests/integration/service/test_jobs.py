@@ -234,8 +234,8 @@ async def test_a_device_that_reconnected_is_redirected_in_the_session_that_holds
         await made.until(effects.ResumeLease)
         moved = made.driver(incarnation=2)
         await moved.start()
-        told = [(await again.next("redirect")).redirect.driver_address for _ in range(2)]
-        assert told == [driver.address, moved.address]  # once as it resumed, once as the driver moved
+        redirect = (await again.next("redirect")).redirect
+        assert (redirect.lease, redirect.driver_address) == (offer.lease, moved.address)
 
 
 async def test_a_device_that_was_away_when_its_driver_moved_is_told_as_it_resumes() -> None:
