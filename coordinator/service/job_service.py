@@ -180,10 +180,10 @@ class JobService(JobServiceServicer):
         return job_pb2.FinishJobResponse()
 
     async def CancelJob(self, request: job_pb2.CancelJobRequest, context: Context) -> job_pb2.CancelJobResponse:
-        said_by = request.driver_incarnation or None
+        said_by = request.driver_incarnation if request.driver_incarnation or request.failed else None
         if said_by is None:
             job = await self._known(request.job, context)
-        else:
+        else:  # only a driver gives up
             job = await self._reported(request.job, said_by, context)
         end = JobEnd.FAILED if request.failed else JobEnd.CANCELLED
         message = printable(request.reason, limit=limits.MOST_TEXT)

@@ -891,7 +891,7 @@ class CancelJobRequest(google.protobuf.message.Message):
     failed: builtins.bool
     """its driver gives up: FAILED, not CANCELLED"""
     driver_incarnation: builtins.int
-    """of the driver that says so; 0: a person does"""
+    """of the driver that says so; 0: a person does, who does not say failed"""
     @property
     def job(self) -> venn.v1.common_pb2.JobKey: ...
     def __init__(

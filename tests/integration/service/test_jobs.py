@@ -324,6 +324,7 @@ async def test_no_call_of_a_superseded_driver_is_heard() -> None:
             stub.ReportRound(job_pb2.ReportRoundRequest(round=1, **key)),
             stub.FinishJob(job_pb2.FinishJobRequest(**key)),
             stub.CancelJob(job_pb2.CancelJobRequest(reason="my disk is full", failed=True, **key)),
+            stub.CancelJob(job_pb2.CancelJobRequest(reason="whoever I am", failed=True, job=old.key)),
         ):
             assert await refusal(call) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
         assert not made.of(effects.EndJob)
