@@ -83,14 +83,7 @@ class Journal:
             group.create_task(monitor.run())
             while True:
                 await asyncio.sleep(LOAD_S)
-                self._load.write(
-                    {
-                        "at": round(time.time(), 3),
-                        "lag_p99_s": round(monitor.p99_s, 6),
-                        "leases_done": self._done,
-                        "leases_late": self._late,
-                    }
-                )
+                self._load.write(monitor.row() | {"leases_done": self._done, "leases_late": self._late})
 
     def close(self) -> None:
         for log in (self._receipts, self._sessions, self._load):

@@ -22,7 +22,7 @@ from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire.versions import this_version
 
 MOST_JOBS, MOST_REGIONS = 100, 64  # in a snapshot
-FEW_DEVICES, LATELY_S = 1_000, 1.0  # more than so many are looked at again after so long, whoever asks
+FEW_DEVICES, LATELY_S = 100, 1.0  # more than so many are looked at again after so long, whoever asks
 MOST_GUESSES = 200  # jobs, and devices each way, that a mistyped name is held against
 
 

@@ -5,21 +5,25 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
 from testbed.report.emulation import is_slow_as_a_whole
+from testbed.report.jsonlines import Row, integer, number_pairs
 from venn.wire.files import JsonLines
 from venn.wire.lag import LagMonitor
 
 SAMPLE_S = 1.0
 BUSY_FRACTION = 0.85  # of all cores ...
 BUSY_FOR_S = 5  # ... for so long
-LAG_LIMIT_S = 0.050  # p99 of an event loop of ours
+AGAIN = 3  # stalls of one process in ``BUSY_FOR_S``: it is no longer one moment
+LONGEST_STALL_S = 1.0  # a third of a heartbeat: a longer one begins to let time-outs run out
+TOUCHED_LIMIT = 0.01  # of a job's JCT may be stalls
 LATE_LIMIT = 0.02  # of leases whose modelled time was over before their work was
 OURSELVES = "venn run"
+MOST_LINE = 4096  # bytes of two lines of a load.jsonl
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Sample:
     at: float  # Unix seconds
     cpu_fraction: float  # 0 to 1, all cores
     memory_used_bytes: int
-    lag_p99_s: float = 0.0  # of the event loop of this process
+    load: Row = field(default_factory=dict)  # of the event loop of this process: a row of ``LagMonitor``
 
 
 class HostMonitor:
@@ -40,6 +44,7 @@ class HostMonitor:
         self._warn, self._still = warn, still
         self._warned: set[str] = set()
         self._recent: deque[float] = deque(maxlen=BUSY_FOR_S)
+        self._stalls: dict[str, deque[float]] = {}  # by process: Unix times at which the latest ended
 
     async def run(self) -> None:
         """Until cancelled. Raises PeerError when the disk is full."""
@@ -51,13 +56,12 @@ class HostMonitor:
                 while True:
                     await asyncio.sleep(SAMPLE_S)
                     used = psutil.virtual_memory().used
-                    sample = Sample(time.time(), psutil.cpu_percent() / 100, used, lag.p99_s)
+                    sample = Sample(time.time(), psutil.cpu_percent() / 100, used, lag.row())
                     lines.write(
                         {
-                            "at": sample.at,
+                            **sample.load,
                             "cpu_fraction": round(sample.cpu_fraction, 3),
                             "memory_used_bytes": sample.memory_used_bytes,
-                            "lag_p99_s": round(sample.lag_p99_s, 6),
                         }
                     )
                     self.judge(sample)
@@ -69,22 +73,33 @@ class HostMonitor:
         self._recent.append(sample.cpu_fraction)
         if len(self._recent) == BUSY_FOR_S and min(self._recent) > BUSY_FRACTION:
             self._say("cpu", f"the processor is over {BUSY_FRACTION:.0%} busy: do not trust this run's times")
-        for name, load in (OURSELVES, {"lag_p99_s": sample.lag_p99_s}), *self._loads():
-            lag = load.get("lag_p99_s", 0.0)
-            if lag > LAG_LIMIT_S:
-                self._say(f"lag {name}", f"the event loop of {name} is late by {lag * 1000:.0f} ms (p99)")
-            done = load.get("leases_done", 0)
-            if done >= 50 and load.get("leases_late", 0) > LATE_LIMIT * done:
+        for name, load in (OURSELVES, sample.load), *self._loads():
+            self._judge_stalls(name, load)
+            done = integer(load, "leases_done")
+            if done >= 50 and integer(load, "leases_late") > LATE_LIMIT * done:
                 self._say(
                     f"late {name}", f"more than {LATE_LIMIT:.0%} of the tasks on {name} ran past their modelled time"
                 )
+
+    def _judge_stalls(self, name: str, load: Row) -> None:
+        """Each stall counts once, though a row may be read twice."""
+        known = self._stalls.setdefault(name, deque(maxlen=AGAIN))
+        for end, late in number_pairs(load.get("stalls")):
+            if known and end <= known[-1]:
+                continue
+            known.append(end)
+            if late > LONGEST_STALL_S:
+                self._say(f"stall {name}", f"{name} stood still for {late:.1f} s: do not trust this run's times")
+            elif len(known) == AGAIN and end - known[0] <= BUSY_FOR_S:
+                text = f"{name} stands still again and again, for {late * 1000:.0f} ms now: this machine is too busy"
+                self._say(f"stall {name}", text)
 
     def _say(self, key: str, text: str) -> None:
         if key not in self._warned:
             self._warned.add(key)
             self._warn(text)
 
-    def _loads(self) -> list[tuple[str, dict[str, float]]]:
+    def _loads(self) -> list[tuple[str, Row]]:
         """The latest line of each process's load.jsonl, named by its folder."""
         loads = []
         for path in sorted(self._folder.glob("**/load.jsonl")):
@@ -97,12 +112,12 @@ class HostMonitor:
         return loads
 
 
-def _last_line(path: Path) -> dict[str, float] | None:
+def _last_line(path: Path) -> Row | None:
     """The last whole line, without reading the file."""
     try:
         with path.open("rb") as file:
             file.seek(0, 2)
-            file.seek(max(0, file.tell() - 512))
+            file.seek(max(0, file.tell() - MOST_LINE))
             lines = file.read().split(b"\n")
         value = json.loads(lines[-2])
     except (OSError, IndexError, ValueError):

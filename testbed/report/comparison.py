@@ -1,7 +1,7 @@
 """A comparison of policies: runs of one scenario, paired seed by seed, and what may be claimed of them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,11 +17,15 @@ PAIRED = (MEAN_JCT, P95_JCT, P99_JCT, JAIN)  # the measures of which two policie
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What one policy came to, over the seeds at which every job finished."""
+    """What one policy came to, over the seeds at which every job finished on a host that was not too busy.
+
+    If it always was, over those at which every job finished; nothing is claimed of it then.
+    """
 
     policy: str
     measures: Mapping[str, Estimate]  # each of ``MEASURES``: a figure of a run, in the mean over seeds
-    unfinished: tuple[int, ...]  # the seeds that are left out: a job did not finish
+    unfinished: tuple[int, ...]  # seeds that are left out: a job did not finish
+    busy: tuple[int, ...]  # seeds at which the host was too busy; left out, if there are others
     best: bool  # its claim against every other policy is that it is ahead
 
     @property
@@ -31,7 +35,7 @@ class PolicyResult:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two policies, over the seeds at which both finished."""
+    """Two policies, over the seeds that neither of them leaves out."""
 
     policy: str
     against: str
@@ -66,8 +70,11 @@ class Comparison:
 
     @property
     def trusted(self) -> bool:
-        """No run was on a host that was too busy."""
-        return not any(run.saturated for run in self.runs)
+        """No policy was left with fewer seeds than a claim needs by a host that was too busy."""
+        found = {result.policy: len(result.busy) for result in self.policies}
+        least = min(LEAST_RUNS, len(self.seeds))
+        asked = {run.policy for run in self.runs if run.saturated}
+        return all(len(self.seeds) - found.get(policy, len(self.seeds)) >= least for policy in asked)
 
     @property
     def complete(self) -> bool:
@@ -93,13 +100,15 @@ def compare(
 ) -> Comparison:
     """``runs`` is not empty; ``over`` is the first policy where it is empty."""
     finished = {
-        policy: {run.seed: run for run in runs if run.policy == policy and run.mean_jct_s is not None}
+        policy: _believed([run for run in runs if run.policy == policy and run.mean_jct_s]) for policy in policies
+    }
+    busy = {policy: _seeds(run for run in runs if run.policy == policy and run.saturated) for policy in policies}
+    left_out = {
+        policy: _seeds(run for run in runs if run.policy == policy and not run.mean_jct_s and not run.saturated)
         for policy in policies
     }
-    left_out = {policy: _unfinished(policy, runs) for policy in policies}
-    busy = any(run.saturated for run in runs)
     pairs = [
-        _pair(after, before, finished, left_out, busy=busy)
+        _pair(after, before, finished, left_out)
         for before, after in combinations(policies, 2)
         if finished[before].keys() & finished[after].keys()
     ]
@@ -108,6 +117,7 @@ def compare(
             policy,
             {measure: estimate([of(run) for run in own.values()]) for measure, of in MEASURES.items()},
             left_out[policy],
+            busy[policy],
             best=sum(pair.ahead == policy for pair in pairs) == len(policies) - 1 > 0,
         )
         for policy, own in finished.items()
@@ -153,8 +163,14 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs 
 }
 
 
-def _unfinished(policy: str, runs: Sequence[RunResult]) -> tuple[int, ...]:
-    return tuple(sorted(run.seed for run in runs if run.policy == policy and run.mean_jct_s is None))
+def _believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
+    """By seed: those on a host that was not too busy. If there are none all of them, of which nothing is claimed."""
+    quiet = [run for run in finished if not run.saturated]
+    return {run.seed: run for run in quiet or finished}
+
+
+def _seeds(runs: Iterable[RunResult]) -> tuple[int, ...]:
+    return tuple(sorted(run.seed for run in runs))
 
 
 def _pair(
@@ -162,8 +178,6 @@ def _pair(
     against: str,
     finished: Mapping[str, Mapping[int, RunResult]],
     left_out: Mapping[str, tuple[int, ...]],
-    *,
-    busy: bool,
 ) -> Pair:
     """The two have a seed in common."""
     common = sorted(finished[policy].keys() & finished[against].keys())
@@ -172,6 +186,7 @@ def _pair(
         for name in PAIRED
     }
     ratios = {name: ratio(list(found.values())) for name, found in by_seed.items()}
+    busy = any(finished[one][seed].saturated for one in (policy, against) for seed in common)
     ahead = policy if ratios[MEAN_JCT].mean > 1 else against
     why = _no_claim(ratios[MEAN_JCT], ahead, left_out[ahead], busy=busy)
     return Pair(policy, against, by_seed, ratios, "" if why else ahead, why)

@@ -113,7 +113,8 @@ def _times(comparison: Comparison) -> Sheet:
     for result in comparison.policies:
         own = result.measures
         runs = own[MEAN_JCT].runs
-        seeds = str(runs) if not result.unfinished else f"{runs} of {runs + len(result.unfinished)}"
+        whole = len(comparison.seeds)
+        seeds = f"{runs} of {whole}" if runs < whole else str(runs)
         times = [text for name, _ in columns for text in (unit.text(own[name].mean), _timespan(own[name], unit))]
         fair = (f"{own[JAIN].mean:.2f}", interval(own[JAIN]))
         rows.append((short(result.policy), seeds, *times, *fair, "best" if result.best else ""))
@@ -159,10 +160,11 @@ def problems(comparison: Comparison) -> list[str]:
     busy = [run for run in comparison.runs if run.saturated]
     if busy:
         names = ", ".join(f"{run.policy} at seed {run.seed}" for run in busy)
-        lines.append(f"the host was too busy in {len(busy)} of {counted(len(comparison.runs), 'run')}: {names}")
-        lines.append(f"  {busy[0].saturated[0]}; run it on a quieter or larger machine, or with fewer devices")
+        runs = f"{len(busy)} of {counted(len(comparison.runs), 'run')}"
+        lines.append(f"the host was too busy in {runs}, which nothing is claimed from: {names}")
+        lines.append(f"  {busy[0].policy} at seed {busy[0].seed}: {busy[0].saturated[0]}")
     for run in comparison.runs:
-        if run.mean_jct_s is None:
+        if run.mean_jct_s is None and not run.saturated:
             left = [job.name for job in run.jobs if not job.finished]
             jobs = ", ".join(left[:MOST_NAMED]) or "a job"
             more = f" and {len(left) - MOST_NAMED} more" if len(left) > MOST_NAMED else ""

@@ -1,18 +1,32 @@
-"""Whether the machine that ran it all was too busy for its figures to be trusted.
+"""Whether the machine that ran it all was too busy for its figures to be trusted: when, and what to do.
 
-Only what happened while jobs were open is judged: what comes before or after cannot change a figure.
+Only what happened while jobs were open is judged: what comes before or after, when parts start or are stopped, cannot
+change a figure. A process that stood still for one moment touches the figures of the jobs that were open then, by at
+most the length of that moment (``stalls``); they are trusted where that is at most ``TOUCHED_LIMIT`` of the JCT.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
 from device_agent.journal import LOAD_S
 from testbed.churn.timeline import Verb
-from testbed.live.host import BUSY_FOR_S, BUSY_FRACTION, LAG_LIMIT_S, LATE_LIMIT, OURSELVES
+from testbed.live.host import (
+    BUSY_FOR_S,
+    BUSY_FRACTION,
+    LATE_LIMIT,
+    LONGEST_STALL_S,
+    OURSELVES,
+    TOUCHED_LIMIT,
+)
 from testbed.report.jsonlines import Row, number, text, texts
 from testbed.report.record import RunRecord
+from testbed.report.stalls import Span, Stall, again_and_again, stalls_in, together_s, touched
+from testbed.report.words import counted
+
+SMALLER = "run fewer devices, give tasks more time (time_scale), or take a larger or quieter machine"
+AGAIN_LATER = "run it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,33 +36,45 @@ class HostSummary:
     memory_max_bytes: int | None
     lag_p99_max_s: dict[str, float]  # by process: how late its event loop was at worst
     late_fraction: float  # of finished tasks: their work took longer than their modelled time
+    stalls: tuple[Stall, ...]  # by their beginning
+    stalled_s: dict[str, float]  # by job: seconds of its JCT in which a process that it needs stood still
     saturated: bool
-    reasons: tuple[str, ...]  # why saturated
+    reasons: tuple[str, ...]  # why saturated, when, and what to do
     too_small: tuple[str, ...]  # what it lacked for the fleet, as estimated before the start
 
 
-def judge_host(record: RunRecord, window: tuple[float, float]) -> HostSummary:
-    """``window`` is in engine seconds."""
-    offset = record.journal.wall_ms / 1000
-    start, end = window[0] + offset, window[1] + offset
+def judge_host(record: RunRecord, window: Span, jobs: Mapping[str, Span]) -> HostSummary:
+    """``window``, and when each of ``jobs`` arrived and ended, are on the run's clock."""
+    zero = record.journal.wall_ms / 1000
+    start, end = window[0] + zero, window[1] + zero
     samples = _within(record.host_samples, start, end)
     cpu = [number(row, "cpu_fraction") for row in samples]
     still = suspended(record.churn)
-    lags = {
-        name: _worst_lag(_within(rows, start, end))
-        for name, rows in sorted(record.loads.items())
-        if _target(name) not in still
-    }
+    loads = {name: rows for name, rows in sorted(record.loads.items()) if _target(name) not in still}
     if any("lag_p99_s" in row for row in samples):
-        lags[OURSELVES] = _worst_lag(samples)
-    late = _late_fraction(record, still)
-    reasons = (*_busy(cpu), *_lagging(lags), *_late(late), *_behind(record, start, still))
+        loads[OURSELVES] = record.host_samples
+    stalls = [
+        replace(stall, jobs=touched(name, (stall.at_s, stall.end_s), jobs))
+        for name, rows in loads.items()
+        for stall in stalls_in(name, rows, zero, window)
+    ]
+    stalled = {name: together_s([stall for stall in stalls if name in stall.jobs], span) for name, span in jobs.items()}
+    late = _late_fraction(record, still, window)
+    reasons = (
+        *_busy(samples, zero),
+        *_stalling(stalls),
+        *_touched(stalls, stalled, jobs),
+        *_late(late),
+        *_behind(record, start, still),
+    )
     return HostSummary(
         cpu_max=max(cpu) if cpu else None,
         cpu_mean=sum(cpu) / len(cpu) if cpu else None,
         memory_max_bytes=int(max(number(row, "memory_used_bytes") for row in samples)) if samples else None,
-        lag_p99_max_s=lags,
+        lag_p99_max_s={name: _worst_lag(_within(rows, start, end)) for name, rows in loads.items()},
         late_fraction=late,
+        stalls=tuple(sorted(stalls, key=lambda stall: stall.at_s)),
+        stalled_s={name: seconds for name, seconds in stalled.items() if seconds > 0},
         saturated=bool(reasons),
         reasons=reasons,
         too_small=tuple(texts(record.about, "too_small")),
@@ -74,33 +100,65 @@ def _target(process: str) -> str:
     return {"devices": name, "job": f"driver {name}"}.get(kind, process)
 
 
-def _late_fraction(record: RunRecord, still: frozenset[str]) -> float:
+def _late_fraction(record: RunRecord, still: frozenset[str], window: Span) -> float:
     opened = (effect for entry in record.journal.entries for effect in entry.effects if isinstance(effect, OpenSession))
     theirs = {effect.session for effect in opened if effect.device in still}
     finished = [
         entry.event
         for entry in record.journal.entries
-        if isinstance(entry.event, TaskFinished) and entry.event.session not in theirs
+        if isinstance(entry.event, TaskFinished)
+        and entry.event.session not in theirs
+        and window[0] <= entry.t <= window[1]
     ]
     return sum(event.late_s > 0 for event in finished) / len(finished) if finished else 0.0
 
 
-def _busy(cpu: list[float]) -> list[str]:
+def _busy(samples: Sequence[Row], zero: float) -> list[str]:
     """A sample a second: busy if so many in a row are over the limit."""
-    for first in range(len(cpu) - BUSY_FOR_S + 1):
-        if min(cpu[first : first + BUSY_FOR_S]) > BUSY_FRACTION:
-            return [f"the processor was over {BUSY_FRACTION:.0%} busy for {BUSY_FOR_S} s and more"]
-    return []
-
-
-def _lagging(lags: dict[str, float]) -> list[str]:
-    late = sorted((lag, name) for name, lag in lags.items() if lag > LAG_LIMIT_S)
-    if not late:
+    over = [number(row, "cpu_fraction") > BUSY_FRACTION for row in samples]
+    found = {
+        place
+        for first in range(len(over) - BUSY_FOR_S + 1)
+        if all(over[first : first + BUSY_FOR_S])
+        for place in range(first, first + BUSY_FOR_S)
+    }
+    if not found:
         return []
-    worst, name = late[-1]
-    others = f", and {len(late) - 1} more of our processes," if len(late) > 1 else ""
-    limit = f"the limit is {LAG_LIMIT_S * 1000:.0f} ms"
-    return [f"the event loop of {name}{others} was late by {worst * 1000:.0f} ms (p99; {limit})"]
+    first, last = (number(samples[place], "at") - zero for place in (min(found), max(found)))
+    when = f"for {len(found)} s between {first:.0f} s and {last:.0f} s"
+    return [f"the processor was over {BUSY_FRACTION:.0%} busy {when} (the limit is {BUSY_FOR_S} s): {SMALLER}"]
+
+
+def _stalling(stalls: Sequence[Stall]) -> list[str]:
+    """Of processes that stood still again and again, or too long."""
+    by_process: dict[str, list[Stall]] = {}
+    for stall in stalls:
+        by_process.setdefault(stall.process, []).append(stall)
+    found = []
+    for name, own in by_process.items():
+        if (when := again_and_again(own)) is not None:
+            total = sum(stall.for_s for stall in own if when[0] <= stall.at_s <= when[1])
+            said = (
+                f"{name} stood still again and again between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
+            )
+            found.append(f"{said}: {SMALLER}")
+    longest = max(stalls, key=lambda stall: stall.for_s, default=None)
+    if longest is not None and longest.for_s > LONGEST_STALL_S:
+        said = f"{longest.process} stood still for {longest.for_s:.1f} s at {longest.at_s:.1f} s"
+        found.append(f"{said} (the limit is {LONGEST_STALL_S:.0f} s: time-outs may have run out): {AGAIN_LATER}")
+    return found
+
+
+def _touched(stalls: Sequence[Stall], stalled: Mapping[str, float], jobs: Mapping[str, Span]) -> list[str]:
+    """Of jobs whose figures a few stalls may have moved by too much."""
+    found = []
+    for name, (start, end) in jobs.items():
+        if stalled[name] > TOUCHED_LIMIT * (end - start):
+            worst = max((stall for stall in stalls if name in stall.jobs), key=lambda stall: stall.for_s)
+            share = f"{stalled[name]:.1f} s of the {end - start:.1f} s of {name} (the limit is {TOUCHED_LIMIT:.0%})"
+            where = f"the longest was {worst.process} at {worst.at_s:.1f} s for {worst.for_s:.2f} s"
+            found.append(f"processes stood still for {share}; {where}: {AGAIN_LATER}, or make the job longer")
+    return found
 
 
 def _behind(record: RunRecord, start: float, still: frozenset[str]) -> list[str]:
@@ -112,10 +170,23 @@ def _behind(record: RunRecord, start: float, still: frozenset[str]) -> list[str]
         return []
     last_s, name = behind[-1]
     last = f"{name} {last_s:.1f} s after it"
-    return [f"{len(behind)} of {len(ready)} programs with devices were ready only after the first job had come, {last}"]
+    said = f"{len(behind)} of {len(ready)} programs with devices were ready only after the first job had come"
+    return [f"{said}, {last}: {SMALLER}"]
 
 
 def _late(fraction: float) -> list[str]:
     if fraction <= LATE_LIMIT:
         return []
-    return [f"{fraction:.1%} of the tasks took longer than their modelled time (the limit is {LATE_LIMIT:.0%})"]
+    return [
+        f"{fraction:.1%} of the tasks took longer than their modelled time (the limit is {LATE_LIMIT:.0%}): {SMALLER}"
+    ]
+
+
+def stall_line(host: HostSummary) -> str:
+    """What stalls touched, where they are no reason for distrust; empty: there were none."""
+    if not host.stalls:
+        return ""
+    longest = max(host.stalls, key=lambda stall: stall.for_s)
+    jobs = ", ".join(f"{name} by at most {seconds:.2f} s" for name, seconds in host.stalled_s.items()) or "no job"
+    at = f"the longest {longest.process} at {longest.at_s:.1f} s for {longest.for_s * 1000:.0f} ms"
+    return f"{counted(len(host.stalls), 'stall')} of our processes, {at}; touched: {jobs}"

@@ -1,6 +1,7 @@
 """Reading JSON lines that another process wrote, and perhaps did not finish writing: runs are killed."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from venn.wire.errors import UsageError
@@ -31,6 +32,13 @@ def damaged(path: Path, line: int) -> UsageError:
     """The error for a line that cannot be what was written there."""
     fix = "restore the file, or run again"
     return UsageError("RUN_DAMAGED", "is not a line of this file's kind", where=f"{path}:{line}", fix=fix)
+
+
+def number_pairs(value: object) -> Iterator[tuple[float, float]]:
+    """The pairs of numbers in a list; what is something else is left out."""
+    for one in value if isinstance(value, list) else ():
+        if isinstance(one, list) and len(one) == 2 and all(isinstance(each, int | float) for each in one):
+            yield float(one[0]), float(one[1])
 
 
 def number(row: Row, key: str, default: float = 0.0) -> float:

@@ -12,7 +12,7 @@ from testbed.report.jsonlines import number, text
 from testbed.report.simulated import EndedAttempt, SimulatedJobFacts, SimulatedRecord
 from testbed.report.summary import JobSummary, Summary, count_unfinished, judged
 
-_NO_HOST = HostSummary(None, None, None, {}, 0.0, saturated=False, reasons=(), too_small=())
+_NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())
 
 
 def summarise_outcome(record: SimulatedRecord) -> Summary:

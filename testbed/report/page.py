@@ -14,6 +14,7 @@ from coordinator.engine.lease_sum import WORD
 from testbed.report import words
 from testbed.report.figures.devices import MOST_STRIPS
 from testbed.report.figures.jobs import describe_target
+from testbed.report.hostload import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.jsonlines import Row, text, texts
 from testbed.report.learning import curves, targets
@@ -67,6 +68,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             stale=staleness_lines(summary),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
             host_said=host_line(summary.host),
+            stalls_said=stall_line(summary.host),
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
             why=[(job.name, wait) for job in summary.jobs for wait in job.waits],

@@ -13,10 +13,11 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.live.host import BUSY_FRACTION, LAG_LIMIT_S
+from testbed.live.host import BUSY_FRACTION
 from testbed.report.words import clock, counted, gib, metric, percent
 from venn.v1.admin_pb2 import DeviceStatus, LogEntry, RegionStatus, Snapshot
 from venn.v1.job_pb2 import JobPhase, JobStatus
+from venn.wire.lag import STALL_S
 from venn.wire.text import printable
 
 NARROW = 80  # columns: below it the sparkline goes
@@ -295,7 +296,7 @@ def _leases(snapshot: Snapshot, width: int) -> list[RenderableType]:
 def _host(snapshot: Snapshot) -> Text:
     host = snapshot.host
     lag = host.loop_lag_p99.ToTimedelta().total_seconds()
-    late = lag > LAG_LIMIT_S or host.cpu_fraction > BUSY_FRACTION
+    late = lag > STALL_S or host.cpu_fraction > BUSY_FRACTION
     text = Text(
         f" HOST    cpu {percent(host.cpu_fraction)}   "
         f"memory {gib(host.memory_used_bytes)} of {gib(host.memory_total_bytes)} GiB   "

@@ -165,13 +165,18 @@ class Story:
         for job in self.jobs.values():
             yield from job.attempts
 
+    def job_spans(self) -> dict[str, tuple[float, float]]:
+        """By name: from its arrival to its end, or that of the record."""
+        ends = ((job, self.ended_s if job.ended_at is None else job.ended_at) for job in self.jobs.values())
+        return {job.name: (job.arrived_at, end) for job, end in ends}
+
     @property
     def window(self) -> tuple[float, float]:
         """From the first job's arrival to the end of the last: what the figures are about."""
         if not self.jobs:
             return 0.0, self.ended_s
-        ends = [self.ended_s if job.ended_at is None else job.ended_at for job in self.jobs.values()]
-        return min(job.arrived_at for job in self.jobs.values()), max(ends)
+        starts, ends = zip(*self.job_spans().values(), strict=True)
+        return min(starts), max(ends)
 
 
 def job_name(job: JobId) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.hostload import HostSummary
+from testbed.report.hostload import HostSummary, stall_line
 from testbed.report.injected import observed_words
 from testbed.report.simulated import Simulated
 from testbed.report.summary import JobSummary, Summary
@@ -209,6 +209,7 @@ def _machine(summary: Summary) -> list[str]:
         *(f"task time  {each}" for each in task_lines(summary)),
         f"host       {busy}",
         f"           {verdict}",
+        *(f"           {each}" for each in (*summary.host.reasons, stall_line(summary.host)) if each),
     ]
 
 

@@ -2,11 +2,12 @@
 
 from matplotlib.figure import Figure
 
-from testbed.live.host import BUSY_FRACTION, LAG_LIMIT_S
+from testbed.live.host import BUSY_FRACTION
 from testbed.report.figures.drawing import COLLECT, JOBS, LOSS, QUIET, WIDTH_IN, Drawing
 from testbed.report.jsonlines import number
 from testbed.report.record import RunRecord
 from testbed.report.words import CLOCK
+from venn.wire.lag import STALL_S
 
 MOST_PROCESSES = 6  # drawn by name, the latest ones; the CSV has all
 
@@ -32,7 +33,7 @@ def host(record: RunRecord, window: tuple[float, float]) -> Drawing | None:
     worst = sorted(lags, key=lambda name: (-max(value for _, value in lags[name]), name))[:MOST_PROCESSES]
     for index, name in enumerate(worst):
         right.plot(*zip(*lags[name], strict=True), color=JOBS[index % len(JOBS)], linewidth=1, label=name)
-    right.axhline(1000 * LAG_LIMIT_S, color=LOSS, linewidth=0.7, linestyle=(0, (3, 3)))
+    right.axhline(1000 * STALL_S, color=LOSS, linewidth=0.7, linestyle=(0, (3, 3)))
     right.set_ylim(0, None)
     right.set_title("event loops late by, ms (p99 of 5 s)")
     for axes in (left, right):

@@ -11,6 +11,13 @@ from testbed.live.host import BUSY_FOR_S, HostMonitor, Sample
 from testbed.live.prepare import prepare
 from testbed.scenario import Scenario
 
+Stalled = tuple[float, float]  # Unix time of the end, seconds
+
+
+def row(*stalls: Stalled) -> dict[str, object]:
+    """Of a load.jsonl."""
+    return {"at": 0.0, "lag_p99_s": 0.0, "stalls": [list(one) for one in stalls]}
+
 
 class Watched:
     def __init__(self, folder: Path) -> None:
@@ -22,10 +29,10 @@ class Watched:
         for fraction in fractions:
             self.monitor.judge(Sample(0.0, fraction, 10**9))
 
-    def own_loop(self, lag_s: float) -> None:
-        self.monitor.judge(Sample(0.0, 0.1, 10**9, lag_s))
+    def own_loop(self, *stalls: Stalled) -> None:
+        self.monitor.judge(Sample(0.0, 0.1, 10**9, row(*stalls)))
 
-    def load(self, place: str, *lines: dict[str, float], torn: str = "") -> None:
+    def load(self, place: str, *lines: dict[str, object], torn: str = "") -> None:
         path = self.folder / place / "load.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(line) + "\n" for line in lines) + torn)
@@ -43,25 +50,33 @@ def test_a_processor_is_busy_after_five_busy_seconds(watched: Watched) -> None:
     assert watched.warnings == ["the processor is over 85% busy: do not trust this run's times"]
 
 
-def test_a_late_event_loop_is_named_by_its_process_and_once(watched: Watched) -> None:
-    watched.load(".", {"lag_p99_s": 0.2}, {"lag_p99_s": 0.01})
-    watched.load("jobs/wide", {"lag_p99_s": 0.01}, {"lag_p99_s": 0.07}, torn='{"lag_p99_s": 9')
+def test_a_process_that_stands_still_again_and_again_is_named_and_once(watched: Watched) -> None:
+    watched.load(".", row((10.0, 0.2), (12.0, 0.2)))
+    watched.load("jobs/wide", row((10.0, 0.2), (11.0, 0.07), (12.0, 0.07)), torn='{"stalls": [[9')
     watched.seconds(0.1, 0.1)
-    assert watched.warnings == ["the event loop of wide is late by 70 ms (p99)"]
-    watched.load(".", {"lag_p99_s": 0.2})
+    said = "stands still again and again, for {} ms now: this machine is too busy"
+    assert watched.warnings == [f"wide {said.format(70)}"]
+    watched.load(".", row((14.9, 0.09)))
     watched.seconds(0.1)
-    assert watched.warnings[1:] == ["the event loop of coordinator is late by 200 ms (p99)"]
+    assert watched.warnings[1:] == [f"coordinator {said.format(90)}"]
+
+
+def test_a_few_stalls_apart_are_no_warning(watched: Watched) -> None:
+    for end in (10.0, 13.0, 15.1, 30.0):
+        watched.load(".", row((end, 0.3)))
+        watched.seconds(0.1)
+    assert watched.warnings == []
 
 
 def test_our_own_event_loop_is_watched_as_well(watched: Watched) -> None:
-    watched.own_loop(0.05)
-    watched.own_loop(0.06)
-    assert watched.warnings == ["the event loop of venn run is late by 60 ms (p99)"]
+    watched.own_loop((10.0, 0.9))
+    watched.own_loop((20.0, 1.2))
+    assert watched.warnings == ["venn run stood still for 1.2 s: do not trust this run's times"]
 
 
 @pytest.mark.parametrize(("done", "late", "told"), [(49, 40, 0), (100, 2, 0), (100, 3, 1)])
 def test_late_tasks_count_by_their_share(watched: Watched, done: int, late: int, told: int) -> None:
-    watched.load("devices/swarm", {"lag_p99_s": 0.0, "leases_done": done, "leases_late": late})
+    watched.load("devices/swarm", {**row(), "leases_done": done, "leases_late": late})
     watched.seconds(0.1)
     assert len(watched.warnings) == told
 
@@ -115,6 +130,6 @@ def test_what_stands_still_on_purpose_is_not_told(watched: Watched) -> None:
         watched.folder / "host.jsonl", watched.folder, watched.warnings.append, {"coordinator", "bench-01"}
     )
     for place in (".", "devices/bench-01", "jobs/wide"):
-        watched.load(place, {"lag_p99_s": 2.0})
+        watched.load(place, row((10.0, 2.0)))
     watched.seconds(0.1)
-    assert watched.warnings == ["the event loop of wide is late by 2000 ms (p99)"]
+    assert watched.warnings == ["wide stood still for 2.0 s: do not trust this run's times"]

@@ -150,7 +150,23 @@ def test_a_run_with_an_unfinished_job_is_no_sample() -> None:
 def test_a_busy_host_is_said_and_not_trusted() -> None:
     found = compared(runs(("random", [80.0]), ("venn", [60.0]), saturated=True))
     assert not found.trusted
-    assert problems(found)[0] == "the host was too busy in 2 of 2 runs: random at seed 0, venn at seed 0"
+    assert (
+        problems(found)[0]
+        == "the host was too busy in 2 of 2 runs, which nothing is claimed from: random at seed 0, venn at seed 0"
+    )
+
+
+def test_busy_runs_are_left_out_and_the_rest_may_make_a_claim() -> None:
+    busy = [replace(run, saturated=("the processor was busy",)) if run.seed == 1 else run for run in REAL]
+    found = compared(busy)
+    assert found.trusted
+    assert [(result.mean_jct_s.runs, result.busy) for result in found.policies] == [(3, (1,)), (3, (1,))]
+    assert said_of(found) == "shorter"
+    assert sheets(found)[0].rows[0][1] == "3 of 4"
+    one = [replace(run, saturated=("it was",)) if run.policy == "venn" and run.seed > 1 else run for run in REAL]
+    few = compared(one)
+    assert not few.trusted
+    assert said_of(few) == "no claim: 2 of the 3 seeds that a claim needs"
 
 
 def test_the_table_is_plain_and_whole_where_there_is_no_terminal() -> None:

@@ -40,8 +40,17 @@ async def test_a_blocked_loop_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     await asyncio.wait([task])
     assert monitor.p99_s >= 0.04
     first, *_, last = read_json_lines(tmp_path / "load.jsonl")
-    assert set(first) == {"at", "lag_p99_s"}
+    assert set(first) == {"at", "lag_p99_s", "stalls"}
     assert last["lag_p99_s"] >= 0.04
+
+
+async def test_a_stall_is_told_once_with_its_end_and_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_000.0)
+    monitor = LagMonitor()
+    for now, late in ((1.0, 0.01), (2.0, 0.4), (3.0, 0.05)):
+        monitor.hear(now, late)
+    assert monitor.row()["stalls"] == [[1_000.0, 0.4]]
+    assert monitor.row()["stalls"] == []
 
 
 async def test_without_a_file() -> None:
