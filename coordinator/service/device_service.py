@@ -151,18 +151,17 @@ class DeviceService:
 
     def _heard(self, session: Session, event: events.Event) -> None:
         """Let the engine hear what is news to it, and acknowledge it once it is recorded."""
-        session.heard_at = self._host.now()
         if isinstance(event, events.DeviceHeard | events.TaskProgressed) and not self._host.engine.is_news(event):
+            session.heard_at = self._host.now()
             self._acknowledge(session)
-            return
-        if isinstance(event, events.LeaseAccepted):  # its acknowledgement can wait for that of the lease's end
-            self._host.handle(event)
             return
 
         def recorded(_: list[Effect]) -> None:
             self._acknowledge(session)
 
-        self._host.handle(event, recorded)
+        # The acknowledgement of an acceptance can wait for that of the lease's end.
+        self._host.handle(event, None if isinstance(event, events.LeaseAccepted) else recorded)
+        session.heard_at = self._host.latest
 
     def _acknowledge(self, session: Session) -> None:
         if session.acknowledged < session.received:

@@ -186,7 +186,7 @@ class Followers:
         """The frames after ``cursor``; a sign of life per heartbeat, and when the address or a pause has news."""
         told: job_pb2.DriverAlive | None = None
         while True:
-            changed = job.changed  # taken before looking, so that no frame is missed
+            changed = job.changed()
             if not job.history.first - 1 <= cursor <= job.history.last:
                 await abort(
                     context,

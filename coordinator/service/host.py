@@ -62,6 +62,11 @@ class Host:
         self._now = max(self._now, now)
         return self._now
 
+    @property
+    def latest(self) -> float:
+        """What ``now`` gave last: good enough where seconds matter, and cheaper."""
+        return self._now
+
     def wall_ms(self, at: float) -> int:
         """Coordinator's time, Unix milliseconds, at an engine time."""
         return self._wall_ms + int(at * 1000)

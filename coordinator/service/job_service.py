@@ -195,7 +195,7 @@ class JobService(JobServiceServicer):
         job = await self._known(request.job, context)
         told = job_pb2.JobStatus()
         while True:
-            changed = job.changed
+            changed = job.changed()
             status = self._view.job(job)
             if not _same(status, told):
                 told = status

@@ -95,12 +95,19 @@ class Job:
     follower: "asyncio.Task[object] | None" = None  # the one stream of its driver
     last_status: job_pb2.JobStatus | None = None  # of a job that has ended: it changes no more
     heard_at: float = 0.0  # engine time of its driver's last call
-    changed: asyncio.Event = field(default_factory=asyncio.Event)  # set and replaced at every change
+    _changed: asyncio.Event | None = None  # somebody waits for a change, or is about to
+
+    def changed(self) -> asyncio.Event:
+        """Is set at the next change. To be taken before looking, so that none is missed."""
+        if self._changed is None:
+            self._changed = asyncio.Event()
+        return self._changed
 
     def wake(self) -> None:
         """Tell those who wait that something is new."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
 
     def tell(self, frame: job_pb2.FollowJobResponse) -> None:
         """Append to the history, and wake the followers."""
