@@ -1,4 +1,4 @@
-"""Re-planning and matching on the real engine, with 1,000 open jobs in 100 groups over 4,096 regions.
+"""Re-planning, opening and matching on the real engine, with 1,000 open jobs in 100 groups over 4,096 regions.
 
 Under Venn and, as the baseline, under srsf, which has one order for all devices. A re-plan is everything from the
 event that asks for it to its last effect: the view, the policy, the adoption; the first one after a tick of the supply
@@ -8,6 +8,11 @@ put off until a region's first device is in it.
 
 With even queues each group has as many jobs as the others. With skewed ones the n-th most abundant group has 1/n as
 many as the first, which makes Venn move the most regions between groups.
+
+Beside ``srsf`` everything is held against plain Python in the same run: a re-plan against one ``sorted`` of as many
+requests, openings of 10,000 requests in one turn of the coordinator's loop against 1,000. Workloads make a plan every
+14 to 67 check-ins: so look-ups are timed with a plan for each 50 as well, and what a plan puts off until the first
+device of a region is in that.
 """
 
 import gc
@@ -51,6 +56,12 @@ RE_PLANS = 1100  # of which the first eleventh warms up
 TICKS = 20
 LOOKUPS = 1_000_000
 PARTS = 5  # of them, each right after a plan; the median counts
+DENSE = 50  # look-ups of a plan where plans are dense
+DENSE_LOOKUPS = 20_000
+OPENINGS = (1_000, 10_000)  # requests in one turn
+SORTED = 200  # times
+OPENED = 3  # times; the median counts
+OPENING_REGIONS = 256
 LONG_S = 1e9
 SEED = 1
 
@@ -90,17 +101,17 @@ class _World:
         self.handle(SessionEnded(SessionSeq(self.sessions), SessionEnd.GOODBYE_SESSION_OVER))
 
 
-def _world(skewed: bool) -> _World:
+def _world(skewed: bool, jobs: int, regions: int) -> _World:
     """All jobs and supply are there, and no request is open."""
     settings = EngineSettings(seed=SEED, policy="", supply_window_s=LONG_S, liveness_s=LONG_S, accept_timeout_s=LONG_S)
     world = _World(Engine(settings, _Nobody()), np.random.default_rng(SEED))
-    for number, group in enumerate(_group_of_each_job(skewed)):
+    for number, group in enumerate(_group_of_each_job(skewed, jobs)):
         spec = _spec(number, group, int(world.rng.integers(1, 500)))
         world.handle(JobSubmitted(spec, 1))
         world.handle(DriverFollowed(spec.job, 1))
     # The greater its number the more regions a group can use; the last one can use all.
-    eligible = world.rng.random((REGIONS, GROUPS)) < np.linspace(0.05, 1.0, GROUPS)
-    for region, check_ins in enumerate(world.rng.integers(1, MOST_CHECK_INS, REGIONS, endpoint=True)):
+    eligible = world.rng.random((regions, GROUPS)) < np.linspace(0.05, 1.0, GROUPS)
+    for region, check_ins in enumerate(world.rng.integers(1, MOST_CHECK_INS, regions, endpoint=True)):
         groups = frozenset(f"{group:02}" for group in np.flatnonzero(eligible[region]))
         for _ in range(check_ins):
             world.check_in(DeviceId(f"device-{region}"), Capabilities(labels={"serves": groups}))
@@ -111,12 +122,12 @@ def _world(skewed: bool) -> _World:
     return world
 
 
-def _group_of_each_job(skewed: bool) -> list[int]:
+def _group_of_each_job(skewed: bool, number: int) -> list[int]:
     if not skewed:
-        return [job % GROUPS for job in range(JOBS)]
+        return [job % GROUPS for job in range(number)]
     share = np.array([1 / (GROUPS - group) for group in range(GROUPS)])
-    jobs = 1 + np.floor(share / share.sum() * (JOBS - GROUPS)).astype(int)  # none without a job
-    jobs[-1] += JOBS - jobs.sum()
+    jobs = 1 + np.floor(share / share.sum() * (number - GROUPS)).astype(int)  # none without a job
+    jobs[-1] += number - jobs.sum()
     return [int(group) for group in np.repeat(np.arange(GROUPS), jobs)]
 
 
@@ -175,23 +186,51 @@ def _timed(world: _World, event: Event) -> Iterator[float]:
         yield seconds
 
 
-def _lookups_per_s(world: _World) -> float:
-    """Devices of all regions, in a random order."""
+def _lookups_per_s(world: _World, lookups: int, of_a_plan: int) -> float:
+    """Devices of all regions, in a random order; the median over ``PARTS`` parts of them."""
     devices = list(world.engine.devices.values())
     sessions = [
         Session(SessionSeq(number), device, world.now, world.now) for number, device in enumerate(devices, 10**9)
     ]
-    queue = [sessions[index] for index in world.rng.integers(len(sessions), size=LOOKUPS)]
-    choose = world.engine.matcher.choose
-    rates = []
-    for part in range(0, LOOKUPS, LOOKUPS // PARTS):
-        some = queue[part : part + LOOKUPS // PARTS]
+    queue = [sessions[index] for index in world.rng.integers(len(sessions), size=lookups)]
+    parts = [queue[first : first + lookups // PARTS] for first in range(0, lookups, lookups // PARTS)]
+    return float(np.median([len(part) / _seconds_to_look_up(world, part, of_a_plan) for part in parts]))
+
+
+def _seconds_to_look_up(world: _World, queue: list[Session], of_a_plan: int) -> float:
+    """Without the plans, of which each is for so many."""
+    choose, seconds = world.engine.matcher.choose, 0.0
+    for first in range(0, len(queue), of_a_plan):
         world.handle(PolicyChanged(""))
+        some = queue[first : first + of_a_plan]
         started = time.perf_counter()
         for session in some:
             choose(session)
-        rates.append(len(some) / (time.perf_counter() - started))
-    return float(np.median(rates))
+        seconds += time.perf_counter() - started
+    return seconds
+
+
+def opening_s(requests: int, policy: str) -> float:
+    """Seconds in which so many requests open in one turn. The same supply is there before, and no device waits."""
+    world = _world(skewed=False, jobs=requests, regions=OPENING_REGIONS)
+    world.engine.set_policy(load_policy(policy))
+    world.handle(PolicyChanged(policy))
+    started = time.perf_counter()
+    for job in world.engine.jobs:
+        world.engine.handle(AttemptOpened(job, 1, 1, 1, None), world.now)
+    world.engine.handle(TurnEnded(), world.now)
+    return time.perf_counter() - started
+
+
+def _sorting_ms(world: _World) -> float:
+    """One ``sorted`` of as many requests as are open, by what ``srsf`` orders them by; the median of 200."""
+    requests = list(world.engine.world.open_requests.values())
+    times = []
+    for _ in range(SORTED):
+        started = time.perf_counter()
+        sorted(requests, key=lambda request: request.unmet)
+        times.append(time.perf_counter() - started)
+    return 1000 * float(np.median(times))
 
 
 def _figures(policy: str, worlds: tuple[_World, _World]) -> dict[str, float]:
@@ -203,8 +242,20 @@ def _figures(policy: str, worlds: tuple[_World, _World]) -> dict[str, float]:
         figures[f"{name}_p99_ms"] = 1000 * float(np.quantile(times, 0.99))
     after_ticks = list(islice(_re_plans_after_ticks(worlds[0]), TICKS))
     figures["replan_new_supply_median_ms"] = 1000 * float(np.median(after_ticks))
-    figures["lookups_per_s"] = _lookups_per_s(worlds[0])
+    figures["lookups_per_s"] = _lookups_per_s(worlds[0], LOOKUPS, LOOKUPS)
+    figures["lookups_at_dense_plans_per_s"] = _lookups_per_s(worlds[0], DENSE_LOOKUPS, DENSE)
+    figures["sorting_ms"] = sorting = _sorting_ms(worlds[0])
+    figures["replan_median_sorts"] = figures["replan_median_ms"] / sorting
+    figures["replan_p99_medians"] = figures["replan_p99_ms"] / figures["replan_median_ms"]
+    figures["dense_lookups_ratio"] = figures["lookups_at_dense_plans_per_s"] / figures["lookups_per_s"]
     return figures
+
+
+def _openings(policy: str) -> dict[str, float]:
+    """Medians, the sizes in turn."""
+    times = [[opening_s(size, policy) for size in OPENINGS] for _ in range(OPENED)]
+    few, many = (float(np.median(column)) for column in zip(*times, strict=True))
+    return {"open_1000_ms": 1000 * few, "open_10000_ms": 1000 * many, "open_ratio": many / few}
 
 
 def run(say: Callable[[str], None]) -> Measured:
@@ -221,11 +272,14 @@ def run(say: Callable[[str], None]) -> Measured:
 
 def _measured(say: Callable[[str], None]) -> Measured:
     say(f"setting up {JOBS:,} jobs in {GROUPS} groups over {REGIONS:,} regions, with even and with skewed queues")
-    worlds = (_world(skewed=False), _world(skewed=True))
+    worlds = (_world(skewed=False, jobs=JOBS, regions=REGIONS), _world(skewed=True, jobs=JOBS, regions=REGIONS))
     say("baseline: srsf")
     baseline = _figures("srsf", worlds)
     say("venn")
     figures = _figures("venn", worlds)
+    say(f"opening {OPENINGS[0]:,} and {OPENINGS[1]:,} requests in one turn")
+    figures |= _openings("venn")
+    baseline |= _openings("srsf")
     return Measured(
         name="scheduler",
         figures=figures,

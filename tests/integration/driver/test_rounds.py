@@ -1,11 +1,15 @@
 """A job's rounds, from the first attempt to the checkpoint."""
 
+import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
@@ -50,6 +54,33 @@ async def test_a_round_closes_at_the_kth_response_and_its_mean_is_the_next_model
     assert [line["kind"] for line in manifest] == ["response", "response", "attempt"] * 2
     assert manifest[2]["leases"] == [10, 11]
     assert not list((tmp_path / "job" / "spool").iterdir())
+
+
+async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not written on the event loop, and the next model is not published before it is."""
+    writing, written, end = threading.Event(), threading.Event(), Spool.end
+
+    def slow(self: Spool, *line: Any) -> None:
+        writing.set()
+        assert written.wait(10)
+        end(self, *line)
+
+    monkeypatch.setattr(Spool, "end", slow)
+    async with run(rounds=2) as job:
+        await side.wait_for(lambda s: (1, 1) in s.opened)
+        async with Device(side, (1, 1), 10) as one, Device(side, (1, 1), 11) as two:
+            await one.submit(response(1.0))
+            await two.submit(response(2.0))
+            await asyncio.to_thread(writing.wait, 10)
+            await one.model()  # it is served all the same
+            assert (2, 1) not in side.opened
+            written.set()
+        await side.wait_for(lambda s: (2, 1) in s.opened)
+        job.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await job
 
 
 async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator, run: Any, tmp_path: Path) -> None:
