@@ -74,7 +74,7 @@ class Assignment:
 
     def move(self, address: str) -> None:
         """The driver answers elsewhere now."""
-        self._transfer.address = address
+        self._transfer.move(address)
 
     async def run(self) -> Finished:
         """Raises TaskFailed or LeaseOver."""

@@ -84,7 +84,7 @@ class Drivers:
 
 class Transfer:
     """The transfers of one lease. It ends at ``ends_at`` (the loop's time), or at most ``grace_s`` later if its driver
-    is away meanwhile. ``address`` may be changed at any time (Redirect).
+    is away meanwhile.
     """
 
     def __init__(
@@ -107,6 +107,14 @@ class Transfer:
         self._reach_by = math.inf  # the loop's time, once a transfer has begun
         self._reached = False
         self._patience = asyncio.timeout_at(None)  # of the transfer under way, until the driver answers
+        self._under_way = self._moved = False  # a try; the driver moved in the middle of it
+
+    def move(self, address: str) -> None:
+        """The driver answers elsewhere now (Redirect). What waits for it where it was goes on there, at once."""
+        if address != self.address:
+            self.address, self._moved = address, self._under_way
+            if self._under_way:
+                self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def fetch(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> bytes:
         """An artifact, checked; from the store if another device of this process brought it meanwhile (the bytes
@@ -131,19 +139,27 @@ class Transfer:
         backoff, damaged = Backoff(self._rng, most_s=2.0), 0
         self._reach_by = min(self._reach_by, asyncio.get_running_loop().time() + self._first_contact_s)
         while True:
+            address, self._moved = self.address, False
             try:
                 async with asyncio.timeout_at(None if self._reached else self._reach_by) as self._patience:
+                    self._under_way = True
                     return await transfer()
             except Damaged as error:
                 damaged += 1
                 if damaged == DAMAGED_TRIES:
                     raise TaskFailed(phase, common_pb2.FAILURE_REASON_TRANSFER_FAILED, str(error)) from error
             except TimeoutError as error:
+                if self._moved:
+                    await self._drivers.drop(address)
+                    self._reach_by = asyncio.get_running_loop().time() + self._first_contact_s
+                    continue
                 message = f"driver at {self.address}: it does not answer"
                 raise TaskFailed(phase, common_pb2.FAILURE_REASON_DRIVER_UNREACHABLE, message) from error
             except grpc.aio.AioRpcError as error:
                 self._give_up(error, phase)
-                await self._drivers.drop(self.address)
+                await self._drivers.drop(address)
+            finally:
+                self._under_way = False
             await self._pause(backoff.next_s(), phase)
 
     def _give_up(self, error: grpc.aio.AioRpcError, phase: common_pb2.Phase.ValueType) -> None:

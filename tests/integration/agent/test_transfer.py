@@ -38,6 +38,28 @@ def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr(loop, "time", lambda: before() + seconds)
 
 
+async def test_what_waits_for_a_driver_that_is_gone_goes_on_where_it_moved_to(driver: Driver, drivers: Drivers) -> None:
+    """The old one's machine has lost its power: its connection looks open, and nothing comes."""
+    asked = asyncio.Event()
+
+    async def take_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await gone.wait()
+        writer.close()
+
+    gone = asyncio.Event()
+    async with await asyncio.start_server(take_up, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        ends_at = asyncio.get_running_loop().time() + 60.0
+        transfer = Transfer(drivers, f"{host}:{port}", common.Ticket(), lease=5, ends_at=ends_at, rng=random.Random(1))
+        submitting = asyncio.create_task(transfer.submit(RESPONSE, lambda _: None))
+        await asked.wait()
+        transfer.move(driver.address)
+        async with asyncio.timeout(5.0):  # less than the first contact that it waits for
+            assert (await submitting).outcome == common.OUTCOME_COUNTED
+        gone.set()
+
+
 async def test_the_driver_is_waited_for_from_the_first_transfer_not_from_the_lease(
     driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
