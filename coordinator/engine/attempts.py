@@ -214,7 +214,8 @@ def _flush(world: World, request: Request) -> None:
 
 def _forget_old(world: World, job: Job) -> None:
     """Attempts before the latest ones, once their last lease has ended."""
-    for key, request in list(job.attempts.items())[: len(job.attempts) - world.settings.most_attempts]:
+    too_many = max(0, len(job.attempts) - world.settings.most_attempts)
+    for key, request in list(job.attempts.items())[:too_many]:
         if request is not job.latest:  # an asynchronous one stands under its later rounds, too
             if not request.purged or request.leases:
                 break

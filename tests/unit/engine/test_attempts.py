@@ -322,6 +322,18 @@ def test_attempts_before_the_latest_are_forgotten_once_their_last_lease_has_ende
     assert play.one(AcceptAttempt).status is AttemptStatus.ABORTED
 
 
+def test_no_attempt_is_forgotten_before_there_are_too_many() -> None:
+    play = Play(most_attempts=8)
+    job = play.request(demand=1, deadline_s=5.0).job
+    for attempt in range(2, 9):
+        play.wait(5.0)
+        play.open(job, 1, attempt)
+    assert list(job.attempts) == [(1, attempt) for attempt in range(1, 9)]
+    play.wait(5.0)
+    play.open(job, 1, 9)
+    assert list(job.attempts) == [(1, attempt) for attempt in range(2, 10)]
+
+
 def test_an_attempt_with_a_straggler_is_not_forgotten() -> None:
     play = Play(most_attempts=3)
     request = play.request(demand=2, min_response=Fraction(1, 2), lease_s=1000.0, deadline_s=5.0)
