@@ -212,7 +212,7 @@ class Course:
             counted = [r.decision.lease for r in story.responses if r.decision.outcome is Outcome.COUNTED]
             self._parts.spool.end(no, status, counted, story.incarnation, round(time.time(), 6))
         rounds.open(no, self._parts.settings.responses_needed, incarnation=story.incarnation)
-        rounds.restore(no, [(response.given, response.decision) for response in story.responses])
+        rounds.restore(no, [(each.given, each.decision, each.device) for each in story.responses])
         rounds.end(no, status, time.monotonic())
         self._parts.spool.discard(no)
 
@@ -222,7 +222,7 @@ class Course:
         parts, no, now = self._parts, story.no, self._open
         now.opened_at = min(response.at for response in story.responses)
         now.attempt.incarnation = story.incarnation or parts.link.incarnation
-        parts.intake.rounds.restore(no, [(response.given, response.decision) for response in story.responses])
+        parts.intake.rounds.restore(no, [(each.given, each.decision, each.device) for each in story.responses])
         for response in story.responses:
             lease = response.decision.lease
             if response.decision.outcome is Outcome.COUNTED:

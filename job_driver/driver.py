@@ -95,6 +95,7 @@ class Driver:
             Rounds(
                 asynchronous=settings.buffer is not None,
                 max_staleness=settings.max_staleness,
+                repeat=settings.repeat == "allow",
             ),
             self._spool,
             self._threads,

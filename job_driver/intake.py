@@ -217,7 +217,8 @@ class Intake:
         attempt = self.rounds.find(announcement.no)
         if attempt is None or announcement.lease in attempt.decisions:
             return True
-        return self.rounds.foresee(announcement.no, announcement.lease) is not None or bool(self._size(announcement))
+        foreseen = self.rounds.foresee(announcement.no, announcement.lease, announcement.device)
+        return foreseen is not None or bool(self._size(announcement))
 
     async def acknowledge(self, announcement: Announcement) -> tuple[Decision, bool]:
         """The decision on a response whose bytes are all here, or are not needed; and whether it is new.
@@ -306,7 +307,7 @@ class Intake:
             return attempt.decisions[lease], False
         aggregation = self._aggregation  # of this attempt, if it counts: another opens only after this one ended
         into = self.rounds.into(no)
-        decision = self.rounds.decide(no, lease, announcement.sha256, problem)
+        decision = self.rounds.decide(no, lease, announcement.device, announcement.sha256, problem)
         response = Response(
             into.no,
             decision,

@@ -3,7 +3,8 @@
 A response is decided once, at the moment it is acknowledged (its driver decides, nobody else):
 
 - COUNTED: one of the first K distinct leases of an attempt that is open;
-- STRAGGLER: it came when K were counted already, or after the attempt ended;
+- STRAGGLER: it came when K were counted already, or after the attempt ended; or its device counts in the attempt
+  already, and the job does not allow it to repeat;
 - REJECTED: its lease had ended, or its content does not fit.
 
 An asynchronous job has one request for all its rounds, until an abort: a response to a lease of any of them counts in
@@ -29,6 +30,7 @@ class AttemptNo(NamedTuple):
 
 
 LEASE_ENDED = "LEASE_ENDED"  # the reason why a response to a lease that is over is rejected
+REPEATED = "REPEATED"  # the reason why a response is a straggler whose device counts already
 
 
 class Outcome(StrEnum):
@@ -50,7 +52,7 @@ class Decision:
     lease: int
     outcome: Outcome
     sha256: bytes  # of the response, as its device announced it
-    reason: str = ""  # of a REJECTED: an UPPER_SNAKE name, then perhaps ": " and a text
+    reason: str = ""  # of a REJECTED: an UPPER_SNAKE name, then perhaps ": " and a text; REPEATED: of a STRAGGLER
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Attempt:
     ended_at: float | None = None  # None exactly while OPEN
     decisions: dict[int, Decision] = field(default_factory=dict)  # by lease, in the order they were made
     counted: list[int] = field(default_factory=list)  # leases whose responses count in it, in order; at most ``needed``
+    devices: dict[str, int] = field(default_factory=dict)  # that count in it: the lease of each, the latest
     staleness: list[int] = field(default_factory=list)  # of each of them, in rounds, >= 0
     stragglers: int = 0  # that came while it was the one to count in
     gone: dict[int, str] = field(default_factory=dict)  # leases that ended undecided, and why
@@ -78,12 +81,18 @@ class Rounds:
     """All attempts of a job that may still be asked about."""
 
     def __init__(
-        self, *, keep_s: float = math.inf, asynchronous: bool = False, max_staleness: int | None = None
+        self,
+        *,
+        keep_s: float = math.inf,
+        asynchronous: bool = False,
+        max_staleness: int | None = None,
+        repeat: bool = False,
     ) -> None:
         """``keep_s``: for so many seconds after its end an attempt's tickets may be shown. ``max_staleness``: an older
-        response is a straggler.
+        response is a straggler. ``repeat``: a device may count several times in an attempt.
         """
         self.keep_s, self._asynchronous, self._max_staleness = keep_s, asynchronous, max_staleness
+        self._repeat = repeat
         self._attempts: dict[AttemptNo, Attempt] = {}
         self._since = AttemptNo(1, 1)  # asynchronous: the first attempt of the present request
         self._over = False
@@ -106,11 +115,13 @@ class Rounds:
         self._attempts[no] = Attempt(no, needed, incarnation)
         return self._attempts[no]
 
-    def restore(self, no: AttemptNo, decisions: Iterable[tuple[AttemptNo, Decision]]) -> None:
-        """What an earlier process of this driver decided in an attempt, and on leases of which ones, in its order."""
-        for of, decision in decisions:
+    def restore(self, no: AttemptNo, decisions: Iterable[tuple[AttemptNo, Decision, str]]) -> None:
+        """What an earlier process of this driver decided in an attempt, on leases of which ones, and of which devices,
+        in its order.
+        """
+        for of, decision, device in decisions:
             if of in self._attempts:
-                self._note(self._attempts[of], self._attempts[no], decision)
+                self._note(self._attempts[of], self._attempts[no], decision, device)
 
     def finish(self) -> None:
         """No further round opens: what comes now is a straggler."""
@@ -135,16 +146,17 @@ class Rounds:
         """None: it was purged, or never opened."""
         return self._attempts.get(no)
 
-    def foresee(self, no: AttemptNo, lease: int) -> Outcome | None:
+    def foresee(self, no: AttemptNo, lease: int, device: str) -> Outcome | None:
         """What a response that arrives now would be, if its bytes cannot change that; None: they are needed."""
         attempt = self._attempts[no]
         if lease in attempt.gone:
             return Outcome.REJECTED
         into = self.into(no)
-        counts = (into.wants or self.waits(no, lease)) and not self._too_old(no, into)
+        wanted = into.wants and not self._repeats(device, into)
+        counts = (wanted or self.waits(no, lease)) and not self._too_old(no, into)
         return None if counts else Outcome.STRAGGLER
 
-    def decide(self, no: AttemptNo, lease: int, sha256: bytes, problem: str = "") -> Decision:
+    def decide(self, no: AttemptNo, lease: int, device: str, sha256: bytes, problem: str = "") -> Decision:
         """Decide, once; a lease that was decided keeps its decision. ``problem``: why the response does not fit."""
         attempt, into = self._attempts[no], self.into(no)
         if lease in attempt.decisions:
@@ -153,11 +165,13 @@ class Rounds:
             decision = Decision(lease, Outcome.REJECTED, sha256, f"{LEASE_ENDED}: {attempt.gone[lease]}")
         elif not into.wants or self._too_old(no, into):
             decision = Decision(lease, Outcome.STRAGGLER, sha256)
+        elif self._repeats(device, into):
+            decision = Decision(lease, Outcome.STRAGGLER, sha256, REPEATED)
         elif problem:
             decision = Decision(lease, Outcome.REJECTED, sha256, problem)
         else:
             decision = Decision(lease, Outcome.COUNTED, sha256)
-        self._note(attempt, into, decision)
+        self._note(attempt, into, decision, device)
         return decision
 
     def retract(self, no: AttemptNo, lease: int, problem: str) -> Decision:
@@ -167,6 +181,7 @@ class Rounds:
         if former.outcome is Outcome.COUNTED and lease in into.counted:
             del into.staleness[into.counted.index(lease)]
             into.counted.remove(lease)
+            into.devices = {device: by for device, by in into.devices.items() if by != lease}
         attempt.decisions[lease] = Decision(lease, Outcome.REJECTED, former.sha256, problem)
         return attempt.decisions[lease]
 
@@ -185,12 +200,16 @@ class Rounds:
         self._purge(now)
         return True
 
-    def _note(self, attempt: Attempt, into: Attempt, decision: Decision) -> None:
+    def _note(self, attempt: Attempt, into: Attempt, decision: Decision, device: str) -> None:
         attempt.decisions[decision.lease] = decision
         if decision.outcome is Outcome.COUNTED:
             into.counted.append(decision.lease)
+            into.devices[device] = decision.lease
             into.staleness.append(into.no.round - attempt.no.round)
         into.stragglers += decision.outcome is Outcome.STRAGGLER
+
+    def _repeats(self, device: str, into: Attempt) -> bool:
+        return not self._repeat and device in into.devices
 
     def _too_old(self, no: AttemptNo, into: Attempt) -> bool:
         """Of an asynchronous response: too stale, or its model is not here any more."""

@@ -17,6 +17,7 @@ from venn.wire.notation import exact_decimal
 ParamValue = bool | int | float | str
 
 STRAGGLERS = {"finish": pb.STRAGGLER_RULE_FINISH, "revoke": pb.STRAGGLER_RULE_REVOKE}
+REPEAT = {"once": pb.REPEAT_ONCE, "allow": pb.REPEAT_ALLOW}
 
 PATIENCE_S = 120.0  # with a coordinator that was met and does not answer, unless told otherwise
 
@@ -40,6 +41,7 @@ class Settings:
     deadline_s: float = 60.0
     lease_s: float | None = None  # None: the deadline
     stragglers: Literal["finish", "revoke"] = "finish"
+    repeat: Literal["once", "allow"] = "once"  # how often a device may count in one round, or in one buffer
     rounds: int | None = None  # exact; or:
     max_rounds: int | None = None  # the job's ``stop`` may end it earlier
     compute_s: float = 0.0  # of a task on a device whose cpu score is 1, where time is modelled
@@ -115,6 +117,7 @@ class Settings:
             asynchronous=None
             if self.buffer is None
             else pb.Asynchronous(buffer=self.buffer, max_staleness=self.max_staleness),
+            repeat=REPEAT[self.repeat],
         )
 
     @property

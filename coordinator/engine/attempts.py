@@ -14,6 +14,9 @@ The driver decides which responses count (``protocol`` rule 1), and its COUNTED 
 - The K-th closes the attempt. COUNTED for an attempt that was ABORTED corrects the lease's end and changes nothing
   else: the response is acknowledged, and waste. For one that is CLOSED it is a straggler: K had counted before.
 
+Unless its job says ``repeat: allow``, a device counts at most once in a round: a response of one that counts already
+is a straggler, whatever its driver says; and once a device counts, another lease of it at the same request is revoked.
+
 A record is idempotent per lease: the first word about it stands. STRAGGLER and REJECTED end a live lease, and change
 nothing about one that has ended.
 
@@ -85,6 +88,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
 def open_next(world: World, request: Request) -> None:
     """The driver has the model of the round that began at the last flush: it is offered from here on."""
     request.offered = request.round, request.attempt
+    request.used = {device: seq for device, seq in request.used.items() if request.uses(request.leases[seq])}
     world.dirty = True
     _forget_ended(world, request)
 
@@ -111,7 +115,7 @@ def record(
     for seq, outcome in responses:
         lease = request.leases.get(seq)
         if lease is not None and lease.recorded is None:
-            late = request.status_of(round_) is AttemptStatus.CLOSED
+            late = request.status_of(round_) is AttemptStatus.CLOSED or request.counts(lease.device)
             _record_one(world, lease, Outcome.STRAGGLER if late and outcome is Outcome.COUNTED else outcome)
     counted = request.responses if round_ == request.round else request.needed
     world.emit(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))

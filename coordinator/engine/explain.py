@@ -73,6 +73,8 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
         if cooling is not None and cooling.until > now:
             times = f"{cooling.failures} failure{'s' if cooling.failures > 1 else ''}"
             reasons.append(f"COOLING: for {request.job.id}, {cooling.until - now:.1f} s more after {times}")
+        if device.id in request.used:
+            reasons.append(f"ONCE: it counts already in round {request.offered[0]} of {request.job.id}")
     if not wanting:
         reasons.append("no open request that it could serve has a place left")
     return reasons
@@ -104,9 +106,7 @@ def _filling(world: World, request: Request, present: Present) -> list[str]:
         part.text(part.job or "") if part is ABSENT else f"{count:.0f} {part.text(part.job or '')}"
         for part, count in parts.items()
     ]
-    reasons = [f"{places}; {', '.join(said)}; {rate}"]
-    if cooling := _cooling(world, job):
-        reasons.append(f"COOLING: {cooling} idle devices failed it lately")
+    reasons = [f"{places}; {', '.join(said)}; {rate}", *_kept_back(world, request)]
     if job.id in world.plan.reasons:
         reasons.append(world.plan.reasons[job.id])
     guess = guessed_supply(job)
@@ -124,10 +124,22 @@ def _ever_seen(world: World, job: Job) -> bool:
     )
 
 
-def _cooling(world: World, job: Job) -> int:
-    """Idle devices that it may not have, for they failed it."""
-    idle = (session.device for klass in eligible_classes(world, job) for session in world.idle.get(klass, {}).values())
-    return sum(job.id in device.cooling and device.cooling[job.id].until > world.now for device in idle)
+def _kept_back(world: World, request: Request) -> list[str]:
+    """Why it may not have devices that wait, or why those that are known can never be enough."""
+    job = request.job
+    idle = [session.device for klass in eligible_classes(world, job) for session in world.idle.get(klass, {}).values()]
+    cooling = sum(job.id in device.cooling and device.cooling[job.id].until > world.now for device in idle)
+    used = sum(device.id in request.used for device in idle)
+    reasons: list[str] = []
+    if request.once and request.eligible < request.needed:
+        enough = f"a round needs responses of {request.needed} devices"
+        reasons.append(f"TOO_FEW_DEVICES: {enough}, and {request.eligible} of those known are eligible")
+    if cooling:
+        reasons.append(f"COOLING: {cooling} idle devices failed it lately")
+    if used:
+        left = f"{request.left} of {request.eligible} eligible ones are left"
+        reasons.append(f"ONCE: {used} idle devices count in this round already, {left}")
+    return reasons
 
 
 def group_rate(world: World, job: Job) -> float:

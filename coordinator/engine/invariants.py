@@ -96,6 +96,7 @@ def _check_request(request: Request) -> None:
     need(request.unmet >= 0, f"{request.placed} live + {request.counted} counted of {request.places} places")
     need(request.responses <= request.needed, f"{request.responses} responses of {request.needed} needed")
     need(not (request.counted if request.asynchronous else request.held), "responses keep places as the other kind")
+    _check_repeats(request, need)
     if not request.purged and request.open:
         recorded = sum(lease.counts_in == request.round for lease in request.counted_leases())
         need(recorded == request.responses, f"{recorded} leases recorded, {request.responses} counted")
@@ -110,6 +111,17 @@ def _check_request(request: Request) -> None:
         return
     filled = request.filled_at
     need(filled is not None and request.opened_at <= filled <= request.ended_at, "its times do not add up")
+
+
+def _check_repeats(request: Request, need: Callable[[bool, str], None]) -> None:
+    """A device counts once in a round, unless its job allows more; it is known who is used up."""
+    if request.purged or not request.once:
+        return
+    counted = Counter((lease.device.id, lease.counts_in) for lease in request.counted_leases() if lease.counts_in)
+    twice = next((device for (device, _), times in counted.items() if times > 1), None)
+    need(twice is None, f"{twice} counts twice in a round")
+    used = {lease.device.id for lease in request.leases.values() if request.uses(lease)}
+    need(not request.open or used == request.used.keys(), f"{sorted(used ^ request.used.keys())} are used up, or not")
 
 
 def _check_sums(world: World) -> None:
@@ -147,10 +159,11 @@ def _check_work_conservation(world: World, matcher: Matcher) -> None:
     wanting = [request for request in world.open_requests.values() if request.unmet > 0 and request.job.servable]
     if not wanting:
         return
+    used = {device for request in wanting for device in request.used}
     alike: set[tuple[int, int]] = set()
     for session in world.idle_sessions():
         device = session.device
-        plain = not device.cooling and device.klass != OVERFLOW
+        plain = not device.cooling and device.klass != OVERFLOW and device.id not in used
         kind = (device.klass, device.tier)
         if not matcher.may_match(device) or (plain and kind in alike):
             continue
@@ -166,7 +179,7 @@ def _check_idle(world: World, matcher: Matcher, session: Session, wanting: list[
         raise InvariantError(f"{device.id} waits, and {taker} could take it. Before: {'; '.join(tell(device.story))}")
     for request in wanting:
         cooling = device.cooling.get(request.job.id)
-        if cooling is not None and cooling.until > world.now:
+        if device.id in request.used or (cooling is not None and cooling.until > world.now):
             continue
         if request.tier >= 0 and request.tier != device.tier:  # at the latest its deadline ends that
             continue

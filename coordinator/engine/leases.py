@@ -95,10 +95,11 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
     elif lease.request.unmet > 0:
         _step(lease, LeaseStep.DELIVER)
         _place(world, lease.request)
-    device.tasks += (
-        1  # without a free place it stays ABSENT, out of its device's hand; its response counts all the same
-    )
+    # Without a free place it stays ABSENT, out of its device's hand; its response counts all the same.
+    device.tasks += 1
     device.lease = None
+    if lease.request.uses(lease):
+        lease.request.used.setdefault(device.id, lease.seq)
     device.story.append((world.now, "FINISHED", f"lease {lease.seq}"))
     free(world, device)
 
@@ -153,8 +154,10 @@ def end(
     _say_end(world, lease, reason, phase, failure, message)
     if reason is LeaseEnd.COUNTED and request.open:
         _count(world, lease, placed=was in PLACED)
-    elif was in PLACED:
-        _unplace(world, request)
+    else:
+        _use_no_more(world, lease)
+        if was in PLACED:
+            _unplace(world, request)
     if device.lease is lease:
         _let_go(world, lease, reason)
 
@@ -302,8 +305,13 @@ def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping)
 
 def _count(world: World, lease: Lease, *, placed: bool) -> None:
     """A response is in the round, and keeps its lease's place or takes another; asynchronously the place is free."""
-    request = lease.request
+    request, device = lease.request, lease.device
     lease.counts_in = request.round
+    if request.once:
+        request.used[device.id] = lease.seq
+        other = device.lease
+        if other is not None and other is not lease and other.request is request:
+            end(world, other, LeaseEnd.REVOKED)
     if request.asynchronous:
         request.held += 1
         if placed:
@@ -314,6 +322,15 @@ def _count(world: World, lease: Lease, *, placed: bool) -> None:
         request.placed -= 1
     else:
         _check_full(world, request)
+
+
+def _use_no_more(world: World, lease: Lease) -> None:
+    """Its response does not count after all: its device may be leased to its request again."""
+    device, request = lease.device, lease.request
+    if request.used.get(device.id) == lease.seq:
+        del request.used[device.id]
+        if request.open and device.session is not None and device.state is DeviceState.IDLE:
+            world.fresh.append(device.session)
 
 
 def _place(world: World, request: Request) -> None:

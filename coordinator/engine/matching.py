@@ -101,22 +101,24 @@ class Matcher:
             able = [
                 request
                 for request in self.candidates(device)
-                if request.unmet > 0 and not _cools(device, request, world.now)
+                if request.unmet > 0 and device.id not in request.used and not _cools(device, request, world.now)
             ]
             able = [request for request in able if not request.at_target] or able
             if not able:
                 return None
             return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
         # This runs for every check-in: no call into Python that can be spared.
-        klass, cooling, listed = device.klass, device.cooling, None
+        klass, cooling, id_, listed = device.klass, device.cooling, device.id, None
         if klass != OVERFLOW and not self._by_tier:
             listed = self._candidates.get(world.regions.classes[klass].region)
         if listed is None:
             listed = self.candidates(device)
         for some in (listed.found, listed.rest):
             for request in some:
-                if request.places > request.placed + request.counted and not (
-                    cooling and _cools(device, request, world.now)
+                if (
+                    request.places > request.placed + request.counted
+                    and id_ not in request.used
+                    and not (cooling and _cools(device, request, world.now))
                 ):
                     return request
         return None
@@ -156,7 +158,7 @@ class Matcher:
                 dry.add(alike)
 
     def _has_demand(self, device: Device) -> bool:
-        """Could a device like this be taken, were it not cooling?"""
+        """Could a device like this be taken, were it not cooling, and not used up?"""
         return device.klass == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
 
     def _list(self, region: RegionId, device: Device) -> Candidates:

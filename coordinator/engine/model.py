@@ -108,6 +108,13 @@ class StragglerRule(StrEnum):
     REVOKE = "revoke"
 
 
+class Repeat(StrEnum):
+    """How often a device may count in one round, whatever attempts it takes; asynchronously in one buffer."""
+
+    ONCE = "once"
+    ALLOW = "allow"  # without limit
+
+
 class ComeBackReason(StrEnum):
     LIMIT = "limit"
     NO_WORK = "no_work"
@@ -158,6 +165,7 @@ class JobSpec:
     stragglers: StragglerRule = StragglerRule.FINISH
     workload: Workload = Workload()
     asynchronous: Asynchronous | None = None  # None: rounds one after the other
+    repeat: Repeat = Repeat.ONCE
 
     @property
     def responses_needed(self) -> int:

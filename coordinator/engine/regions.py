@@ -38,6 +38,7 @@ class Group:
     jobs: int = 0  # unfinished; at 0 the group goes
     regions: tuple[RegionId, ...] = ()  # ascending; without the overflow region
     shared: int = 0  # past check-ins that could not be split exactly when it came
+    devices: int = 0  # known ones that are eligible; those of the class OVERFLOW are all taken for such
 
 
 @dataclass(slots=True)
@@ -109,8 +110,12 @@ class Regions:
         """A known device joins (+1) or leaves (-1) a class."""
         if klass == OVERFLOW:
             self.overflow_devices += change
+            groups: Iterable[GroupId] = self.groups
         else:
             self.classes[klass].devices += change
+            groups = self.regions[self.classes[klass].region].groups
+        for group in groups:
+            self.groups[group].devices += change
 
     def add_job(self, requirement: Requirement, name: str) -> Group:
         """One more job. If its group is new (``jobs`` is 1) ``rebuild`` follows, if with new atoms after ``recut``."""
@@ -128,7 +133,10 @@ class Regions:
         return any(text not in self._atoms for text, _ in _atoms_of(requirement))
 
     def recut(self, devices: Iterable[tuple[DeviceId, Capabilities, int, int]]) -> Recut:
-        """Cut the classes by the atoms of all groups. ``devices``: (id, capabilities, class, weight) of all known."""
+        """Cut the classes by the atoms of all groups. ``devices``: (id, capabilities, class, weight) of all known.
+
+        ``rebuild`` follows.
+        """
         self._learn_atoms()
         former, self.classes, self._index, self.overflow_devices = self.classes, [], {}, 0
         done = Recut()
@@ -136,7 +144,10 @@ class Regions:
         for device, capabilities, before, weight in devices:
             after = self._class(device, capabilities)
             done.devices[device] = after
-            self.count(after, 1)
+            if after == OVERFLOW:
+                self.overflow_devices += 1
+            else:
+                self.classes[after].devices += 1
             into = weights.setdefault(before, {})
             into[after] = into.get(after, 0) + max(weight, 1)
         for klass, old in enumerate(former):
@@ -149,7 +160,7 @@ class Regions:
         """Number the regions anew."""
         self.regions, self._by_groups, self._views = {}, {}, None
         for group in self.groups.values():
-            group.regions = ()
+            group.regions, group.devices = (), self.overflow_devices
         for klass in range(len(self.classes)):
             self._place(klass)
 
@@ -181,6 +192,8 @@ class Regions:
             self._views = None
             for group in groups:
                 group.regions += (region.id,)
+        for group in groups:
+            group.devices += self.classes[klass].devices
         region.classes.append(klass)
         self.classes[klass].region = region.id
 

@@ -24,6 +24,7 @@ from coordinator.engine.model import (
     JobSpec,
     LeaseEnd,
     Outcome,
+    Repeat,
     SessionEnd,
 )
 from coordinator.engine.plan import UNDECIDED
@@ -151,6 +152,8 @@ class Request:
     ended_at: float | None = None
     reason: AttemptEndReason | None = None  # once ended
     leases: dict[LeaseSeq, Lease] = field(default_factory=dict)  # all of its leases, until it is purged
+    used: dict[DeviceId, LeaseSeq] = field(default_factory=dict)  # once a round: devices that are not leased to it now,
+    # for their response under this lease counts in the round on offer, or has a receipt that says so
     over: deque[Lease] = field(default_factory=deque)  # asynchronous: those of its leases that ended, the latest
     flushed_at: float = 0.0  # when its last round closed, asynchronously
     purged: bool = False  # forgets leases when they end
@@ -192,6 +195,31 @@ class Request:
     def left_from(self, round_: int) -> int | None:
         """Rounds left, counted from one of its rounds."""
         return None if self.rounds_left is None else self.rounds_left + self.round - round_
+
+    @property
+    def once(self) -> bool:
+        """A device counts at most once in a round."""
+        return self.job.spec.repeat is Repeat.ONCE
+
+    @property
+    def eligible(self) -> int:
+        """How many known devices the job may use, at most."""
+        return self.job.group.devices
+
+    @property
+    def left(self) -> int:
+        """Of them, those that do not count in the round on offer yet, and may."""
+        return self.eligible - len(self.used)
+
+    def counts(self, device: Device) -> bool:
+        """Once a round: it has a response in the present one."""
+        lease = self.leases.get(self.used.get(device.id, LeaseSeq(0)))
+        return lease is not None and lease.counts_in == self.round
+
+    def uses(self, lease: Lease) -> bool:
+        """Once a round: for this lease its device is not leased to it again, in the round on offer."""
+        delivered = lease.state is not LeaseState.ENDED and lease.receipt is Outcome.COUNTED
+        return self.once and (delivered or lease.counts_in >= self.offered[0])
 
     def live(self) -> Iterator[Lease]:
         """Its leases that have not ended, by number."""

@@ -23,7 +23,7 @@ class Why(StrEnum):
     OWN = "own"  # one is present and works for an earlier attempt of the job
     BUSY = "busy"  # one is present and has worked for another job since before the attempt opened
     GIVEN = "given"  # it became free after the attempt had opened, and went to another job, by the policy
-    HELD = "held"  # it is idle: cooling, at a limit, sent away, or of another tier
+    HELD = "held"  # it is idle: cooling, at a limit, sent away, of another tier, or counted in the round already
     PAUSED = "paused"  # the job, for a reason
 
 
@@ -45,7 +45,7 @@ class Part:
             case Why.GIVEN:
                 return f"given to {job} by {self.rule}"
             case Why.HELD:
-                return "present, held back (cooling, at a limit, or of another tier)"
+                return "present, held back (cooling, at a limit, of another tier, or counted in the round)"
             case Why.PAUSED:
                 return f"paused: {self.rule}"
 

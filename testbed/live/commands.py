@@ -65,6 +65,7 @@ def job(
     flags += ["--demand", str(asked.demand), "--over-commit", format_fraction(asked.over_commit)]
     flags += ["--min-response", format_fraction(asked.min_response), "--deadline", _seconds(asked.deadline * scale)]
     flags += ["--compute", _seconds(asked.workload.compute * scale), "--stragglers", asked.stragglers]
+    flags += ["--repeat", asked.repeat]
     if epoch is not None:
         flags += ["--start-at", f"{start_at(name, scenario, epoch):.3f}"]
     if asked.lease is not None:

@@ -29,6 +29,7 @@ class Population:
     kinds: tuple[Capabilities, ...]  # devices of one kind answer every requirement alike
     trace: Callable[[], Iterator[CheckIns]]  # from the start, the same each time; for ever, or until a file ends
     devices: int  # how many there are
+    of_kind: tuple[int, ...]  # how many of each kind
     reports: Devices  # what each of them reports
 
 
@@ -55,7 +56,9 @@ def check_ins(spec: PopulationSpec, *, seed: int, requirements: Sequence[Require
         if not table.met_by_some(requirement):
             message = f"none of the {world.count} devices meets {requirement}"
             raise UsageError("NOT_SERVED", message, where="population", fix="`venn population describe` shows them")
-    return Population(table.capabilities, _trace(world.sessions, rows, spec.crash, seed), world.count, world.devices)
+    trace = _trace(world.sessions, rows, spec.crash, seed)
+    of_kind = tuple(np.bincount(rows.kind, minlength=len(table.capabilities)).tolist())
+    return Population(table.capabilities, trace, world.count, of_kind, world.devices)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coordinator.engine import effects as done
-from coordinator.engine.events import ResponsesRecorded, TaskFinished
+from coordinator.engine.events import JobSubmitted, ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
 from testbed.report.audit_simulated import simulated_logs
 from testbed.report.journal import Entry, Journal
@@ -61,6 +61,7 @@ class _Coordinator:
         self.places: dict[int, int] = {}  # by request: C
         self.attempts: dict[AttemptKey, list[_Ended]] = {}
         self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
+        self.repeating: set[str] = set()  # names of jobs that a device may count for several times in a round
         self.crowded: list[Finding] = []
         self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
         self._asynchronous: set[int] = set()  # requests whose counted responses take no place
@@ -72,6 +73,8 @@ class _Coordinator:
                 case ResponsesRecorded(responses=responses) if not _refused(entry):  # else they are of a former life
                     for lease, outcome in responses:
                         self.recorded.setdefault(lease, set()).add(outcome)
+                case JobSubmitted(spec=spec) if spec.repeat is Repeat.ALLOW:
+                    self.repeating.add(job_name(spec.job))
                 case TaskFinished(lease=lease) if lease in self.granted:
                     self._free(lease)  # the device; the place is the driver's to give back, by its word
                 case _:
@@ -174,6 +177,7 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
         *_lease_findings(coordinator),
         *_receipt_findings(coordinator, manifests, receipts),
         *_decision_findings(coordinator, manifests),
+        *_repeat_findings(coordinator, manifests),
         *_attempt_findings(coordinator, manifests),
         *_lost_findings(coordinator, manifests, receipts),
     ]
@@ -284,6 +288,18 @@ def _decision_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterat
         if not outcomes <= decided.get(lease, set()):
             message = f"was recorded {', '.join(sorted(outcomes))}, and no driver wrote that down"
             yield Finding("NO_DECISION", f"lease {lease}", message)
+
+
+def _repeat_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+    """A device counts once in a round; which device it was the coordinator says, whom it granted the lease."""
+    counts: dict[tuple[AttemptKey, str], LeaseSeq] = {}
+    for one in manifests.decisions:
+        offer = coordinator.granted.get(one.lease)
+        if one.outcome is Outcome.COUNTED and offer is not None and one.attempt.job not in coordinator.repeating:
+            first = counts.setdefault((one.attempt, offer.device), one.lease)
+            if first != one.lease:
+                message = f"{offer.device} counts in {one.attempt} by lease {first} already"
+                yield Finding("REPEATED", f"lease {one.lease}", message)
 
 
 def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Finding]:

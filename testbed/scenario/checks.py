@@ -12,7 +12,7 @@ from testbed.population import DeviceSpec, expand
 from testbed.population.expand import capabilities_of, device_name
 from testbed.population.jobs import job_names
 from testbed.scenario.checks_of_drawn import check_drawn
-from testbed.scenario.eligible import comparisons, requirement_of, served_by
+from testbed.scenario.eligible import comparisons, requirement_of, served_by, unfillable
 from testbed.scenario.errors import Finding
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.job_file import problem_of
@@ -22,6 +22,7 @@ from testbed.scenario.places import KeyPath
 from testbed.scenario.population_checks import check_population
 from testbed.scenario.readers import PHONES
 from testbed.scenario.timeline import check_timeline
+from testbed.scenario.unfold import unfolded
 from testbed.scenario.wording import known
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_bytes, format_number
@@ -46,6 +47,7 @@ def check(scenario: Scenario) -> list[Finding]:
         findings += check_population(scenario, scenario.population)
     elif not findings:
         findings += _served(scenario)
+        findings += [] if findings else _filled(unfolded(scenario))
     return findings
 
 
@@ -233,6 +235,19 @@ def _served(scenario: Scenario) -> Iterator[Finding]:
             told = text if stated == text else f"{stated}, which is {text}"
             message = f"none of the {len(devices)} devices meets {told}"
             yield Finding(path, message, _instead(scenario, devices, text))
+
+
+def _filled(whole: Scenario) -> Iterator[Finding]:
+    """Jobs that ask for more devices than there are for them."""
+    devices = drawn(whole)
+    eligible: dict[str, int | None] = {}
+    for name, job in whole.jobs.items():
+        _, text = whole.requirement_of(name)
+        if text not in eligible:
+            eligible[text] = served_by(text, devices)
+        count = eligible[text]
+        if count is not None and (problem := unfillable(job, count)):
+            yield Finding(("jobs", name, "demand"), *problem)
 
 
 def _instead(scenario: Scenario, devices: Sequence[DeviceSpec], text: str) -> str:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from pydantic import Field, field_validator
 
 from testbed.population.job_table import PAPER, Which
-from testbed.scenario.fields import Bytes, Count, Duration, JobTable, Lasting, Portion, RequirementText, Rows
+from testbed.scenario.fields import Bytes, Count, Duration, JobTable, Lasting, Portion, Repeat, RequirementText, Rows
 from testbed.scenario.part import Part
 from testbed.scenario.wording import wrong
 from venn.wire.notation import format_fraction
@@ -45,6 +45,9 @@ class DrawnJobs(Part):
     """As `workload.upload` of a job."""
 
     min_response: Portion = Fraction(4, 5)
+    """As that of a job."""
+
+    repeat: Repeat = "once"
     """As that of a job."""
 
     @field_validator("requirement", mode="after")

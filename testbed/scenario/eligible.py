@@ -6,6 +6,7 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Not, Requirement
 from coordinator.service.convert.requirements import requirement_from_wire
 from testbed.population import DeviceSpec
+from testbed.scenario.model import Job
 from venn.wire.notation import parse_requirement
 
 # Labels that the agents report and a scenario does not know.
@@ -35,6 +36,14 @@ def served_by(text: str, devices: Sequence[DeviceSpec]) -> int | None:
     if REPORTED_BY_AGENTS & {each.name for each in comparisons(requirement)}:
         return None
     return sum(requirement.matches(DeviceId(device.device), _capabilities(device)) for device in devices)
+
+
+def unfillable(job: Job, eligible: int) -> tuple[str, str] | None:
+    """Why so many eligible devices can never fill a request of the job, and what to do; None: they can."""
+    if job.repeat == "allow" or job.demand <= eligible:
+        return None
+    message = f"a round asks for {job.demand} devices, and only {eligible} can serve the job"
+    return message, f"have at most {eligible}, or write repeat: allow to let a device count several times in a round"
 
 
 def _capabilities(device: DeviceSpec) -> Capabilities:

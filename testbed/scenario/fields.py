@@ -219,6 +219,11 @@ StragglerRule = Annotated[
     PlainValidator(lambda value: one_of(value, ("finish", "revoke"))),
     WithJsonSchema({"type": "string", "enum": ["finish", "revoke"], "x-kind": "finish or revoke"}),
 ]
+Repeat = Annotated[
+    Literal["once", "allow"],
+    PlainValidator(lambda value: one_of(value, ("once", "allow"))),
+    WithJsonSchema({"type": "string", "enum": ["once", "allow"], "x-kind": "once or allow"}),
+]
 Rows = Annotated[
     Which,
     PlainValidator(lambda value: Which(one_of(value, tuple(Which)))),

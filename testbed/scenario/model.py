@@ -41,6 +41,7 @@ from testbed.scenario.fields import (
     Portion,
     ProfileName,
     Rate,
+    Repeat,
     RequirementText,
     Score,
     Seed,
@@ -131,6 +132,10 @@ class Job(Part):
     stragglers: StragglerRule = "finish"
     """What becomes of the tasks still running when their round closes: they `finish`, and count as stragglers, or the
     coordinator takes their leases back (`revoke`)."""
+
+    repeat: Repeat = "once"
+    """How often a device may count in one round, whatever attempts it takes, or with `buffer` in one buffer: `once`, or
+    as often as it responds (`allow`)."""
 
     rounds: Count | None = None
     """Exactly so many rounds, known to the scheduler; the job file's `stop` is not called. Either this or

@@ -57,6 +57,7 @@ def _as_job(one: DrawnJob, asked: DrawnJobs) -> Job:
         rounds=one.size.rounds,
         deadline=one.size.deadline_s,
         min_response=asked.min_response,
+        repeat=asked.repeat,
         arrives=one.arrives_s,
         workload=Workload(compute=asked.compute, download=asked.download, upload=asked.upload),
     )

@@ -5,18 +5,19 @@ A scenario's ``time_scale`` is applied here and where its devices are made, and 
 
 from collections.abc import Iterator
 
-from coordinator.engine.ids import JobId
-from coordinator.engine.model import Asynchronous, JobSpec, StragglerRule, Workload
+from coordinator.engine.ids import DeviceId, JobId
+from coordinator.engine.model import Asynchronous, JobSpec, Repeat, StragglerRule, Workload
 from coordinator.engine.requirements import AllDevices, Comparison, Every, Requirement
 from testbed.churn.expand import on_programs
 from testbed.churn.timeline import Verb
-from testbed.scenario.eligible import requirement_of
+from testbed.scenario.eligible import requirement_of, unfillable
 from testbed.scenario.model import Job, Scenario
 from testbed.scenario.unfold import unfolded
-from testbed.simulator.crowd import population_crowd
+from testbed.simulator.crowd import Crowd, population_crowd
 from testbed.simulator.fleets import fleet_crowd
 from testbed.simulator.model import Break, SimulatedJob, Simulation
 from testbed.simulator.settings import simulated_settings
+from venn.wire.errors import UsageError
 from venn.wire.notation import Whom
 
 OWNER, RUN = "testbed", "sim"  # of the jobs: OWNER/NAME/RUN
@@ -29,6 +30,7 @@ def build(scenario: Scenario) -> Simulation:
     if whole.population is not None:
         asked = [job.spec.requirement for job in jobs]
         crowd = population_crowd(whole.population, whole.seed, asked, whole.churn)
+        _check_filled(whole, crowd)
     else:
         crowd = fleet_crowd(whole)
     return Simulation(
@@ -49,6 +51,19 @@ def build(scenario: Scenario) -> Simulation:
         breaks=tuple(_breaks(whole)),
         actions=crowd.actions,
     )
+
+
+def _check_filled(whole: Scenario, crowd: Crowd) -> None:
+    """Raises UsageError for a job that asks for more devices than a population has for it."""
+    eligible: dict[str, int] = {}
+    for name, job in whole.jobs.items():
+        _, text = whole.requirement_of(name)
+        if text not in eligible:
+            met = (requirement_of(text).matches(DeviceId(""), kind) for kind in crowd.kinds)
+            eligible[text] = sum(count for count, meets in zip(crowd.of_kind, met, strict=True) if meets)
+        if problem := unfillable(job, eligible[text]):
+            message, fix = problem
+            raise UsageError("DEMAND", message, where=f"jobs.{name}.demand", fix=fix)
 
 
 def _arrival(job: SimulatedJob) -> tuple[float, JobId]:
@@ -76,6 +91,7 @@ def _job(scenario: Scenario, name: str, asked: Job) -> SimulatedJob:
         stragglers=StragglerRule(asked.stragglers),
         workload=Workload(asked.workload.compute * scale, asked.workload.download, asked.workload.upload),
         asynchronous=None if asked.buffer is None else Asynchronous(asked.buffer, asked.max_staleness),
+        repeat=Repeat(asked.repeat),
     )
     return SimulatedJob(spec, asked.arrives * scale, asked.rounds or asked.max_rounds or 1)
 

@@ -20,6 +20,7 @@ class Crowd:
     devices: int
     kinds: tuple[Capabilities, ...]
     trace: Callable[[], Iterator[CheckIns]]
+    of_kind: tuple[int, ...] = ()  # of a population: how many devices of each kind
     names: tuple[DeviceId, ...] = ()
     tasks_per_session: int = 0
     tasks_per_day: int = 0
@@ -39,6 +40,7 @@ def population_crowd(
         devices=made.devices,
         kinds=made.kinds,
         trace=made.trace,
+        of_kind=made.of_kind,
         tasks_per_session=population.tasks_per_session,
         tasks_per_day=population.tasks_per_day,
         actions=actions,

@@ -279,7 +279,8 @@ class Devices:
             self._miss(present, offer)
             return None
         done = self._done(present, offer, now)
-        task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, self._life)
+        whose = self._life, present.row.device
+        task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, *whose)
         present.lease, present.task, present.life = offer.lease, task, self._life
         heapq.heappush(self._responses, task)
         return LeaseAccepted(offer.session, offer.lease)

@@ -23,7 +23,7 @@ from coordinator.engine.events import (
     ResponsesRecorded,
 )
 from coordinator.engine.ids import JobId
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome, Repeat
 from testbed.simulator.model import SimulatedJob
 from testbed.simulator.presence import Response
 from testbed.simulator.programs import State
@@ -43,11 +43,12 @@ class Driver:
     open: tuple[int, int] | None = None  # (round, attempt) of the open attempt; None: all its rounds have closed
     counted: int = 0  # responses in it
     decided: bool = False  # about a response to it
+    devices: set[int] = field(default_factory=set)  # that count in it, and so do not again
     missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
 
     def opens(self, round_: int, attempt: int) -> AttemptOpened:
         """The next attempt."""
-        self.open, self.counted, self.decided = (round_, attempt), 0, False
+        self.open, self.counted, self.decided, self.devices = (round_, attempt), 0, False, set()
         return self._asks(round_, attempt)
 
     def submits(self, life: int) -> list[Event]:
@@ -106,7 +107,8 @@ class Drivers:
     def record(self, response: Response) -> ResponsesRecorded:
         """It counts while its attempt is open and has too few; after that it is a straggler.
 
-        Asynchronously it counts in the round that is open now, unless it is too stale.
+        Asynchronously it counts in the round that is open now, unless it is too stale. One of a device that counts
+        already is a straggler, too, unless the job allows it.
         """
         driver = self._drivers[response.job]
         spec, asynchronous, no = driver.job.spec, driver.job.spec.asynchronous, (response.round, response.attempt)
@@ -116,6 +118,9 @@ class Drivers:
             no = driver.open
         else:
             counts = driver.open == no and driver.counted < spec.responses_needed
+        if spec.repeat is Repeat.ONCE and counts:
+            counts = response.device not in driver.devices
+            driver.devices.add(response.device)
         driver.counted += counts
         driver.decided = True
         outcome = Outcome.COUNTED if counts else Outcome.STRAGGLER

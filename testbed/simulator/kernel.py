@@ -27,7 +27,7 @@ from testbed.simulator.kernel_lists import (
     wait_again,
     wait_no_more,
 )
-from testbed.simulator.kernel_match import choose, room
+from testbed.simulator.kernel_match import choose, room, wanted
 from testbed.simulator.kernel_plan import make_plan
 from testbed.simulator.kernel_rules import (
     close_session,
@@ -94,6 +94,7 @@ from testbed.simulator.layout import (
     S_KIND,
     S_LEASE,
     S_SEQ,
+    S_SIBLING,
     S_TIER,
     S_WAITS,
     SAID,
@@ -257,7 +258,7 @@ def _check_in(t: Tables, row: int) -> int:
     tier = NONE if numbers[TIERS] == 1 else tier_of(t, t.slow[row], again)
     if not again:
         t.kinds[kind, K_COUNTS + tier + 1] += 1
-    job = choose(t, cell + tier + 1, seq, 0)
+    job = choose(t, cell + tier + 1, device, seq, 0)
     if job == NONE and numbers[AT_CHECK_IN] == 1:
         return GO_ON
     slot = new_session(t, seq)
@@ -286,7 +287,7 @@ def _check_in(t: Tables, row: int) -> int:
 def _match(t: Tables, slot: int) -> bool:
     """Lease a session that waits or is fresh, if some request can use it. There is room."""
     session = t.sessions[slot]
-    job = choose(t, cell_of(t, slot), session[S_SEQ], session[S_DRAWS])
+    job = choose(t, cell_of(t, slot), session[S_DEVICE], session[S_SEQ], session[S_DRAWS])
     if job == NONE:
         return False
     session[S_DRAWS] += t.numbers[UNIFORM]
@@ -344,10 +345,11 @@ def _replan(t: Tables) -> int:
 @compiled
 def _match_waiting(t: Tables) -> int:
     """All that wait in order of session, until a fill asks for another plan."""
-    numbers, cells = t.numbers, t.cells
+    numbers, cells, aside, code = t.numbers, t.cells, NONE, GO_ON
     while numbers[WAITING] > 0 and numbers[DIRTY] == 0:
         if not room(t):
-            return MORE_SLOTS
+            code = MORE_SLOTS
+            break
         first, of = NONE, NONE
         for cell in range(len(cells)):
             slot = cells[cell, R_POOL]
@@ -357,7 +359,16 @@ def _match_waiting(t: Tables) -> int:
                 first, of = slot, cell
         if first == NONE:
             break
-        if not _match(t, first):
+        if _match(t, first):
+            continue
+        if wanted(t, of):  # this device alone is used up: those behind it may not be
+            wait_no_more(t, first)
+            t.sessions[first, S_SIBLING], aside = aside, first
+        else:
             cells[of, R_DRY] = numbers[SWEEP]
-    numbers[PHASE] = REPLAN
-    return GO_ON
+    while aside != NONE:
+        slot, aside = aside, t.sessions[aside, S_SIBLING]
+        wait(t, slot)
+    if code == GO_ON:
+        numbers[PHASE] = REPLAN
+    return code

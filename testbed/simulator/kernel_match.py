@@ -4,6 +4,7 @@ import numpy as np
 
 from testbed.simulator.compiled import compiled, mixed
 from testbed.simulator.kernel_lists import sort
+from testbed.simulator.kernel_once import used_up
 from testbed.simulator.kernel_tiers import unmet
 from testbed.simulator.layout import (
     AIMED,
@@ -34,7 +35,7 @@ _HALF = np.uint64(32)
 
 
 @compiled
-def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
+def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
     """The job that a device of this cell gets, or NONE. ``draws``: of its session by chance, so far."""
     if t.cells[cell, R_LISTED] != t.numbers[PLAN]:
         _list(t, cell)
@@ -42,12 +43,12 @@ def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
     if t.numbers[UNIFORM] == 0:
         for place in range(count):
             job = listed[place]
-            if jobs[job, J_PLACES] > jobs[job, J_PLACED] + jobs[job, J_RESPONSES]:
+            if jobs[job, J_PLACES] > jobs[job, J_PLACED] + jobs[job, J_RESPONSES] and not used_up(t, job, device):
                 return int(job)
         return NONE
     able = below = 0
     for place in range(count):
-        if unmet(t, listed[place]) > 0:
+        if _takes(t, listed[place], device):
             able += 1
             below += not at_target(t, listed[place])
     if able == 0:
@@ -57,11 +58,25 @@ def choose(t: Tables, cell: int, seq: int, draws: int) -> int:
     bits = mixed(mixed(t.bits[MATCH_DRAW] ^ np.uint64(seq)) ^ np.uint64(draws))
     left = np.int64(((bits >> _HALF) * np.uint64(able)) >> _HALF)
     for place in range(count):
-        if unmet(t, listed[place]) > 0 and (spare or not at_target(t, listed[place])):
+        if _takes(t, listed[place], device) and (spare or not at_target(t, listed[place])):
             if left == 0:
                 return int(listed[place])
             left -= 1
     return NONE
+
+
+@compiled
+def _takes(t: Tables, job: int, device: int) -> bool:
+    return bool(unmet(t, job) > 0 and not used_up(t, job, device))
+
+
+@compiled
+def wanted(t: Tables, cell: int) -> bool:
+    """Would a device of this cell be taken, were it not used up? Its candidates are those of the present plan."""
+    open_ = 0
+    for place in range(t.cells[cell, R_LIST]):
+        open_ += unmet(t, t.candidates[cell, place]) > 0
+    return open_ > 0
 
 
 @compiled

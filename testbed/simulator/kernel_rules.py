@@ -26,6 +26,7 @@ from testbed.simulator.kernel_lists import (
     say,
     wait_no_more,
 )
+from testbed.simulator.kernel_once import use
 from testbed.simulator.kernel_tiers import is_chosen, profile, unmet
 from testbed.simulator.layout import (
     A_ATTEMPT,
@@ -60,6 +61,7 @@ from testbed.simulator.layout import (
     J_ROUND,
     J_ROUNDS,
     J_STALENESS,
+    J_STAMP,
     J_TARGET,
     J_TIER,
     JR_ATTAINED,
@@ -199,13 +201,19 @@ def respond(t: Tables, lease: int) -> int:
     elif t.jobs[job, J_ASYNCHRONOUS] == 1:
         _respond_in_any_round(t, lease, job)
     else:
-        t.job_reals[job, JR_COUNTED_S] += t.reals[NOW] - t.granted[lease]
-        end_lease(t, lease, COUNTED)
+        _count(t, lease, job)
         t.jobs[job, J_PLACED] -= 1
         t.jobs[job, J_RESPONSES] += 1
         if t.jobs[job, J_RESPONSES] >= t.jobs[job, J_NEEDED]:
             _close(t, job)
     return int(slot)
+
+
+@compiled
+def _count(t: Tables, lease: int, job: int) -> None:
+    t.job_reals[job, JR_COUNTED_S] += t.reals[NOW] - t.granted[lease]
+    use(t, job, t.leases[lease, L_DEVICE])
+    end_lease(t, lease, COUNTED)
 
 
 @compiled
@@ -216,8 +224,7 @@ def _respond_in_any_round(t: Tables, lease: int, job: int) -> None:
     if jobs[job, J_ROUND] - t.given[lease] > jobs[job, J_STALENESS]:
         end_lease(t, lease, STRAGGLER)
         return
-    t.job_reals[job, JR_COUNTED_S] += t.reals[NOW] - t.granted[lease]
-    end_lease(t, lease, COUNTED)
+    _count(t, lease, job)
     jobs[job, J_HELD] += 1
     if jobs[job, J_HELD] >= jobs[job, J_NEEDED]:
         _close(t, job)
@@ -298,6 +305,7 @@ def close_session(t: Tables, slot: int) -> None:
 def open_attempt(t: Tables, job: int, next_round: int) -> None:
     jobs, reals, now = t.jobs, t.job_reals, t.reals[NOW]
     reals[job, JR_BEGUN], reals[job, JR_COUNTED_S] = now, 0.0
+    jobs[job, J_STAMP] += 1
     t.numbers[DIRTY] = 1
     if next_round == _GOES_ON:
         jobs[job, J_OFFERED] = jobs[job, J_ROUND]

@@ -94,8 +94,11 @@ DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the dr
     J_HELD,  # asynchronously: responses counted in the present round, in place of J_RESPONSES
     J_OFFERED,  # the latest round that its driver opened: the leases of an asynchronous job are granted under it
     J_STALENESS,  # in rounds: an older response is a straggler
+    J_USED,  # first row of its table of devices that count in the round on offer
+    J_MASK,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
+    J_STAMP,  # of the round on offer: changes with each, and with each attempt
     J_COLUMNS,
-) = range(24)
+) = range(27)
 (
     JR_ARRIVAL,
     JR_DEADLINE_S,
@@ -150,6 +153,7 @@ R_POOL, R_OWNER, R_DRY, R_LISTED, R_LIST, R_GROUPS = range(6)
 A_JOB, A_ROUND, A_ATTEMPT, A_CLOSED, A_COUNTED, A_COLUMNS = range(6)
 AR_OPENED, AR_FILLED, AR_ENDED, AR_COLUMNS = range(4)
 H_CODE, H_SLOT, H_COLUMNS = range(3)
+U_DEVICE, U_STAMP, U_COLUMNS = range(3)  # of a device that counts in a round, see ``kernel_once``
 # Of a profile of response times (job; all tiers, then each): as ``coordinator.engine.profiles``.
 P_TOTAL, P_AT, P_UPTO, P_PERCENT, P_COUNTS = range(5)
 

@@ -35,6 +35,7 @@ class Response(NamedTuple):
     round: int
     attempt: int
     life: int  # of the coordinator that granted its lease
+    device: int
 
 
 class Finish(NamedTuple):

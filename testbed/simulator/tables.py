@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.chance import Purpose, draw, mix, number_of
-from coordinator.engine.model import StragglerRule
+from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
 from coordinator.engine.scale import BINS, EDGES
@@ -33,6 +33,7 @@ from testbed.simulator.layout import (
     J_GROUP,
     J_HEAD,
     J_KNOWN,
+    J_MASK,
     J_NEEDED,
     J_PLACES,
     J_RANK,
@@ -43,6 +44,7 @@ from testbed.simulator.layout import (
     J_TAIL,
     J_TARGET,
     J_TIER,
+    J_USED,
     JR_ARRIVAL,
     JR_BYTES,
     JR_COLUMNS,
@@ -76,6 +78,7 @@ from testbed.simulator.layout import (
     SR_COLUMNS,
     TIER_DRAW,
     TIERS,
+    U_COLUMNS,
     UNFINISHED,
     UNTIL,
 )
@@ -99,6 +102,7 @@ COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
     "sessions": (np.int64, 2),
     "session_reals": (np.float64, 2),
     "devices": (np.int64, 2),
+    "used": (np.int64, 2),
     "kinds": (np.int64, 2),
     "cells": (np.int64, 2),
     "candidates": (np.int32, 2),
@@ -147,6 +151,7 @@ class Tables:
     sessions: Integers
     session_reals: Reals
     devices: Integers
+    used: Integers  # devices that count in a round, by job
     kinds: Integers
     cells: Integers
     candidates: NDArray[np.int32]  # per cell
@@ -240,6 +245,7 @@ def tables(
         sessions=_free(slots, S_COLUMNS, S_NEXT),
         session_reals=np.zeros((slots, SR_COLUMNS)),
         devices=np.zeros((0, D_COLUMNS), np.int64),
+        used=_used(jobs, simulation),
         kinds=kinds,
         cells=np.zeros((0, R_GROUPS + groups), np.int64),
         candidates=np.zeros((0, count), np.int32),
@@ -318,6 +324,17 @@ def _jobs(simulation: Simulation, group_of: list[int]) -> tuple[Integers, Reals]
             reals[row, JR_DEADLINE_S] = np.inf
         reals[row, [JR_COMPUTE_S, JR_BYTES]] = work.compute_s, float(work.download_bytes + work.upload_bytes)
     return jobs, reals
+
+
+def _used(jobs: Integers, simulation: Simulation) -> Integers:
+    """Tables of devices that count in a round: of each job that does not allow them to count again, and all empty."""
+    rows = 0
+    for row, job in enumerate(simulation.jobs):
+        jobs[row, [J_USED, J_MASK]] = rows, NONE
+        if job.spec.repeat is Repeat.ONCE:
+            jobs[row, J_MASK] = (1 << (2 * job.spec.responses_needed - 1).bit_length()) - 1
+            rows += int(jobs[row, J_MASK]) + 1
+    return np.zeros((rows, U_COLUMNS), np.int64)
 
 
 def _free(slots: int, columns: int, next_: int) -> Integers:

@@ -21,7 +21,8 @@ name: reasons
 seed: 3
 duration: 26s
 jobs:
-  endless: {file: job.py, demand: 50, rounds: 1, deadline: 60s, workload: {compute: 1h}}   # all devices are in mid-task
+  # all devices are in mid-task
+  endless: {file: job.py, demand: 50, repeat: allow, rounds: 1, deadline: 60s, workload: {compute: 1h}}
 fleets:
   swarm: {count: 8}
   alone: {count: 3, processes: 3}

@@ -47,6 +47,7 @@ from coordinator.engine.model import (
     LeaseEnd,
     Outcome,
     Phase,
+    Repeat,
     SessionEnd,
     StragglerRule,
 )
@@ -114,6 +115,7 @@ synchronous = st.builds(
     deadline_s=st.sampled_from([5.0, 30.0]),
     lease_s=st.sampled_from([4.0, 20.0, 60.0]),
     stragglers=st.sampled_from(list(StragglerRule)),
+    repeat=st.sampled_from([Repeat.ONCE, Repeat.ONCE, Repeat.ALLOW]),
 )
 asynchronous = st.builds(Asynchronous, st.sampled_from([1, 2, 3]), st.sampled_from([None, 0, 2]))
 specs = st.one_of(
@@ -395,13 +397,17 @@ class World(RuleBasedStateMachine):
         self.tell(request, [(mine[-1 - number % len(mine)], outcome) for number, outcome in many], off)
 
     def tell(self, request: Request, wishes: list[tuple[LeaseSeq, Outcome]], off: int = 0) -> None:
-        """An honest driver: COUNTED for the first K distinct leases of its round, STRAGGLER after; each once."""
+        """An honest driver: COUNTED for the first K distinct leases of its round, STRAGGLER after; each once, and each
+        device once a round unless its job allows more.
+        """
         round_, attempt = request.round, request.attempt
         counted, words = self.counted.setdefault((request.id, round_), set()), []
         for seq, wish in wishes:
             word = wish
             if off == 0 and seq in request.leases:
+                devices = {request.leases[one].device for one in counted if one in request.leases}
                 full = wish is Outcome.COUNTED and len(counted) >= request.needed
+                full = full or (request.once and request.leases[seq].device in devices)
                 new = seq not in self.said
                 word = self.said.setdefault(seq, Outcome.STRAGGLER if full else wish)
                 if new and word is Outcome.COUNTED:

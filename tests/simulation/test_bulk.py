@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator.engine.ids import DeviceId, RequestId
 from coordinator.engine.lifecycle import InvariantError
-from coordinator.engine.model import Asynchronous, StragglerRule
+from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
 from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.requirements import Ids, Not
@@ -113,6 +113,7 @@ def busy_job(name: str, pick: Callable[[int], int]) -> SimulatedJob:
         stragglers=list(StragglerRule)[pick(2)],
         compute=0.5 + pick(12) / 4,
         asynchronous=asynchronous,
+        repeat=Repeat.ONCE if pick(3) else Repeat.ALLOW,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coordinator.engine.chance import Purpose, draw
 from coordinator.engine.effects import Effect, EndLease, OfferLease
 from coordinator.engine.events import Event
-from coordinator.engine.model import Asynchronous, StragglerRule
+from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.policies.registry import load_policy
 from testbed.shape.limits import Limits
 from testbed.simulator.events import simulate_events
@@ -81,6 +81,7 @@ def random_job(name: str, pick: Callable[[int], int]) -> SimulatedJob:
         stragglers=list(StragglerRule)[pick(2)],
         compute=float(pick(6)),
         asynchronous=asynchronous,
+        repeat=Repeat.ONCE if pick(3) else Repeat.ALLOW,
     )
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from coordinator.engine.ids import JobId
-from coordinator.engine.model import Asynchronous, JobSpec, StragglerRule, Workload
+from coordinator.engine.model import Asynchronous, JobSpec, Repeat, StragglerRule, Workload
 from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Requirement
 from testbed.simulator.model import CheckIns, SimulatedJob, Simulation
 from testbed.simulator.settings import simulated_settings
@@ -53,6 +53,7 @@ def job(
     down: int = 0,
     up: int = 0,
     asynchronous: Asynchronous | None = None,
+    repeat: Repeat = Repeat.ONCE,
 ) -> SimulatedJob:
     spec = JobSpec(
         JobId(name),
@@ -67,6 +68,7 @@ def job(
         stragglers,
         Workload(compute, down, up),
         asynchronous,
+        repeat,
     )
     return SimulatedJob(spec, arrives, rounds)
 

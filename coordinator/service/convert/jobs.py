@@ -57,6 +57,9 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
     stragglers = names.STRAGGLERS_FROM_WIRE.get(message.stragglers)
     if stragglers is None:
         raise MalformedError("spec.stragglers", f"{message.stragglers} is not known")
+    repeat = names.REPEAT_FROM_WIRE.get(message.repeat)
+    if repeat is None:
+        raise MalformedError("spec.repeat", f"{message.repeat} is not known")
     deadline_s = _positive(seconds(message.deadline, "spec.deadline"), "spec.deadline")
     lease_s = deadline_s
     if message.HasField("lease"):
@@ -79,6 +82,7 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
             limits.at_most(message.workload.upload_bytes, limits.MOST_COUNT, "spec.workload.upload_bytes"),
         ),
         asynchronous=_asynchronous(message.asynchronous) if message.HasField("asynchronous") else None,
+        repeat=repeat,
     )
 
 

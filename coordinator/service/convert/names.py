@@ -39,6 +39,11 @@ STRAGGLERS_FROM_WIRE = {
     job_pb2.STRAGGLER_RULE_FINISH: model.StragglerRule.FINISH,
     job_pb2.STRAGGLER_RULE_REVOKE: model.StragglerRule.REVOKE,
 }
+REPEAT_FROM_WIRE = {
+    job_pb2.REPEAT_UNSPECIFIED: model.Repeat.ONCE,
+    job_pb2.REPEAT_ONCE: model.Repeat.ONCE,
+    job_pb2.REPEAT_ALLOW: model.Repeat.ALLOW,
+}
 GOODBYE_FROM_WIRE = {
     device_pb2.GOODBYE_REASON_UNSPECIFIED: model.SessionEnd.GOODBYE_STOPPED,
     device_pb2.GOODBYE_REASON_SESSION_OVER: model.SessionEnd.GOODBYE_SESSION_OVER,

@@ -55,7 +55,7 @@ class _OutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTy
     OUTCOME_UNSPECIFIED: _Outcome.ValueType  # 0
     OUTCOME_COUNTED: _Outcome.ValueType  # 1
     OUTCOME_STRAGGLER: _Outcome.ValueType  # 2
-    """it came after its request closed"""
+    """it came after its request closed, or its device counts in the round already"""
     OUTCOME_DUPLICATE: _Outcome.ValueType  # 3
     """the first receipt again"""
     OUTCOME_REJECTED: _Outcome.ValueType  # 4
@@ -67,7 +67,7 @@ class Outcome(_Outcome, metaclass=_OutcomeEnumTypeWrapper):
 OUTCOME_UNSPECIFIED: Outcome.ValueType  # 0
 OUTCOME_COUNTED: Outcome.ValueType  # 1
 OUTCOME_STRAGGLER: Outcome.ValueType  # 2
-"""it came after its request closed"""
+"""it came after its request closed, or its device counts in the round already"""
 OUTCOME_DUPLICATE: Outcome.ValueType  # 3
 """the first receipt again"""
 OUTCOME_REJECTED: Outcome.ValueType  # 4
@@ -695,7 +695,7 @@ class Receipt(google.protobuf.message.Message):
     first_outcome: global___Outcome.ValueType
     """of a DUPLICATE: what the first receipt said"""
     reason: builtins.str
-    """of a REJECTED"""
+    """of a REJECTED; REPEATED: of a STRAGGLER whose device counts in the round already"""
     sha256: builtins.bytes
     """of the response"""
     @property

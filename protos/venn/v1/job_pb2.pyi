@@ -43,6 +43,28 @@ STRAGGLER_RULE_FINISH: StragglerRule.ValueType  # 1
 STRAGGLER_RULE_REVOKE: StragglerRule.ValueType  # 2
 global___StragglerRule = StragglerRule
 
+class _Repeat:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _RepeatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Repeat.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    REPEAT_UNSPECIFIED: _Repeat.ValueType  # 0
+    """ONCE"""
+    REPEAT_ONCE: _Repeat.ValueType  # 1
+    REPEAT_ALLOW: _Repeat.ValueType  # 2
+    """without limit"""
+
+class Repeat(_Repeat, metaclass=_RepeatEnumTypeWrapper):
+    """How often a device may count in one round, whatever attempts it takes; asynchronously in one buffer."""
+
+REPEAT_UNSPECIFIED: Repeat.ValueType  # 0
+"""ONCE"""
+REPEAT_ONCE: Repeat.ValueType  # 1
+REPEAT_ALLOW: Repeat.ValueType  # 2
+"""without limit"""
+global___Repeat = Repeat
+
 class _AttemptStatus:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -146,6 +168,7 @@ class JobSpec(google.protobuf.message.Message):
     STRAGGLERS_FIELD_NUMBER: builtins.int
     WORKLOAD_FIELD_NUMBER: builtins.int
     ASYNCHRONOUS_FIELD_NUMBER: builtins.int
+    REPEAT_FIELD_NUMBER: builtins.int
     requirement_name: builtins.str
     """for people"""
     rounds: builtins.int
@@ -157,6 +180,7 @@ class JobSpec(google.protobuf.message.Message):
     over_commit: builtins.str
     """exact decimal, e.g. "0.2"; C = ceil((1 + it) x D)"""
     stragglers: global___StragglerRule.ValueType
+    repeat: global___Repeat.ValueType
     @property
     def requirement(self) -> venn.v1.common_pb2.Requirement: ...
     @property
@@ -187,9 +211,10 @@ class JobSpec(google.protobuf.message.Message):
         stragglers: global___StragglerRule.ValueType = ...,
         workload: venn.v1.common_pb2.Workload | None = ...,
         asynchronous: global___Asynchronous | None = ...,
+        repeat: global___Repeat.ValueType = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["asynchronous", b"asynchronous", "deadline", b"deadline", "lease", b"lease", "requirement", b"requirement", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["asynchronous", b"asynchronous", "deadline", b"deadline", "demand", b"demand", "lease", b"lease", "min_response", b"min_response", "over_commit", b"over_commit", "requirement", b"requirement", "requirement_name", b"requirement_name", "rounds", b"rounds", "stragglers", b"stragglers", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["asynchronous", b"asynchronous", "deadline", b"deadline", "demand", b"demand", "lease", b"lease", "min_response", b"min_response", "over_commit", b"over_commit", "repeat", b"repeat", "requirement", b"requirement", "requirement_name", b"requirement_name", "rounds", b"rounds", "stragglers", b"stragglers", "workload", b"workload"]) -> None: ...
 
 global___JobSpec = JobSpec
 

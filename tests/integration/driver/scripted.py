@@ -77,11 +77,11 @@ class Coordinator(JobServiceServicer):
         return common.AttemptKey(job=self.submitted[-1].key, round=no[0], attempt=no[1])
 
     def ticket(
-        self, no: tuple[int, int], lease: int, *, seconds: float = 60, key: bytes | None = None
+        self, no: tuple[int, int], lease: int, *, seconds: float = 60, key: bytes | None = None, device: str = ""
     ) -> common.Ticket:
         not_after = int((time.time() + seconds) * 1000)
         payload = common.TicketPayload(
-            device=f"device-{lease}", attempt=self.attempt(no), lease=lease, not_after_ms=not_after
+            device=device or f"device-{lease}", attempt=self.attempt(no), lease=lease, not_after_ms=not_after
         )
         return tickets.sign(payload, key or self.key, self.key_id)
 
@@ -199,9 +199,11 @@ async def coordinator(address: str = "127.0.0.1:0") -> AsyncIterator[tuple[Coord
 class Device:
     """One device's dealings with a driver, step by step."""
 
-    def __init__(self, side: Coordinator, no: tuple[int, int], lease: int, *, address: str = "") -> None:
+    def __init__(
+        self, side: Coordinator, no: tuple[int, int], lease: int, *, address: str = "", name: str = ""
+    ) -> None:
         self.side, self.no, self.lease = side, no, lease
-        self.ticket = side.ticket(no, lease)
+        self.ticket = side.ticket(no, lease, device=name)
         self._channel = open_channel(address or side.address)
         self.stub: Any = TaskServiceStub(self._channel)
 

@@ -99,3 +99,30 @@ async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator,
         (1, "aborted", "deadline"),
         (2, "closed", "enough"),
     ]
+
+
+async def test_a_device_counts_once_in_a_round(side: Coordinator, run: Any, tmp_path: Path) -> None:
+    """Its first response was still on its way when it came back as another instance, and was leased again."""
+    async with run(folder=tmp_path / "job") as job:
+        async with Device(side, (1, 1), 1, name="phone") as before, Device(side, (1, 1), 2, name="phone") as again:
+            assert (await before.submit(response(1.0))).outcome == common.OUTCOME_COUNTED
+            receipt = await again.submit(response(100.0))
+        assert (receipt.outcome, receipt.reason) == (common.OUTCOME_STRAGGLER, "REPEATED")
+        async with Device(side, (1, 1), 3) as other:
+            assert (await other.submit(response(3.0))).outcome == common.OUTCOME_COUNTED
+        result = await job
+    assert result.model["w"][0] == np.float32(2.0)
+    assert side.recorded[1, 1] == {
+        1: common.OUTCOME_COUNTED,
+        2: common.OUTCOME_STRAGGLER,
+        3: common.OUTCOME_COUNTED,
+    }
+
+
+async def test_a_job_may_let_a_device_count_again(side: Coordinator, run: Any) -> None:
+    async with run(repeat="allow") as job:
+        for lease in (1, 2):
+            async with Device(side, (1, 1), lease, name="phone") as device:
+                assert (await device.submit(response(1.0))).outcome == common.OUTCOME_COUNTED
+        assert (await job).finished
+    assert side.submitted[-1].spec.repeat == pb.REPEAT_ALLOW

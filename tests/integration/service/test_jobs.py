@@ -6,7 +6,7 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import AttemptEndReason, EngineSettings
 from tests.integration.service.peers import TOKENS, Device, Driver, FakeTime, World, world
-from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.status import metadata_of, reason_of
 from venn.wire.tickets import verify
 
@@ -483,3 +483,24 @@ async def test_a_deadline_aborts_and_the_log_says_so() -> None:
         await driver.open(attempt=2)
         (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]
         assert entry.text == "digits round 1: 0 of 3 responses at its deadline of 5 s; opened again"
+
+
+async def test_a_device_that_counts_is_not_leased_to_the_same_round_again() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.start(demand=2, min_response="1")
+        await driver.open()
+        phone = await one_device(made)
+        offer = await phone.accept()
+        await driver.record(offer.lease)
+        await phone.finish(offer)
+        await phone.next("ack")
+        await phone.vanish()
+        again = made.device("phone-1")
+        await again.check_in(interval=2)
+        answer = await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-1"))
+        assert (answer.state, answer.reasons[0]) == ("waiting", "ONCE: it counts already in round 1 of ann/digits/1")
+        other = await one_device(made, "phone-2")
+        await driver.record((await other.accept()).lease)
+        await driver.open(round_=2)
+        assert (await again.accept()).attempt.round == 2

@@ -165,7 +165,9 @@ def test_a_response_counted_before_the_driver_heard_of_the_end_counts(how: str) 
         play.beat(10)
     assert play.engine.world.ended[lease].reason == how
     play.record(request, lease)
-    assert play.one(EndLease).reason is LeaseEnd.COUNTED  # the correction
+    correction, *others = play.got(EndLease)
+    assert (correction.lease, correction.reason) == (lease, LeaseEnd.COUNTED)
+    assert all(one.reason is LeaseEnd.REVOKED for one in others)  # what its device has been given since
     assert request.counted == 1
     ends = play.engine.world.ends
     assert (ends[LeaseEnd.COUNTED], ends[LeaseEnd(how)]) == (1, 0)
@@ -182,7 +184,7 @@ def test_where_the_place_was_leased_again_the_cheapest_is_taken_back() -> None:
     play.run("done")
     play.finish("done")
     play.check_in("offered-1")
-    # "done" is free again and got the fourth place before; the newest offer is the cheapest
+    play.check_in("offered-2")  # the newest offer is the cheapest
     offered = max(request.leases)
     assert request.unmet == 0
     play.record(request, lost)

@@ -43,6 +43,8 @@ def test_a_job_says_what_it_waits_for() -> None:
     first = play.run("one", numbers={"memory": 8.0})
     play.wait(4.0)
     assert says() == "1 place open; no further eligible device present; 0.2 check-ins per second"
+    few = "TOO_FEW_DEVICES: a round needs responses of 2 devices, and 1 of those known are eligible"
+    assert few in play.engine.explain_job(job.id)
     play.run("two", numbers={"memory": 8.0})
     assert says() == "collecting: 2 of 2 responses missing, 2 leases live, deadline in 56.0 s"
     play.fail("two")

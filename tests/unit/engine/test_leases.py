@@ -271,7 +271,7 @@ def test_the_record_may_come_before_the_acceptance() -> None:
     play.handle(LeaseAccepted(play.session("one"), lease))
     assert not play.got(RevokeLease)  # its receipt says it all
     play.finish("one", lease)
-    assert play.one(OfferLease).device == "one"
+    assert play.device("one").state is DeviceState.IDLE
 
 
 def test_a_finish_whose_acceptance_was_lost_stands() -> None:

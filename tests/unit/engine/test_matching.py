@@ -10,7 +10,7 @@ from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, Of
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.lifecycle import PlanError
-from coordinator.engine.model import JobEnd
+from coordinator.engine.model import JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from tests.unit.engine.play import Fifo, Play, Uniform, needs
@@ -42,11 +42,10 @@ def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None
     assert play.got(AdoptPlan)  # opened
     one = play.run("one")
     play.finish("one")
-    two = play.lease("one")
-    play.accept("one")
-    play.handle(DeviceHeard(play.session("one")))
+    two = play.run("two")
+    play.handle(DeviceHeard(play.session("two")))
     assert play.engine.world.plan_number == 3  # arrival, driver, opening
-    three = play.run("two")
+    three = play.run("three")
     assert play.engine.world.plan_number == 4  # filled
     play.record(request, one)
     assert not play.got(AdoptPlan)
@@ -240,7 +239,7 @@ def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
 
 def test_by_chance_each_open_request_is_drawn_by_session_and_attempt() -> None:
     play = Play(Uniform())
-    requests = [play.request(name, demand=50) for name in ("c", "a", "b")]
+    requests = [play.request(name, demand=50, repeat=Repeat.ALLOW) for name in ("c", "a", "b")]
     by_arrival = [requests[index].id for index in (1, 2, 0)]  # all at 0: then by name
     tally = dict.fromkeys(by_arrival, 0)
     for number in range(60):

@@ -21,7 +21,7 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
 from coordinator.engine.lifecycle import DeviceState
-from coordinator.engine.model import ComeBackReason, HeldLease, HeldPhase, JobEnd, LeaseEnd, SessionEnd
+from coordinator.engine.model import ComeBackReason, HeldLease, HeldPhase, JobEnd, LeaseEnd, Repeat, SessionEnd
 from coordinator.engine.requirements import Capabilities, Comparison
 from tests.unit.engine.play import Play, needs
 
@@ -132,7 +132,7 @@ def test_an_unknown_lease_keeps_a_device_busy_for_a_liveness_interval_at_most() 
 
 def test_a_device_at_its_limit_is_sent_away_after_its_task_and_counts_as_served() -> None:
     play = Play()
-    request = play.request(demand=3)
+    request = play.request(demand=3, repeat=Repeat.ALLOW)
     play.run("one", per_session=1)
     play.finish("one")
     assert play.one(SendAway) == SendAway(play.session("one"), DeviceId("one"), ComeBackReason.LIMIT, None)

@@ -14,7 +14,7 @@ def rounds_of(needed: int = 2, max_staleness: int | None = None) -> Rounds:
 
 
 def outcome(rounds: Rounds, round_: int, lease: int, attempt: int = 1) -> Outcome:
-    return rounds.decide(AttemptNo(round_, attempt), lease, b"x").outcome
+    return rounds.decide(AttemptNo(round_, attempt), lease, f"device {lease}", b"x").outcome
 
 
 def flush(rounds: Rounds, round_: int, needed: int = 2) -> None:
@@ -29,7 +29,7 @@ def test_a_lease_of_an_earlier_round_counts_in_the_open_one() -> None:
     assert outcome(rounds, 1, 3) is Outcome.COUNTED
     into = rounds.into(AttemptNo(1, 1))
     assert (into.no.round, into.counted, into.staleness) == (2, [3], [1])
-    assert rounds.decide(AttemptNo(1, 1), 1, b"x").outcome is Outcome.COUNTED  # as it was decided
+    assert rounds.decide(AttemptNo(1, 1), 1, "device 1", b"x").outcome is Outcome.COUNTED  # as it was decided
     assert into.counted == [3]
 
 
@@ -39,11 +39,11 @@ def test_a_full_buffer_lets_wait_until_the_next_round_is_open() -> None:
     outcome(rounds, 1, 1)
     assert rounds.waits(AttemptNo(1, 1), 2)
     assert not rounds.waits(AttemptNo(1, 1), 1)  # it has its answer
-    assert rounds.foresee(AttemptNo(1, 1), 2) is None  # its bytes are wanted
+    assert rounds.foresee(AttemptNo(1, 1), 2, "device 2") is None  # its bytes are wanted
     rounds.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
     assert rounds.waits(AttemptNo(1, 1), 2)
     rounds.finish()
-    assert rounds.foresee(AttemptNo(1, 1), 2) is Outcome.STRAGGLER
+    assert rounds.foresee(AttemptNo(1, 1), 2, "device 2") is Outcome.STRAGGLER
 
 
 @pytest.mark.parametrize(("most", "said"), [(0, Outcome.STRAGGLER), (1, Outcome.COUNTED), (None, Outcome.COUNTED)])
@@ -59,7 +59,7 @@ def test_a_model_that_is_not_here_any_more_cannot_count() -> None:
     outcome(rounds, 1, 1)
     flush(rounds, 1, 1)
     rounds.oldest = 2
-    assert rounds.foresee(AttemptNo(1, 1), 2) is Outcome.STRAGGLER
+    assert rounds.foresee(AttemptNo(1, 1), 2, "device 2") is Outcome.STRAGGLER
 
 
 def test_after_an_abort_earlier_leases_do_not_count() -> None:
@@ -105,3 +105,15 @@ def test_every_round_has_its_buffer_and_no_lease_counts_twice(needed: int, scrip
     counted = [lease for attempt in attempts for lease in attempt.counted]
     assert len(counted) == len(set(counted)) == needed * len(attempts)
     assert all(stale >= 0 for attempt in attempts for stale in attempt.staleness)
+
+
+def test_a_device_counts_once_in_each_buffer() -> None:
+    rounds = Rounds(keep_s=100.0, asynchronous=True)
+    first, second = AttemptNo(1, 1), AttemptNo(2, 1)
+    rounds.open(first, 2)
+    told = [rounds.decide(first, lease, device, b"x").outcome for lease, device in ((1, "a"), (2, "a"), (3, "b"))]
+    assert told == [Outcome.COUNTED, Outcome.STRAGGLER, Outcome.COUNTED]
+    assert rounds.foresee(first, 4, "a") is None  # it waits for the next buffer
+    rounds.end(first, Status.CLOSED, now=0.0)
+    rounds.open(second, 2)
+    assert rounds.decide(first, 4, "a", b"x").outcome is Outcome.COUNTED

@@ -17,7 +17,7 @@ def rounds() -> Rounds:
 
 
 def outcome(rounds: Rounds, lease: int, no: AttemptNo = FIRST, problem: str = "") -> Outcome:
-    return rounds.decide(no, lease, b"digest", problem).outcome
+    return rounds.decide(no, lease, f"device {lease}", b"digest", problem).outcome
 
 
 def test_the_first_k_distinct_leases_count(rounds: Rounds) -> None:
@@ -44,7 +44,7 @@ def test_a_lease_that_ended_is_rejected_unless_it_was_decided(rounds: Rounds) ->
     rounds.lease_ended(FIRST, 1, "expired")
     rounds.lease_ended(FIRST, 2, "expired")
     assert outcome(rounds, 1) is Outcome.COUNTED
-    assert rounds.decide(FIRST, 2, b"").reason == "LEASE_ENDED: expired"
+    assert rounds.decide(FIRST, 2, "two", b"").reason == "LEASE_ENDED: expired"
     rounds.lease_ended(AttemptNo(7, 1), 3, "about an attempt that is not known")
 
 
@@ -58,12 +58,12 @@ def test_after_its_end_an_attempt_counts_nothing(rounds: Rounds) -> None:
 
 
 def test_what_is_foreseen_needs_no_bytes(rounds: Rounds) -> None:
-    assert rounds.foresee(FIRST, 1) is None
+    assert rounds.foresee(FIRST, 1, "one") is None
     rounds.lease_ended(FIRST, 1, "lost")
-    assert rounds.foresee(FIRST, 1) is Outcome.REJECTED
+    assert rounds.foresee(FIRST, 1, "one") is Outcome.REJECTED
     outcome(rounds, 2)
     outcome(rounds, 3)
-    assert rounds.foresee(FIRST, 4) is Outcome.STRAGGLER
+    assert rounds.foresee(FIRST, 4, "one") is Outcome.STRAGGLER
 
 
 def test_receipts_are_kept_until_the_next_round_closed_and_no_ticket_can_be_valid(rounds: Rounds) -> None:
@@ -97,13 +97,41 @@ def test_a_decision_that_could_not_be_written_down_is_taken_back(rounds: Rounds)
 
 def test_a_restored_attempt_goes_on_where_it_was(rounds: Rounds) -> None:
     decisions = Decision(4, Outcome.COUNTED, b"x"), Decision(6, Outcome.REJECTED, b"", "DIGEST")
-    rounds.restore(FIRST, [(FIRST, decision) for decision in decisions])
+    rounds.restore(FIRST, [(FIRST, decision, f"device {decision.lease}") for decision in decisions])
     assert [outcome(rounds, lease) for lease in (4, 6, 7, 8)] == [
         Outcome.COUNTED,
         Outcome.REJECTED,
         Outcome.COUNTED,
         Outcome.STRAGGLER,
     ]
+
+
+def test_a_device_counts_once_in_an_attempt(rounds: Rounds) -> None:
+    assert rounds.decide(FIRST, 1, "a", b"").outcome is Outcome.COUNTED
+    assert rounds.foresee(FIRST, 2, "a") is Outcome.STRAGGLER
+    assert rounds.decide(FIRST, 2, "a", b"") == Decision(2, Outcome.STRAGGLER, b"", "REPEATED")
+    assert rounds.foresee(FIRST, 3, "b") is None
+    rounds.end(FIRST, Status.ABORTED, now=0)
+    retry = AttemptNo(1, 2)
+    rounds.open(retry, 2)
+    assert rounds.decide(retry, 4, "a", b"").outcome is Outcome.COUNTED
+
+
+def test_a_job_may_let_it_count_again() -> None:
+    rounds = Rounds(keep_s=100, repeat=True)
+    rounds.open(FIRST, 2)
+    assert [rounds.decide(FIRST, lease, "a", b"").outcome for lease in (1, 2)] == [Outcome.COUNTED] * 2
+
+
+def test_a_device_whose_decision_was_taken_back_may_count(rounds: Rounds) -> None:
+    rounds.decide(FIRST, 1, "a", b"")
+    rounds.retract(FIRST, 1, "OUT_OF_SPACE")
+    assert rounds.decide(FIRST, 2, "a", b"").outcome is Outcome.COUNTED
+
+
+def test_a_restored_attempt_knows_its_devices(rounds: Rounds) -> None:
+    rounds.restore(FIRST, [(FIRST, Decision(1, Outcome.COUNTED, b""), "a")])
+    assert rounds.decide(FIRST, 2, "a", b"").reason == "REPEATED"
 
 
 @given(st.integers(1, 5), st.lists(st.tuples(st.integers(0, 8), st.sampled_from(["submit", "bad", "ended"]))))

@@ -74,6 +74,8 @@ class Crowd:
             attempt = self._open.get(job)
             if attempt is None or attempt.ended or len(attempt.live) + len(attempt.counted) >= attempt.places:
                 continue
+            if device in {self.world.leases[lease].device for lease in attempt.counted}:
+                continue
             if self.world.specs[job].requirement.matches(device, self.world.devices[device]):  # type: ignore[arg-type]
                 lease = self.world.lease(t, device, attempt)
                 session = self.world.open_sessions[device]

@@ -8,7 +8,7 @@ import pytest
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId
-from coordinator.engine.model import LeaseEnd, Outcome
+from coordinator.engine.model import LeaseEnd, Outcome, Repeat
 from coordinator.engine.requirements import AllDevices
 from testbed.report.audit import Audit, audit
 from testbed.report.record import load_run
@@ -59,6 +59,34 @@ def test_a_count_that_reaches_the_coordinator_after_the_lease_has_ended_corrects
     lease = world.lease(1.0, "a", world.open(1.0, "wide", 1))
     world.hear(2.0, past.TimePassed(), end(int(lease.lease), LeaseEnd.EXPIRED))
     world.respond(2.5, lease)
+    assert check(world, tmp_path).findings == ()
+
+
+@pytest.mark.parametrize(("repeat", "expected"), [(Repeat.ONCE, {"REPEATED"}), (Repeat.ALLOW, set())])
+def test_a_device_that_counts_twice_in_a_round_is_found(tmp_path: Path, repeat: Repeat, expected: set[str]) -> None:
+    world = World()
+    world.device("a")
+    world.job(0.0, "wide", AllDevices(), label="any", demand=2, rounds=1, repeat=repeat)
+    world.check_in(1.0, "a")
+    attempt = world.open(1.0, "wide", 1)
+    for t in (2.0, 3.0):
+        world.respond(t + 0.5, world.lease(t, "a", attempt))
+    assert kinds(check(world, tmp_path)) == expected
+
+
+def test_a_device_may_count_in_an_attempt_and_in_the_one_after_it(tmp_path: Path) -> None:
+    world = World()
+    for name in "ab":
+        world.device(name)
+    world.job(0.0, "wide", AllDevices(), label="any", demand=2, rounds=1)
+    world.check_in(1.0, "a")
+    world.check_in(1.0, "b")
+    aborted = world.open(1.0, "wide", 1)
+    world.respond(2.5, world.lease(2.0, "a", aborted))
+    world.abort(16.0, aborted)
+    retry = world.open(16.0, "wide", 1, 2)
+    for t, device in ((17.0, "a"), (18.0, "b")):
+        world.respond(t + 0.5, world.lease(t, device, retry))
     assert check(world, tmp_path).findings == ()
 
 

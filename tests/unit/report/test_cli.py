@@ -33,7 +33,10 @@ def test_explain_of_a_finished_run(folder: Path, capsys: pytest.CaptureFixture[s
     assert explain.main(["narrow", "--run", str(folder)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "narrow   finished"
-    assert lines[1] == "  3.0 s of its delay: present, held back (cooling, at a limit, or of another tier)"
+    assert (
+        lines[1]
+        == "  3.0 s of its delay: present, held back (cooling, at a limit, of another tier, or counted in the round)"
+    )
     assert explain.main(["narow", "--run", str(folder)]) == 2
     assert capsys.readouterr().err.strip().endswith("did you mean narrow?")
 

@@ -18,7 +18,7 @@ def test_a_job_by_its_name_or_its_key(story: Story) -> None:
     assert found == explain(story, "me/narrow/r1")
     assert found.state == "finished"
     assert found.reasons[:2] == (
-        "3.0 s of its delay: present, held back (cooling, at a limit, or of another tier)",
+        "3.0 s of its delay: present, held back (cooling, at a limit, of another tier, or counted in the round)",
         "1.0 s of its delay: given to wide by venn",
     )
     assert found.reasons[2] == "2 devices of 3 could serve it"

@@ -20,6 +20,7 @@ from coordinator.engine.model import (
     LeaseEnd,
     Outcome,
     Phase,
+    Repeat,
     SessionEnd,
     Workload,
 )
@@ -87,6 +88,7 @@ class World:
         rounds: int,
         asynchronous: Asynchronous | None = None,
         compute_s: float = 0.0,
+        repeat: Repeat = Repeat.ONCE,
     ) -> str:
         spec = JobSpec(
             job=JobId(f"me/{name}/r1"),
@@ -100,6 +102,7 @@ class World:
             lease_s=15.0,
             workload=Workload(compute_s=compute_s),
             asynchronous=asynchronous,
+            repeat=repeat,
         )
         self.specs[name] = spec
         self.hear(t, past.JobSubmitted(spec, 1), done.AcceptJob(spec.job, None))

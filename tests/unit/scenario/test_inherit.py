@@ -8,7 +8,7 @@ from testbed.scenario import Scenario, parse
 from tests.unit.scenario.conftest import problems
 
 HEAD = "version: 1\nname: x\n"
-FLEETS = "fleets: {a: {count: 1}}\n"
+FLEETS = "fleets: {a: {count: 2}}\n"
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed.scenario import parse
 from tests.unit.scenario.conftest import PLAIN, problems
 
 # Each entry: what stands in the file -> what stands there instead, and on the next line the first thing that is told.
@@ -15,3 +16,8 @@ def test_one_mistake_one_line(folder: Path, change: str, told: str) -> None:
     old, new = change.replace("\\n", "\n").split(" -> ")
     assert PLAIN.count(old) == 1, old
     assert problems(PLAIN.replace(old, new))[0] == told.replace("{folder}", str(folder))
+
+
+@pytest.mark.parametrize("fits", ["demand: 104", "demand: 104, over_commit: 50%", "demand: 105, repeat: allow"])
+def test_a_demand_that_can_be_filled(folder: Path, fits: str) -> None:
+    assert parse(PLAIN.replace("demand: 20, rounds: 18", f"{fits}, rounds: 18"))

@@ -14,6 +14,7 @@ from coordinator.engine.model import (
     LeaseEnd,
     Outcome,
     Phase,
+    Repeat,
     SessionEnd,
     StragglerRule,
 )
@@ -177,6 +178,13 @@ def test_a_spec_keeps_its_fractions_exact() -> None:
     assert (made.responses_needed, made.places, made.rounds) == (55, 110, 18)
     assert made.lease_s == made.deadline_s == 15
     assert made.stragglers is StragglerRule.REVOKE
+    assert made.repeat is Repeat.ONCE
+
+
+def test_a_spec_says_whether_devices_may_repeat() -> None:
+    assert jobs.job_spec(JOB, spec(repeat=job_pb2.REPEAT_ALLOW)).repeat is Repeat.ALLOW
+    with pytest.raises(MalformedError, match="repeat"):
+        jobs.job_spec(JOB, spec(repeat=9))
 
 
 def test_an_asynchronous_spec_has_its_buffer() -> None:

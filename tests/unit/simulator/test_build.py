@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.engine.model import StragglerRule
+from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy
 from device_agent.availability import Ending
@@ -20,6 +20,7 @@ from testbed.scenario.packaged import packaged
 from testbed.simulator.build import build
 from testbed.simulator.model import Matching
 from testbed.simulator.run import simulate
+from venn.wire.errors import UsageError
 
 TEXT = """
 version: 1
@@ -33,7 +34,8 @@ noise: 0.2
 requirements: {big: memory >= 4 GB}
 data: {digits: {source: sklearn-digits}}
 jobs:
-  late: {demand: 3, rounds: 2, deadline: 20s, arrives: 8s, requirement: big, data: digits, workload: {compute: 3s}}
+  late: {demand: 3, rounds: 2, deadline: 20s, arrives: 8s, requirement: big, data: digits, workload: {compute: 3s},
+         repeat: allow}
   soon: {demand: 2, max_rounds: 4, deadline: 10s, lease: 30s, min_response: 55%, over_commit: 10%, stragglers: revoke}
 every_device: {session: exp(8s), gap: exp(4s), crash: 30%}
 fleets:
@@ -64,6 +66,7 @@ def test_jobs_are_what_their_drivers_would_submit(scenario: Scenario) -> None:
     assert (soon.spec.deadline_s, soon.spec.lease_s) == (5.0, 15.0)
     assert (soon.spec.min_response, soon.spec.over_commit) == (Fraction(11, 20), Fraction(1, 10))
     assert (soon.spec.stragglers, soon.spec.demand) == (StragglerRule.REVOKE, 2)
+    assert (soon.spec.repeat, late.spec.repeat) == (Repeat.ONCE, Repeat.ALLOW)
     assert (late.spec.requirement_name, str(late.spec.requirement)) == ("big", "memory >= 4000000000 and data = digits")
     assert (soon.spec.requirement_name, str(soon.spec.requirement)) == ("all", "all")
 
@@ -114,12 +117,23 @@ def test_a_device_without_sessions_is_always_there() -> None:
 
 
 def test_drawn_jobs_and_scales() -> None:
-    text = TEXT.replace("noise: 0.2", "scale: 2\nrounds_scale: 0.5\ndrawn_jobs: {count: 2, arrives: exp(10s)}")
+    text = TEXT.replace(
+        "noise: 0.2", "scale: 2\nrounds_scale: 0.5\ndrawn_jobs: {count: 2, arrives: exp(10s), repeat: allow}"
+    )
     made = build(parse(text))
     assert len(made.jobs) == 4
     by_name = {job.spec.job.split("/")[1]: job for job in made.jobs}
     assert (by_name["late"].spec.demand, by_name["late"].rounds) == (6, 1)
     assert made.devices == 12
+
+
+def test_a_population_that_is_too_small_for_a_job() -> None:
+    text = "version: 1\nname: tiny\nbackend: sim\npopulation: {count: 300}\n"
+    text += "jobs: {a: {demand: 300, rounds: 3, deadline: 10m, requirement: cpu >= 7}}\n"
+    with pytest.raises(UsageError, match=r"jobs.a.demand: a round asks for 300 devices, and only \d+ can"):
+        build(parse(text))
+    assert build(parse(text.replace("demand: 300,", "demand: 300, repeat: allow,"))).devices == 300
+    assert build(parse(text.replace("cpu >= 7", "all"))).devices == 300
 
 
 def test_a_population_in_place_of_fleets() -> None:

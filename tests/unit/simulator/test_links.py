@@ -203,7 +203,7 @@ def test_event_by_event_with_links_and_in_bulk_without() -> None:
 def test_links_of_a_population_take_their_seconds_for_each_byte_in_bulk_too() -> None:
     text = "version: 1\nname: many\nbackend: sim\npopulation: {count: 300}\n"
     text += "jobs: {a: {demand: 20, rounds: 5, deadline: 1h, workload: {compute: 30s}}}\n"
-    text += "drawn_jobs: {count: 2, arrives: exp(1m), table: paper, which: small, compute: 9s}\n"
+    text += "drawn_jobs: {count: 2, arrives: exp(1m), table: paper, which: small, compute: 9s, repeat: allow}\n"
     text += "rounds_scale: 0.01\nscale: 0.1\n"
     with_bytes = text.replace("30s", "30s, download: 20 MB, upload: 5 MB").replace("9s", "9s, upload: 3 MB")
     plain, slower = (build(parse(each)) for each in (text, with_bytes))

@@ -1,0 +1,75 @@
+"""A device counts once a round: event by event and in bulk, whether it waits or comes again."""
+
+import numpy as np
+import pytest
+
+from coordinator.engine.model import Asynchronous, Repeat
+from coordinator.policies.registry import load_policy
+from testbed.simulator.bulk import simulate_in_bulk
+from testbed.simulator.events import simulate_events
+from testbed.simulator.model import Matching, SimulatedJob
+from tests.simulation.test_bulk import assert_equal
+from tests.simulation.worlds import Session, job, world
+
+POLICIES = ("fifo", "random", "venn")
+
+
+def ended(jobs: list[SimulatedJob], sessions: list[Session], policy: str, **more: object) -> list[float]:
+    """When each job has ended, the same on both paths; NaN: it never does."""
+    made = world(jobs, sessions, **more)
+    events = simulate_events(made, load_policy(policy), validate=True)
+    assert_equal(events, simulate_in_bulk(made, load_policy(policy)))
+    return events.ended_s.tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("repeat", "at"), [(Repeat.ONCE, 55.0), (Repeat.ALLOW, 10.0)])
+def test_a_device_that_waits_counts_once(policy: str, repeat: Repeat, at: float) -> None:
+    sessions = [Session(0.0, 100.0, 0), Session(50.0, 100.0, 1)]
+    assert ended([job("a", 2, compute=5.0, repeat=repeat)], sessions, policy) == [at]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("repeat", "at"), [(Repeat.ONCE, 55.0), (Repeat.ALLOW, 25.0)])
+def test_a_device_that_comes_again_counts_once(policy: str, repeat: Repeat, at: float) -> None:
+    sessions = [Session(0.0, 9.0, 0), Session(20.0, 29.0, 0), Session(50.0, 100.0, 1)]
+    for matching in Matching:
+        assert ended([job("a", 2, compute=5.0, repeat=repeat)], sessions, policy, matching=matching) == [at]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_device_that_is_used_up_does_not_keep_its_neighbour_waiting(policy: str) -> None:
+    """Of those that wait it is the first, when a place is given back."""
+    sessions = [Session(0.0, 100.0, 0), Session(0.0, 8.0, 1, slow=4.0), Session(1.0, 100.0, 2)]
+    assert ended([job("a", 2, compute=5.0)], sessions, policy) == [13.0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_once_in_each_buffer(policy: str) -> None:
+    flying = job("a", 2, rounds=2, compute=1.0, asynchronous=Asynchronous(2))
+    assert ended([flying], [Session(0.0, 100.0, 0), Session(10.0, 100.0, 1)], policy) == [12.0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_counted_in_an_attempt_that_aborted_may_be_leased_again(policy: str) -> None:
+    sessions = [Session(0.0, 100.0, 0), Session(31.0, 100.0, 1)]
+    assert ended([job("a", 2, compute=1.0, deadline=30.0)], sessions, policy) == [32.0]
+
+
+def test_a_demand_that_is_larger_than_the_fleet_never_closes() -> None:
+    sessions = [Session(float(at), at + 5.0, device) for at in range(0, 100, 10) for device in range(3)]
+    (never,) = ended([job("a", 4, compute=1.0, deadline=50.0)], sessions, "fifo", until_s=200.0)
+    assert np.isnan(never)
+
+
+def test_many_devices_in_the_tables_of_many_jobs() -> None:
+    """Each comes four times in an hour, and all jobs want them all."""
+    sessions = [
+        Session(900.0 * turn + device, 900.0 * turn + device + 50.0, device)
+        for turn in range(4)
+        for device in range(200)
+    ]
+    jobs = [job(f"job-{number}", 150, compute=1.0) for number in range(4)]
+
+    for matching in Matching:
+        assert not np.isnan(ended(jobs, sessions, "random", matching=matching)).any()
