@@ -9,9 +9,13 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.state import Device
 from coordinator.service.host import Host
 
+MOST_NEW = 1_000  # devices that are not merged in yet
+
 
 class Roster:
-    """Sorted; who came since somebody asked last is merged in when somebody asks. What the engine forgot is skipped."""
+    """Sorted; who came lately is merged in when somebody asks, at the latest when they are many. What the engine forgot
+    is skipped.
+    """
 
     def __init__(self, host: Host, known: Mapping[DeviceId, Device]) -> None:
         self._known = known  # by the engine
@@ -37,6 +41,8 @@ class Roster:
         place = bisect_left(self._names, effect.device)
         if place == len(self._names) or self._names[place] != effect.device:
             self._new.add(effect.device)
+            if len(self._new) >= MOST_NEW:
+                self._merged()
 
     def _merged(self) -> list[DeviceId]:
         if self._new:
