@@ -32,7 +32,7 @@ def report(
     if context.json:
         write_line(sys.stdout, json.dumps(to_json(summary)))
     elif not context.quiet:
-        print_summary(summary, console(context), report=folder / PAGE)
+        print_summary(summary, console(context), report=str(folder / PAGE))
     return ExitCode.OK if summary.passed and not summary.audit.findings else ExitCode.FAILED
 
 

@@ -137,9 +137,16 @@ def _tell(context: Context, name: str, result: Result, file: Path) -> None:
         return
     console = Console(no_color=not context.color, highlight=False)
     following = "" if failures or result.ending.interrupted else _next(file, result.summary.backend)
-    print_summary(result.summary, console, report=_relative(result.page), following=following)
+    print_summary(result.summary, console, report=_report(result), following=following)
     for failure in failures:
         tell(failure, name, as_json=False)
+
+
+def _report(result: Result) -> str:
+    """Where it is, or the command that draws it."""
+    if result.page is not None:
+        return str(_relative(result.page))
+    return f"venn report {shlex.quote(str(_relative(result.folder.root)))}"
 
 
 def _next(file: Path, backend: str) -> str:

@@ -42,7 +42,7 @@ class Result:
 
     folder: RunFolder
     summary: Summary
-    page: Path
+    page: Path | None  # None: it is drawn when it is asked for, by `venn report`
     ending: Ending
 
     @property

@@ -1,34 +1,28 @@
 """The report of a simulated run that kept no journal: what its attempts and sums can tell, in one HTML file."""
 
-import json
-
 from markupsafe import Markup
 
 from testbed.report.figures.drawing import save, styled
 from testbed.report.figures.jobs import completion
 from testbed.report.figures.outcome import attempts_over_time, completed
 from testbed.report.jsonlines import text, texts
-from testbed.report.outcome import summarise_outcome
 from testbed.report.page import environment, sentence
 from testbed.report.simulated import SimulatedRecord
-from testbed.report.summary import Summary, to_json
+from testbed.report.summary import Summary
 from testbed.report.table import lease_sum, response_sum, simulated_line
 from venn.wire.files import write_atomic
 
 _MOST_BARS = 60  # jobs drawn one by one; the CSV has all
 
 
-def build_outcome_report(record: SimulatedRecord, *, page: str, summary: str, figures: str) -> Summary:
+def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, figures: str) -> None:
     """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
-    found = summarise_outcome(record)
-    write_atomic(record.folder / summary, json.dumps(to_json(found), indent=2).encode() + b"\n")
     with styled():
         drawings = [attempts_over_time(record.attempts)] if record.attempts else []
         drawings += [completed(found)] if found.jobs else []
         drawings += [completion(found)] if 0 < len(found.jobs) <= _MOST_BARS else []
         drawn = {drawing.name: save(drawing, record.folder / figures) for drawing in drawings}
     write_atomic(record.folder / page, _render(record, found, drawn).encode())
-    return found
 
 
 def _render(record: SimulatedRecord, summary: Summary, figures: dict[str, str]) -> str:

@@ -1,7 +1,6 @@
 """The final table: what a run came to, on one screen; plain text where it does not go to a terminal."""
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -21,8 +20,8 @@ HEADERS = (  # a blank sets a column apart from the one before
 MOST_FINDINGS = 5  # of the auditor, on the screen; the report has all
 
 
-def print_summary(summary: Summary, console: Console, *, report: Path | None = None, following: str = "") -> None:
-    """Print it. ``report`` is the page's path, ``following`` the command that a user may want next."""
+def print_summary(summary: Summary, console: Console, *, report: str = "", following: str = "") -> None:
+    """Print it. ``report``: the page's path, or the command that draws it. ``following``: what a user may want next."""
     before = console.width
     console.width = max(before, LEAST_WIDTH)
     try:
@@ -31,7 +30,7 @@ def print_summary(summary: Summary, console: Console, *, report: Path | None = N
         console.width = before
 
 
-def final_table(summary: Summary, *, report: Path | None = None, following: str = "") -> RenderableType:
+def final_table(summary: Summary, *, report: str = "", following: str = "") -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
     if stale := staleness_lines(summary):
         parts += [*(_line(line) for line in stale), ""]

@@ -4,8 +4,6 @@ from dataclasses import replace
 from time import perf_counter
 
 from coordinator.engine.plan import Policy
-from testbed.simulator.bulk import simulate_in_bulk, why_not
-from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import Journal, Reborn, simulate_events
 from testbed.simulator.model import Outcome, Simulation, Watch
 
@@ -25,12 +23,19 @@ def simulate(
     invariant after each event: these need every event.
     """
     started = perf_counter()
-    if journal is not None or validate:
-        why = "every event is asked for"
-    else:
-        why = why_not(simulation) if COMPILES else "Numba is not installed"
+    why = "every event is asked for" if journal is not None or validate else _why_not_in_bulk(simulation)
     if why:
         outcome = simulate_events(simulation, policy, journal=journal, reborn=reborn, validate=validate, watch=watch)
     else:
+        from testbed.simulator.bulk import simulate_in_bulk
+
         outcome = simulate_in_bulk(simulation, policy, watch=watch)
     return replace(outcome, why=why, wall_s=perf_counter() - started)
+
+
+def _why_not_in_bulk(simulation: Simulation) -> str:
+    """Empty: it can. Numba is loaded for this, which takes longer than a small simulation."""
+    from testbed.simulator.bulk import why_not
+    from testbed.simulator.compiled import COMPILES
+
+    return why_not(simulation) if COMPILES else "Numba is not installed"

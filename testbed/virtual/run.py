@@ -18,7 +18,7 @@ from testbed.live.machine import commit, machine, versions
 from testbed.live.run import Result
 from testbed.live.world import Ending
 from testbed.population import write_population
-from testbed.report.build import PAGE, build_report
+from testbed.report.build import build_summary
 from testbed.report.story import job_name
 from testbed.report.summary import Summary
 from testbed.scenario.model import Scenario
@@ -63,14 +63,14 @@ class VirtualRun:
         for line in unfinished(simulation, outcome, stopped=bool(stopped_by)):
             self._warn(line)
         self._write_manifest(interrupted=bool(stopped_by), simulated=facts(simulation, outcome))
-        summary = self._report()
+        summary = self._summary()
         ending = Ending(interrupted=bool(stopped_by))
-        return Result(self.folder, summary, self.folder.root / PAGE, ending), stopped_by
+        return Result(self.folder, summary, None, ending), stopped_by
 
-    def _report(self) -> Summary:
+    def _summary(self) -> Summary:
         """Raises PeerError if the disk is full."""
         try:
-            return build_report(self.folder.root)
+            return build_summary(self.folder.root)
         except Exception as error:
             full = out_of_space(error, self.folder.root)
             if full is None:

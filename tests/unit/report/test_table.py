@@ -15,7 +15,7 @@ from tests.unit.report.world import World
 def printed(summary: Summary, *, width: int = 80, terminal: bool = False) -> str:
     file = io.StringIO()
     console = Console(file=file, width=width, force_terminal=terminal, color_system="standard" if terminal else None)
-    print_summary(summary, console, report=Path("runs/x/report.html"), following="venn compare x.yaml")
+    print_summary(summary, console, report="runs/x/report.html", following="venn compare x.yaml")
     assert console.width == width
     return file.getvalue()
 

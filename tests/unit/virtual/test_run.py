@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -68,7 +71,7 @@ def test_a_small_run_leaves_what_a_live_one_does(small: Result) -> None:
     assert summary.leases.adds_up
     assert summary.audit.findings == ()
     assert summary.responses_in_rounds == 2 * 3 + 2 * 2
-    names = {"events.jsonl", "scenario.yaml", "run.json", "summary.json", "report.html", "figures", "devices"}
+    names = {"events.jsonl", "scenario.yaml", "run.json", "summary.json", "devices"}
     assert {path.name for path in folder.iterdir()} == names
     about = json.loads((folder / "run.json").read_text())
     assert about["simulated"]["path"] in ("bulk", "events")
@@ -92,8 +95,25 @@ def test_the_same_again(small: Result) -> None:
     assert replayed.digest == small.summary.digest == simulate_events(build(parse(SMALL)), Fifo()).digest
 
 
-def test_the_report_can_be_built_again(small: Result) -> None:
-    assert build_report(small.folder.root) == small.summary
+def test_the_report_is_drawn_when_it_is_asked_for(small: Result, tmp_path: Path) -> None:
+    folder = shutil.copytree(small.folder.root, tmp_path / "copy")
+    assert build_report(folder) == small.summary
+    assert "late" in (folder / "report.html").read_text()
+    assert any((folder / "figures").iterdir())
+
+
+def test_a_simulation_does_not_wait_for_what_draws(tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text(SMALL)
+    program = (
+        "import sys\nfrom testbed.cli.main import main\n"
+        "code = main(['run', 'small.yaml', '--out', 'run'])\n"
+        "print('LOADED', *sys.modules)\nsys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    table, _, loaded = done.stdout.rpartition("LOADED")
+    assert "report     venn report run\n" in table
+    assert not {"matplotlib", "jinja2"} & set(loaded.split())
 
 
 def test_explain_reads_it(small: Result, capsys: pytest.CaptureFixture[str]) -> None:
@@ -247,7 +267,7 @@ def test_a_signal_stops_it_with_a_partial_report(tmp_path: Path, monkeypatch: py
     assert stopped_by == signal.SIGTERM
     assert result.summary.interrupted
     assert result.summary.sessions == 5
-    assert (result.folder.root / "report.html").exists()
+    assert (result.folder.root / "summary.json").exists()
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
