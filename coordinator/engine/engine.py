@@ -7,8 +7,8 @@ device or a driver says at once when it hears of an effect, goes before what is 
 else goes after it. An event that comes late, twice or out of order is answered, never raised.
 """
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 from coordinator.engine import devices, explain, invariants, jobs
 from coordinator.engine.attempts import abort
@@ -48,28 +48,48 @@ from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 from coordinator.engine.world import World
 
-Frame = (
-    LeaseAccepted
-    | TaskFinished
-    | DeviceHeard
-    | TaskProgressed
-    | LeaseReleased
-    | SessionEnded
-    | TaskFailed
-    | LeaseDeclined
-)
 # A response at its deadline counts; and reactions at once, to one response, do not put the next one after the deadline.
-_BEFORE_TIES = (
-    ResponsesRecorded,
-    TaskFinished,
-    TaskFailed,
-    AttemptOpened,
-    JobEnded,
-    LeaseAccepted,
-    LeaseReleased,
-    SessionEnded,
-    TurnEnded,
+_BEFORE_TIES = frozenset(
+    {
+        ResponsesRecorded,
+        TaskFinished,
+        TaskFailed,
+        AttemptOpened,
+        JobEnded,
+        LeaseAccepted,
+        LeaseReleased,
+        SessionEnded,
+        TurnEnded,
+    }
 )
+
+
+def _nothing(*_: object) -> None:
+    """It was a sign of life, as every frame is; or what was due has happened."""
+
+
+# What follows from an event, by its class: looked up, for this runs for every event.
+_ON_FRAME: Mapping[type, Callable[[World, Any, Session], None]] = {
+    LeaseAccepted: devices.accepted,
+    TaskFinished: devices.finished,
+    DeviceHeard: _nothing,
+    TaskProgressed: devices.progressed,
+    LeaseReleased: devices.released,
+    SessionEnded: devices.session_ended,
+    TaskFailed: devices.failed,
+    LeaseDeclined: devices.declined,
+}
+_ON_EVENT: Mapping[type, Callable[[World, Any], None]] = {
+    ResponsesRecorded: jobs.record_responses,
+    DeviceCheckedIn: devices.check_in,
+    TimePassed: _nothing,
+    AttemptOpened: jobs.open_,
+    JobSubmitted: jobs.submit,
+    DriverFollowed: jobs.follow,
+    DriverLost: jobs.lose_driver,
+    JobEnded: jobs.end_job,
+    DevicesDrained: devices.drain,
+}
 
 
 class Engine:
@@ -78,6 +98,8 @@ class Engine:
     def __init__(self, settings: EngineSettings, policy: Policy) -> None:
         self.world = World(settings, self._due_at)
         self.matcher = Matcher(self.world, policy)
+        own = {TurnEnded: self._turn_ended, PolicyChanged: self._policy_changed}
+        self._on_event: Mapping[type, Callable[[World, Any], None]] = {**_ON_EVENT, **own}
 
     # -- the life of the engine
 
@@ -91,17 +113,18 @@ class Engine:
         world.now = now
         out: list[Effect] = []
         world.out = out
-        inclusive = not isinstance(event, _BEFORE_TIES)
-        if isinstance(event, Frame):
-            session = world.sessions.get(event.session)
-            if session is not None:  # else it is a late frame of a session that is over
-                devices.heard(world, session)
+        kind = event.__class__
+        inclusive, on_frame = kind not in _BEFORE_TIES, _ON_FRAME.get(kind)
+        if on_frame is None:
             self._let_pass(inclusive)
-            if session is not None and session.seq in world.sessions:
-                self._on_frame(event, session)
-        else:
-            self._let_pass(inclusive)
-            self._on_event(event)
+            self._on_event[kind](world, event)
+            return out
+        session = world.sessions.get(event.session)  # type: ignore[union-attr]  # a frame has one
+        if session is not None:  # else it is a late frame of a session that is over
+            devices.heard(world, session)
+        self._let_pass(inclusive)
+        if session is not None and session.seq in world.sessions:
+            on_frame(world, event, session)
         return out
 
     @property
@@ -189,53 +212,13 @@ class Engine:
 
     # -- events
 
-    def _on_frame(self, event: Frame, session: Session) -> None:
-        world = self.world
-        match event:
-            case LeaseAccepted():
-                devices.accepted(world, event, session)
-            case TaskFinished():
-                devices.finished(world, event, session)
-            case DeviceHeard():
-                pass  # a sign of life, as every frame is
-            case TaskProgressed():
-                devices.progressed(world, event, session)
-            case LeaseReleased():
-                devices.released(world, event, session)
-            case SessionEnded():
-                devices.session_ended(world, event, session)
-            case TaskFailed():
-                devices.failed(world, event, session)
-            case LeaseDeclined():
-                devices.declined(world, event, session)
+    def _turn_ended(self, _: World, __: Event) -> None:
+        self.matcher.settle()
 
-    def _on_event(self, event: Event) -> None:
-        world = self.world
-        match event:
-            case ResponsesRecorded():
-                jobs.record_responses(world, event)
-            case DeviceCheckedIn():
-                devices.check_in(world, event)
-            case TimePassed():
-                pass  # what was due has happened
-            case AttemptOpened():
-                jobs.open_(world, event)
-            case JobSubmitted():
-                jobs.submit(world, event)
-            case DriverFollowed():
-                jobs.follow(world, event)
-            case DriverLost():
-                jobs.lose_driver(world, event)
-            case JobEnded():
-                jobs.end_job(world, event)
-            case PolicyChanged(policy=name):
-                world.policy = name
-                self.matcher.lift_all()
-                world.dirty = True
-            case DevicesDrained():
-                devices.drain(world, event)
-            case TurnEnded():
-                self.matcher.settle()
+    def _policy_changed(self, world: World, event: PolicyChanged) -> None:
+        world.policy = event.policy
+        self.matcher.lift_all()
+        world.dirty = True
 
     # -- time
 
@@ -248,8 +231,8 @@ class Engine:
 
     def _let_pass(self, inclusive: bool) -> None:
         """What was due before now happens now, in the order of its times."""
-        deadlines, now = self.world.deadlines, self.world.now
-        while (due := deadlines.take(now, inclusive=inclusive)) is not None:
+        take, now = self.world.deadlines.take, self.world.now
+        while (due := take(now, inclusive=inclusive)) is not None:
             self._on_due(*due)
 
     def _due_at(self, kind: Kind, key: Key) -> float | None:

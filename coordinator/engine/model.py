@@ -172,12 +172,12 @@ class JobSpec:
         """K: a round closes at so many responses."""
         if self.asynchronous is not None:
             return self.asynchronous.buffer
-        return _ceil(self.min_response * self.demand)
+        return _of(self.min_response, self.demand)
 
     @property
     def places(self) -> int:
         """C: live leases and counted responses together never exceed it; asynchronously live leases alone."""
-        return _ceil((1 + self.over_commit) * self.demand)
+        return self.demand + _of(self.over_commit, self.demand)
 
 
 MOST_SESSIONS = 50_000
@@ -210,5 +210,6 @@ class EngineSettings:
     tiers: int = 3  # of devices by speed, in equal numbers, >= 1; 1: none
 
 
-def _ceil(value: Fraction) -> int:
-    return -(-value.numerator // value.denominator)
+def _of(fraction: Fraction, count: int) -> int:
+    """So much of it, rounded up; in integers, for it is asked for often."""
+    return -(-fraction.numerator * count // fraction.denominator)

@@ -96,6 +96,9 @@ def settings_from_json(record: Mapping[str, object]) -> EngineSettings:
 _OPENED, _FILLED, _CLOSED, _ABORTED = (2**64 - number for number in (1, 2, 3, 4))
 
 
+_TOLD = frozenset({OfferLease, AcceptAttempt, FillAttempt, EndAttempt})  # effects that a digest is made of
+
+
 class Digest:
     """A running 64-bit digest of (time, session, request) of each lease and of each transition of a request."""
 
@@ -105,6 +108,8 @@ class Digest:
 
     def update(self, now: float, effects: Iterable[Effect]) -> None:
         for effect in effects:
+            if effect.__class__ not in _TOLD:
+                continue
             match effect:
                 case OfferLease():
                     self._add(now, effect.session, effect.request)

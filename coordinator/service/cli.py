@@ -1,7 +1,6 @@
 """``venn coordinator``: decides which checking-in device serves which job."""
 
 import asyncio
-import gc
 import json
 import os
 import sys
@@ -19,15 +18,12 @@ from coordinator.service.server import Coordinator, CoordinatorSettings, new_see
 from venn.wire import logs
 from venn.wire.command import Context, allow_many_files, application, command, execute, run_async
 from venn.wire.errors import UsageError
+from venn.wire.memory import collecting_seldom
 from venn.wire.notation import parse_duration
 from venn.wire.tokens import ensure_tokens
 
 SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
 SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0
-
-# What lives long here is large, and what is thrown away is seldom cyclic: with Python's defaults the collector takes
-# 5 % of a busy coordinator's time.
-COLLECTOR_THRESHOLDS = (20_000, 20, 50)
 
 app = application()
 
@@ -72,9 +68,7 @@ def coordinator(
         validate=validate,
     )
     made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    with told_with_its_plan(policy):
+    with collecting_seldom(), told_with_its_plan(policy):
         return run_async(serve(settings, made, drain_s=drain_s, as_json=context.json))
 
 

@@ -15,7 +15,6 @@ requests, openings of 10,000 requests in one turn of the coordinator's loop agai
 device of a region is in that.
 """
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -45,8 +44,8 @@ from coordinator.engine.plan import Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from coordinator.engine.state import Session
 from coordinator.policies.registry import load_policy
-from coordinator.service.cli import COLLECTOR_THRESHOLDS
 from testbed.bench.figures import Benchmark, Measured
+from venn.wire.memory import collecting_seldom
 
 JOBS = 1000
 GROUPS = 100
@@ -260,14 +259,8 @@ def _openings(policy: str) -> dict[str, float]:
 
 def run(say: Callable[[str], None]) -> Measured:
     """Measure; about 20 seconds. Garbage is collected as in a coordinator."""
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    try:
+    with collecting_seldom():
         return _measured(say)
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 def _measured(say: Callable[[str], None]) -> Measured:

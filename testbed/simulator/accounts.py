@@ -27,6 +27,9 @@ class _Ended(NamedTuple):
     counted: int
 
 
+_NOTED = frozenset({OfferLease, EndLease, AcceptAttempt, FillAttempt, EndAttempt, EndJob})
+
+
 class Accounts:
     def __init__(self, simulation: Simulation) -> None:
         self._jobs = {job.spec.job: index for index, job in enumerate(simulation.jobs)}
@@ -51,6 +54,8 @@ class Accounts:
         """Of one event, in their order."""
         self._digest.update(now, effects)
         for effect in effects:
+            if effect.__class__ not in _NOTED:
+                continue
             match effect:
                 case OfferLease():
                     self._granted[effect.lease] = now

@@ -15,6 +15,7 @@ import heapq
 import math
 from collections.abc import Iterator
 from itertools import chain
+from typing import cast
 
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
 from coordinator.engine.events import (
@@ -30,9 +31,10 @@ from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
 from testbed.simulator.links import CONNECT, FETCH_CODE, Course, Part, chances, free_at, task_end
 from testbed.simulator.model import Cut, Matching, Simulation
 from testbed.simulator.noise import noise_index, noise_table
-from testbed.simulator.presence import Finish, Present, Response, Row, rows
+from testbed.simulator.presence import Finish, Kind, Present, Response, Row, rows
 from testbed.simulator.settings import silent_at
 
+HEARD = frozenset({OfferLease, RevokeLease, SendAway, EndSession})  # effects that mean something to a device
 _INSTANCE = "0" * 32  # no device is ever copied
 
 
@@ -43,9 +45,8 @@ class Devices:
         self._next = next(self._rows, None)
         self._present: dict[SessionSeq, Present] = {}  # whose sessions a coordinator has not ended
         self._out_of_reach: dict[int, tuple[SessionSeq, Present]] = {}  # by device
-        self._responses: list[Response] = []  # a heap; some are void
-        self._finishes: list[Finish] = []  # a heap; some are void
-        self._ends: list[tuple[float, SessionSeq]] = []  # a heap; some are void
+        # A heap of (time, kind, what): a response, a finish, or a session that ends. Some are void.
+        self._due: list[tuple[float, Kind, Response | Finish | SessionSeq]] = []
         self._work = {job.spec.job: job.spec.workload for job in simulation.jobs}
         self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
         self._code: dict[int, set[JobId]] = {}  # by device with a link: the jobs whose code it has
@@ -60,29 +61,24 @@ class Devices:
         """inf: the trace has ended."""
         return math.inf if self._next is None else self._next.start_s
 
-    def next_response(self) -> float:
-        """inf: nobody works."""
-        heap = self._responses
+    def next_due(self) -> tuple[float, Kind]:
+        """A response, a receipt that arrives, or the end of a session. inf: nobody is there."""
+        heap = self._due
         while heap:
-            first = heap[0]
-            if self.has(first):
-                return first.at
+            at, kind, what = heap[0]
+            if kind is Kind.RESPONSE:
+                if self.has(cast(Response, what)):
+                    return at, kind
+            elif kind is Kind.FINISH:
+                there = self._present.get(cast(Finish, what).session)
+                if there is not None and not there.gone and there.how is None:
+                    return at, kind
+            else:
+                there = self._present.get(cast(SessionSeq, what))
+                if there is not None and there.ends_s == at:
+                    return at, kind
             heapq.heappop(heap)
-        return math.inf
-
-    def next_finish(self) -> float:
-        """inf: nobody waits for a receipt."""
-        heap = self._finishes
-        while heap and ((there := self._present.get(heap[0].session)) is None or there.gone or there.how is not None):
-            heapq.heappop(heap)
-        return heap[0].at if heap else math.inf
-
-    def next_end(self) -> float:
-        """Of a session. inf: nobody is there."""
-        heap = self._ends
-        while heap and ((there := self._present.get(heap[0][1])) is None or there.ends_s != heap[0][0]):
-            heapq.heappop(heap)
-        return heap[0][0] if heap else math.inf
+        return math.inf, Kind.SESSION_END
 
     def arrive(self) -> tuple[SessionSeq, list[Effect] | None]:
         """The next row of the trace: a device is there from here on. Its session, and what it has yet to hear in it;
@@ -128,7 +124,7 @@ class Devices:
 
     def respond(self) -> Response:
         """The task that is done next; its device has it in hand until its driver has answered."""
-        return heapq.heappop(self._responses)
+        return cast(Response, heapq.heappop(self._due)[2])
 
     def has(self, response: Response) -> bool:
         """Its device is there and has it in hand."""
@@ -150,12 +146,12 @@ class Devices:
         if link is None:
             return TaskFinished(session, lease, outcome)
         free = free_at(link, now, chances(self._simulation.settings.seed, lease, Part.RECEIPT))
-        heapq.heappush(self._finishes, Finish(free, lease, session, outcome))
+        heapq.heappush(self._due, (free, Kind.FINISH, Finish(free, lease, session, outcome)))
         return None
 
     def finish(self) -> TaskFinished:
         """The device that has its receipt next lets go of its task."""
-        _, lease, session, outcome = heapq.heappop(self._finishes)
+        _, lease, session, outcome = cast(Finish, heapq.heappop(self._due)[2])
         present = self._present[session]
         if present.lease == lease:
             present.lease = None
@@ -163,7 +159,8 @@ class Devices:
 
     def end(self) -> SessionEnded | None:
         """The session that ends next, or whose device is out of reach from here on; None: nobody notices yet."""
-        at, seq = heapq.heappop(self._ends)
+        at, _, what = heapq.heappop(self._due)
+        seq = cast(SessionSeq, what)
         present = self._present[seq]
         if present.how is not None:
             present.ends_s = math.inf
@@ -212,7 +209,7 @@ class Devices:
     # -- what devices are told
 
     def react(self, effect: Effect, now: float) -> Event | None:
-        """What the device that hears of ``effect`` says at once."""
+        """What the device that hears of ``effect``, one of HEARD, says at once."""
         match effect:
             case OfferLease():
                 return self._take(effect, now)
@@ -247,10 +244,10 @@ class Devices:
     def _stay(self, seq: SessionSeq, present: Present, now: float) -> None:
         """Until the end of its row; what it has in hand it delivers when it is done, or now."""
         present.ends_s = present.row.end_s
-        heapq.heappush(self._ends, (present.ends_s, seq))
+        heapq.heappush(self._due, (present.ends_s, Kind.SESSION_END, seq))
         if present.task is not None:
             present.task = present.task._replace(at=max(present.task.at, now), session=seq)
-            heapq.heappush(self._responses, present.task)
+            heapq.heappush(self._due, (present.task.at, Kind.RESPONSE, present.task))
 
     def _cut_off(self, seq: SessionSeq, present: Present, now: float) -> SessionEnded | None:
         present.since_s = now
@@ -259,7 +256,7 @@ class Devices:
             present.ends_s = math.inf
             return SessionEnded(seq, SessionEnd.CONNECTION_ENDED)
         present.ends_s = silent_at(now, self._began_s)
-        heapq.heappush(self._ends, (present.ends_s, seq))
+        heapq.heappush(self._due, (present.ends_s, Kind.SESSION_END, seq))
         return None
 
     def _miss(self, present: Present | None, effect: Effect) -> None:
@@ -282,7 +279,7 @@ class Devices:
         whose = self._life, present.row.device
         task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, *whose)
         present.lease, present.task, present.life = offer.lease, task, self._life
-        heapq.heappush(self._responses, task)
+        heapq.heappush(self._due, (done, Kind.RESPONSE, task))
         return LeaseAccepted(offer.session, offer.lease)
 
     def _done(self, present: Present, offer: OfferLease, now: float) -> float:

@@ -28,7 +28,7 @@ from testbed.simulator.model import SimulatedJob
 from testbed.simulator.presence import Response
 from testbed.simulator.programs import State
 
-_HEARD = frozenset({AcceptJob, AcceptAttempt, EndAttempt, EndJob})  # effects that mean something to a driver
+HEARD = frozenset({AcceptJob, AcceptAttempt, EndAttempt, EndJob})  # effects that mean something to a driver
 
 
 @dataclass(slots=True)
@@ -127,9 +127,7 @@ class Drivers:
         return ResponsesRecorded(response.job, driver.incarnation, *no, ((response.lease, outcome),))
 
     def react(self, effect: Effect) -> Event | None:
-        """What the driver that hears of ``effect`` says at once; one that stands still hears of it later."""
-        if effect.__class__ not in _HEARD:
-            return None
+        """What a driver says at once to ``effect``, one of HEARD; one that stands still hears of it later."""
         assert isinstance(effect, AcceptJob | AcceptAttempt | EndAttempt | EndJob)
         driver = self._drivers[effect.job]
         if isinstance(effect, EndJob):

@@ -10,10 +10,11 @@ It drives the engine of the live coordinator. What happens next is the least of 
 6. a check-in, by row;
 7. what the timeline does to a program, in its order.
 
-Each event is a turn of the coordinator's loop. What devices and drivers say when they are told something, they say at
-once, first in first out in the order of the engine's effects, before the next event. A response is three steps: its
-driver records it, then all reactions to that, then its device says that it has finished, and all reactions to that;
-with a link to pass that is an event of its own, later. Sessions are numbered 1, 2, 3 ... by check-in.
+What devices and drivers say when they are told something, they say at once, first in first out in the order of the
+engine's effects, before the next event. All that is one turn of the coordinator's loop, and costs one plan: devices are
+matched when nobody has anything to say. A response is three steps: its driver records it, then all reactions to that,
+then its device says that it has finished, and all reactions to that; with a link to pass that is an event of its own,
+later. Sessions are numbered 1, 2, 3 ... by check-in.
 
 With ``Matching.AT_CHECK_IN`` a device reports a limit of one task per session, and says goodbye if nothing was given
 to it by the end of its check-in and the reactions to that.
@@ -32,7 +33,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable
 from copy import deepcopy
-from enum import IntEnum
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
@@ -40,27 +40,19 @@ from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded,
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
+from testbed.simulator import devices, drivers
 from testbed.simulator.accounts import Accounts
 from testbed.simulator.devices import Devices
 from testbed.simulator.drivers import Drivers
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
-from testbed.simulator.presence import Response
+from testbed.simulator.presence import Kind, Response
 from testbed.simulator.programs import Change, Programs, State
+from venn.wire.memory import collecting_seldom
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
 Reborn = Callable[[float], None]  # another coordinator begins now
 
 _LOOK_UP_EVERY = 1024  # events between two calls of the watch
-
-
-class _Class(IntEnum):
-    RESPONSE = 1
-    FINISH = 2
-    DUE = 3
-    SESSION_END = 4
-    ARRIVAL = 5
-    CHECK_IN = 6
-    BREAK = 7
 
 
 def simulate_events(
@@ -80,10 +72,11 @@ def simulate_events(
     """
     run = _Run(simulation, policy, journal, reborn, validate=validate)
     steps = 0
-    while run.step():
-        steps += 1
-        if watch is not None and steps % _LOOK_UP_EVERY == 0 and not watch(run.progress()):
-            break
+    with collecting_seldom():
+        while run.step():
+            steps += 1
+            if watch is not None and steps % _LOOK_UP_EVERY == 0 and not watch(run.progress()):
+                break
     return run.outcome()
 
 
@@ -92,7 +85,8 @@ class _Run:
         self, simulation: Simulation, policy: Policy, journal: Journal | None, reborn: Reborn | None, *, validate: bool
     ) -> None:
         self.programs = Programs(simulation.breaks)
-        self._fresh = deepcopy(policy) if simulation.breaks else policy
+        self._breaks = bool(simulation.breaks)
+        self._fresh = deepcopy(policy) if self._breaks else policy
         self.engine = Engine(simulation.settings, policy)  # of the coordinator, or of the one that was killed
         self.coordinator = State.THERE
         self.devices = Devices(simulation)
@@ -114,27 +108,26 @@ class _Run:
         """Let the next thing happen. False: it is over."""
         if self.drivers.unfinished == 0:
             return False
-        devices, drivers = self.devices, self.drivers
-        check_in, arrival = devices.next_check_in(), drivers.next_arrival()
+        check_in, arrival = self.devices.next_check_in(), self.drivers.next_arrival()
         if check_in == arrival == math.inf and not self._anybody():
             return False
+        at, what = self.devices.next_due()
         due = self.engine.next_deadline() if self.coordinator is State.THERE else None
-        at, what = min(
-            (devices.next_response(), _Class.RESPONSE),
-            (devices.next_finish(), _Class.FINISH),
-            (math.inf if due is None else due, _Class.DUE),
-            (devices.next_end(), _Class.SESSION_END),
-            (arrival, _Class.ARRIVAL),
-            (check_in, _Class.CHECK_IN),
-            (self.programs.next_at(), _Class.BREAK),
-        )
+        if due is not None and (due < at or (due == at and what > Kind.DUE)):
+            at, what = due, Kind.DUE
+        if arrival < at:
+            at, what = arrival, Kind.ARRIVAL
+        if check_in < at:
+            at, what = check_in, Kind.CHECK_IN
+        if self._breaks and (change := self.programs.next_at()) < at:
+            at, what = change, Kind.BREAK
         if at > self._until_s:
             self.now = self._until_s
             return False
         self.now = at
         self._happen(what)
-        while drivers.catching_up:
-            self._catch_up(drivers.catching_up.popleft())
+        while self.drivers.catching_up:
+            self._catch_up(self.drivers.catching_up.popleft())
         return True
 
     def outcome(self) -> Outcome:
@@ -145,23 +138,23 @@ class _Run:
         """A session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
         return bool(self.engine.sessions if self.coordinator is State.THERE else self.devices.attended or self._inbox)
 
-    def _happen(self, what: _Class) -> None:
+    def _happen(self, what: Kind) -> None:
         match what:
-            case _Class.RESPONSE:
+            case Kind.CHECK_IN:
+                self._arrive()
+            case Kind.RESPONSE:
                 self._respond(self.devices.respond())
-            case _Class.FINISH:
+            case Kind.FINISH:
                 self._say(self.devices.finish())
-            case _Class.DUE:
+            case Kind.DUE:
                 self._say(TimePassed())
-            case _Class.SESSION_END:
+            case Kind.SESSION_END:
                 ended = self.devices.end()
                 if ended is not None:
                     self._say(ended)
-            case _Class.ARRIVAL:
+            case Kind.ARRIVAL:
                 self._say(*self.drivers.arrive())
-            case _Class.CHECK_IN:
-                self._arrive()
-            case _Class.BREAK:
+            case Kind.BREAK:
                 for change in self.programs.take():
                     self._break(change)
 
@@ -274,7 +267,7 @@ class _Run:
         said.extend(events)
         while said:
             self._hear(said.popleft())
-            if self.engine.unsettled:
+            if not said and self.engine.unsettled:
                 self._hear(TurnEnded())
 
     def _hear(self, event: Event) -> None:
@@ -285,6 +278,11 @@ class _Run:
         if self._validate:
             self.engine.validate()
         for effect in effects:
-            answer = self.devices.react(effect, self.now) or self.drivers.react(effect)
+            if effect.__class__ in devices.HEARD:
+                answer = self.devices.react(effect, self.now)
+            elif effect.__class__ in drivers.HEARD:
+                answer = self.drivers.react(effect)
+            else:
+                continue
             if answer is not None:
                 self._said.append(answer)

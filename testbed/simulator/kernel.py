@@ -1,12 +1,9 @@
 """The event loop in bulk: the same events in the same order as ``events``, on arrays.
 
 ``run`` goes on until something is wanted that only Python can do, which the code that it returns says; after that it
-is called again and goes on where it was. A step is one of: the next event, or the next reaction to the last one; the
-matching of devices that became matchable in it; a new plan, if its inputs have changed; the matching of devices that
-wait, by the new plan.
-
-A plan that nobody can look at, where no device waits and what is heard next changes the inputs again, is counted and
-not made; except where a plan decides more than the order, that is tiers.
+is called again and goes on where it was. A step is one of: the next event, or the next reaction to the last one; when
+all are heard, the matching of devices that became matchable meanwhile; a new plan, if its inputs have changed; the
+matching of devices that wait, by the new plan.
 """
 
 import numpy as np
@@ -76,7 +73,6 @@ from testbed.simulator.layout import (
     NOW,
     OVER,
     PHASE,
-    PLAN,
     PLAN_WANTED,
     PLANNER,
     PLANS,
@@ -99,7 +95,6 @@ from testbed.simulator.layout import (
     S_WAITS,
     SAID,
     SETTLE,
-    SKIPS,
     SR_BYTE_S,
     SR_END,
     SR_SLOW,
@@ -148,11 +143,13 @@ def _advance(t: Tables) -> int:
     numbers = t.numbers
     if numbers[HEARD] < numbers[SAID]:
         return _hear(t)
+    if numbers[DIRTY] == 1 or numbers[VACANT] == 1 or numbers[FRESH] > 0:  # the turn is over
+        numbers[PHASE] = SETTLE
+        return GO_ON
     if numbers[FINISHED] != NONE:
         slot = numbers[FINISHED]
         numbers[FINISHED] = NONE
         free_device(t, slot)
-        numbers[PHASE] = SETTLE
         return GO_ON
     numbers[HEARD] = numbers[SAID] = 0
     if numbers[UNFINISHED] == 0:
@@ -178,7 +175,6 @@ def _advance(t: Tables) -> int:
     if arrival <= check_in:
         t.reals[NOW] = arrival
         numbers[SUBJECT] = numbers[ARRIVED]
-        numbers[PHASE] = REPLAN
         return ARRIVES
     return _check_in(t, numbers[ROW])
 
@@ -191,9 +187,7 @@ def _hear(t: Tables) -> int:
     if what == RELEASES:
         if t.sessions[subject, S_SEQ] == number:
             free_device(t, subject)
-            numbers[PHASE] = SETTLE
         return GO_ON
-    numbers[PHASE] = REPLAN
     numbers[DIRTY] = 1
     if what == OPENS:
         open_attempt(t, subject, number)
@@ -223,8 +217,6 @@ def _on_heap(t: Tables, response: bool) -> int:
             t.numbers[FINISHED] = session
     else:
         close_session(t, slot)
-    if t.numbers[DIRTY] == 1 or t.numbers[VACANT] == 1:
-        t.numbers[PHASE] = REPLAN
     return GO_ON
 
 
@@ -275,8 +267,6 @@ def _check_in(t: Tables, row: int) -> int:
         wait(t, slot)
         return GO_ON
     grant(t, slot, job)
-    if numbers[DIRTY] == 1:
-        numbers[PHASE] = REPLAN
     return GO_ON
 
 
@@ -332,11 +322,6 @@ def _replan(t: Tables) -> int:
         return GO_ON
     numbers[DIRTY] = 0
     numbers[PLANS] += 1
-    unseen = numbers[SKIPS] == 1 and numbers[WAITING] == 0 and numbers[HEARD] < numbers[SAID]
-    if unseen and t.said[numbers[HEARD], 0] != RELEASES:
-        numbers[PHASE] = NEXT
-        return GO_ON
-    numbers[PLAN] = numbers[PLANS]
     numbers[SWEEP] += 1
     numbers[PHASE] = MATCH
     return GO_ON if numbers[PLANNER] != NONE and make_plan(t) else PLAN_WANTED

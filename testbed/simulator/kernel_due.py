@@ -17,9 +17,7 @@ from testbed.simulator.layout import (
     NONE,
     NOW,
     OVER,
-    PHASE,
     REVIEW,
-    SETTLE,
     TICK,
     TICKED,
     UNTIL,
@@ -67,7 +65,6 @@ def pass_time(t: Tables, due: float) -> int:
         expire(t, lease)
     if t.reals[REVIEW] <= due:
         t.reals[REVIEW], t.numbers[DIRTY] = np.inf, 1
-    t.numbers[PHASE] = SETTLE
     return TICKED if t.reals[TICK] <= due else GO_ON
 
 

@@ -20,7 +20,7 @@ from testbed.simulator.layout import (
     J_TIER,
     MATCH_DRAW,
     NONE,
-    PLAN,
+    PLANS,
     QUEUES,
     R_GROUPS,
     R_LIST,
@@ -37,7 +37,7 @@ _HALF = np.uint64(32)
 @compiled
 def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
     """The job that a device of this cell gets, or NONE. ``draws``: of its session by chance, so far."""
-    if t.cells[cell, R_LISTED] != t.numbers[PLAN]:
+    if t.cells[cell, R_LISTED] != t.numbers[PLANS]:
         _list(t, cell)
     jobs, listed, count = t.jobs, t.candidates[cell], t.cells[cell, R_LIST]
     if t.numbers[UNIFORM] == 0:
@@ -98,7 +98,7 @@ def _list(t: Tables, cell: int) -> None:
                     count += 1
     if t.numbers[UNIFORM] == 1:  # drawn from by chance they go by job
         sort(t.candidates[cell, :count], t.candidates[cell, :count].copy())
-    cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLAN]
+    cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLANS]
 
 
 @compiled

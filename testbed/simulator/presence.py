@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import NamedTuple
 
 from coordinator.engine.effects import Effect
@@ -10,6 +11,18 @@ from coordinator.engine.model import Outcome
 from testbed.simulator.model import CheckIns, Cut
 
 _AT_A_TIME = 4096  # rows that are turned into Python's own numbers
+
+
+class Kind(IntEnum):
+    """What happens next, in the order of events at one instant."""
+
+    RESPONSE = 1
+    FINISH = 2
+    DUE = 3  # what the engine has due itself
+    SESSION_END = 4
+    ARRIVAL = 5
+    CHECK_IN = 6
+    BREAK = 7
 
 
 class Row(NamedTuple):

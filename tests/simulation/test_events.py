@@ -6,7 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from coordinator.engine.effects import Effect, EndLease, OfferLease
+from coordinator.engine.effects import AdoptPlan, Effect, EndLease, OfferLease
 from coordinator.engine.events import AttemptOpened, Event, LeaseAccepted, SessionEnded, TaskFinished, TurnEnded
 from coordinator.engine.model import LeaseEnd, SessionEnd, StragglerRule
 from coordinator.policies.fifo import Fifo
@@ -69,6 +69,16 @@ def test_a_response_is_recorded_then_followed_up_and_only_then_finished() -> Non
     _, told = played(world([job("a", 1, rounds=2, compute=3.0)], [Session(1, 99, 0)]))
     names = [type(event).__name__ for now, event, _ in told if now == 4.0 and not isinstance(event, TurnEnded)]
     assert names == ["ResponsesRecorded", "AttemptOpened", "TaskFinished", "LeaseAccepted"]
+
+
+def test_all_that_is_said_at_once_is_one_turn() -> None:
+    """The round closes, the next one opens and the device that lags has stopped: then one plan is made."""
+    jobs = [job("a", 2, rounds=2, compute=3.0, min_response="0.5", stragglers=StragglerRule.REVOKE)]
+    _, told = played(world(jobs, [Session(1, 99, 0), Session(2, 99, 1)]))
+    names = [type(event).__name__ for now, event, _ in told if now == 4.0]
+    plans = [effect for now, _, effects in told if now == 4.0 for effect in effects if isinstance(effect, AdoptPlan)]
+    assert names[:4] == ["ResponsesRecorded", "AttemptOpened", "LeaseReleased", "TurnEnded"]
+    assert len(plans) == 2  # and one because the second device fills the next round
 
 
 def test_a_response_at_its_deadline_counts() -> None:
