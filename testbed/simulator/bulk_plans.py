@@ -17,6 +17,7 @@ from testbed.simulator.layout import (
     AIMED,
     BY_REQUEST,
     COLLECTING,
+    FAIRNESS,
     J_ASYNCHRONOUS,
     J_NEEDED,
     J_PLACES,
@@ -32,7 +33,6 @@ from testbed.simulator.layout import (
     R_OWNER,
     REVIEW,
     SCARCITY,
-    SKIPS,
     SPARES,
     TIERS,
     UNIFORM,
@@ -45,8 +45,8 @@ def planner_of(policy: Policy) -> int:
     """The kernel's planner that a policy's own class names; a class that is derived from it has to say so again."""
     policy = _own(policy)
     planner = PLANNERS.get(str(vars(type(policy)).get("planner")), NONE)
-    if isinstance(policy, Venn) and policy.fairness:
-        return NONE  # powers are Python's
+    if isinstance(policy, Venn) and policy.fairness and policy.rule.percent:
+        return NONE  # fair times are by other percentiles than tiers
     if isinstance(policy, Venn | VennPlus) and planner != NONE and policy.tiers == 1:
         return WITHOUT_TIERS[planner]
     return planner
@@ -59,7 +59,8 @@ def asks_for_tiers(policy: Policy) -> bool:
 
 def asks_for_profiles(policy: Policy) -> bool:
     """Whether the policy may ask for response times."""
-    return asks_for_tiers(policy) or _spares(policy) is Spares.AUTO
+    own = _own(policy)
+    return asks_for_tiers(policy) or _spares(policy) is Spares.AUTO or (isinstance(own, Venn) and own.fairness > 0)
 
 
 def _own(policy: Policy) -> Policy:
@@ -77,7 +78,7 @@ class Plans:
         numbers, planner = world.tables.numbers, planner_of(policy)
         if numbers[TIERS] == 1:
             planner = WITHOUT_TIERS.get(planner, planner)
-        numbers[PLANNER], numbers[SKIPS] = planner, not asks_for_tiers(policy)
+        numbers[PLANNER] = planner
         spares, own = _spares(policy), _own(policy)
         numbers[SPARES], numbers[AIMED] = list(Spares).index(spares), spares is not Spares.WITH
         self._places = planner != NONE and spares is not Spares.WITH
@@ -87,6 +88,7 @@ class Plans:
             numbers[SCARCITY], numbers[NEARNESS], numbers[COLLECTING] = own.scarcity, own.nearness, own.collecting
         elif isinstance(own, Venn) and planner != NONE:
             numbers[BY_REQUEST], numbers[PAPER] = own.order == "request", own.rule.paper
+            world.tables.reals[FAIRNESS] = own.fairness
             if own.rule.percent and len(world.tables.profiles):
                 world.tables.profiles[:, :, P_PERCENT] = own.rule.percent
         self.ground_moved()
@@ -152,6 +154,10 @@ class Plans:
             return
         world = self._world
         supply = world.present_supply()
+        if world.tables.reals[FAIRNESS] > 0.0:
+            for view in world.regions.views():
+                rate = float(sum(supply.get(region, 0) for region in view.regions))
+                world.tables.group_rates[world.number_of[view.group]] = rate
         land = Landscape(world.regions.views(), supply)
         ground, contenders = land.ground, land.ground.contenders
         t = world.tables

@@ -44,7 +44,7 @@ def _compiler(**options: bool) -> Callable[[Function], Function]:
 def _stamp() -> str:
     """Of every file that compiled code can be made of."""
     digest = sha256()
-    for package in ("testbed.simulator", "coordinator.engine"):
+    for package in ("testbed.simulator", "coordinator.engine", "coordinator.policies.venn"):
         for folder in import_module(package).__path__:
             for file in sorted(Path(folder).glob("*.py")):
                 digest.update(file.read_bytes())

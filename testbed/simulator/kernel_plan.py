@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from testbed.simulator.compiled import compiled, mixed
+from testbed.simulator.kernel_fairness import fair_demand, unfinished, weights
 from testbed.simulator.kernel_lists import sort
 from testbed.simulator.kernel_match import at_target
 from testbed.simulator.kernel_spares import AUTO, WITH, aim, lacking, restrict_priced
@@ -17,6 +18,7 @@ from testbed.simulator.layout import (
     ARRIVED,
     BY_REQUEST,
     COLLECTING,
+    FAIRNESS,
     J_ASYNCHRONOUS,
     J_GROUP,
     J_KNOWN,
@@ -161,7 +163,7 @@ def _plan_by_group(t: Tables, count: int) -> bool:
     if t.numbers[SPARES] != WITH:
         aim(t, t.queued[:count])
         _part(t, count)
-    return allocate(t, planner >= VENN_QUEUE, planner in (VENN, VENN_QUEUE))
+    return allocate(t, weights(t), planner >= VENN_QUEUE, planner in (VENN, VENN_QUEUE))
 
 
 @compiled
@@ -189,15 +191,16 @@ def _part(t: Tables, count: int) -> None:
 @compiled
 def _queue_by_group(t: Tables, count: int) -> None:
     queues, queued = t.queues, t.queued
-    jobs, keys = queued[:count].copy(), np.empty(count, np.int64)
+    jobs, keys = queued[:count].copy(), np.empty(count)  # whole numbers below 2**53, or what fairness makes of them
     merged, place = t.numbers[MERGED], 0
+    fair = unfinished(t) if t.reals[FAIRNESS] > 0.0 else 0
     t.numbers[QUEUES] = merged
     for queue in range(merged):
         first = place
         for job in jobs:
             if t.merged_of[t.jobs[job, J_GROUP]] == queue:
                 left = wanted(t, job) if t.numbers[BY_REQUEST] == 1 else _left_of_job(t, job)
-                queued[place], keys[place] = job, left
+                queued[place], keys[place] = job, fair_demand(t, job, left, fair) if fair > 0 else left
                 place += 1
         queues[queue], queues[queue + 1] = first, place
         sort(queued[first:place], keys[first:place])

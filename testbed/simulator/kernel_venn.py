@@ -10,6 +10,7 @@ import numpy as np
 from testbed.simulator.compiled import compiled
 from testbed.simulator.kernel_tiers import restrict, wanted
 from testbed.simulator.layout import MERGED, NONE, R_OWNER, TIERS, UNSUPPLIED
+from testbed.simulator.model import Reals
 from testbed.simulator.tables import Integers, Tables
 
 NO, YES, UNCLEAR = range(3)
@@ -18,7 +19,7 @@ _MOST = 4e18  # products of integers stay below it
 
 
 @compiled
-def allocate(t: Tables, whole_queues: bool, tiers: bool) -> bool:
+def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool:
     """Who owns which region, for the queues in the tables. False: a comparison is too close."""
     unsupplied, count = t.numbers[UNSUPPLIED], t.numbers[MERGED] - t.numbers[UNSUPPLIED]
     ends = _ends(t)
@@ -42,7 +43,9 @@ def allocate(t: Tables, whole_queues: bool, tiers: bool) -> bool:
                 continue
             held = int(t.queues[unsupplied + holder + 1] - t.queues[unsupplied + holder])
             if held > 0:
-                pays = _pays(t, ends, rates, (taker, holder, share), of[:parts], at[:parts], grown, size, whole_queues)
+                pays = _pays(
+                    t, ends, rates, weights, (taker, holder, share), of[:parts], at[:parts], grown, size, whole_queues
+                )
                 if pays == UNCLEAR:
                     return False
                 if pays == NO:
@@ -86,6 +89,7 @@ def _pays(
     t: Tables,
     ends: Integers,
     rates: Integers,
+    weights: Reals,
     who: tuple[int, int, int],
     of: Integers,
     at: Integers,
@@ -97,9 +101,14 @@ def _pays(
     taker, holder, share = who
     queue = t.numbers[UNSUPPLIED] + holder
     waiting = t.queues[queue + 1] - t.queues[queue]
-    enough = waiting + 1 if rates[taker] == 0 else waiting * rates[taker] // rates[holder] + 1
-    if size < enough:
+    if len(weights) == 0:
+        outnumbered = float(waiting if rates[taker] == 0 else waiting * rates[taker] // rates[holder])
+    else:
+        weighed = waiting * weights[holder] / weights[taker]
+        outnumbered = np.floor(weighed if rates[taker] == 0 else weighed * rates[taker] / rates[holder])
+    if size <= outnumbered:
         return NO
+    enough = int(outnumbered) + 1
     if whole_queues:
         return YES
     demands, supplies, parts = np.empty(len(of), np.int64), np.empty(len(of), np.int64), 0

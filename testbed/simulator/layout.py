@@ -17,8 +17,7 @@ NONE = -1
     CHECK_INS,  # so far; also the session of the last one
     LEASES,  # granted
     REQUESTS,  # opened
-    PLANS,  # made, those included that nobody could have looked at
-    PLAN,  # the one whose tables these are: changes with each
+    PLANS,  # made; also the one whose tables these are
     UNIFORM,  # its mode
     QUEUES,  # of it
     DIRTY,  # its inputs have changed
@@ -43,7 +42,6 @@ NONE = -1
     AT_CHECK_IN,  # matching
     DAILY,  # some devices have a limit per day
     PLANNER,  # of the kernel; NONE: plans are made outside
-    SKIPS,  # plans that nobody can look at need not be made
     TIERS,  # of devices; 1: nobody asks for them
     CUTS,  # between tiers, so far: none, or TIERS - 1
     SCARCITY,  # parameters of venn-plus
@@ -63,9 +61,9 @@ NONE = -1
     EXPIRED,
     REVOKED,
     NUMBERS,
-) = range(53)
-NOW, DUE, TICK, REVIEW, NEXT_ARRIVAL, UNTIL, SPAN_S, REALS = range(
-    8
+) = range(51)
+NOW, DUE, TICK, REVIEW, NEXT_ARRIVAL, UNTIL, SPAN_S, FAIRNESS, REALS = range(
+    9
 )  # DUE: nothing of the jobs and leases is due before
 DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the draws: seed and purpose mixed in
 

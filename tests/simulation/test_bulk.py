@@ -31,6 +31,7 @@ from tests.simulation.worlds import Session, has, job, needs, world
 POLICIES = (
     *("fifo", "random", "random-order", "srsf", "srsf-job", "las"),
     *("venn", "venn(tiers=2)", "venn-nomatch", "venn-queue", "venn-nosched", "venn(fairness=2)"),
+    *("venn(fairness=0.3)", "venn(fairness=50; tiers=1)", "venn-queue(fairness=1.5; order=request)"),
     *("venn-plus", "venn-plus(scarcity=3; nearness=no; spares=with)", "venn-plus(spares=last)"),
     *("venn-plus(tiers=1)", "venn-plus(collecting=no)"),
     *("random-job", "venn(order=request; tail=95; tiers=paper)", "venn-queue(order=request)"),
@@ -210,6 +211,17 @@ def test_an_offer_that_ends_before_it_is_accepted_is_no_task() -> None:
     there = [Session(0.0, 100.0, device) for device in range(2)]
     made = world([flying, job("b", 1, arrives=5.0, compute=1.0)], there, tasks_per_session=1)
     assert check(made, lambda: load_policy("fifo")).ended_s.tolist() == [1.0, 6.0]
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_plan_of_a_policy_with_a_compiled_twin_is_made_in_python(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = load_policy(name)
+    if name == "venn-nosched":  # has none
+        return
+    asked: list[View] = []
+    monkeypatch.setattr(type(policy), "plan", lambda _, view: asked.append(view))
+    assert simulate_in_bulk(random_world(3), policy).plans > 3
+    assert not asked
 
 
 def test_a_derived_policy_is_asked_itself() -> None:

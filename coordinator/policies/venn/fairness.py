@@ -34,14 +34,15 @@ class FairShares:
 
     def demand(self, request: RequestView) -> float:
         """What orders it in its group."""
-        waited, fair = self._times[request.job]
-        return self._left(request) * math.pow(_ratio(waited, fair), -self._exponent)
+        return self._left(request) / power(share(*self._times[request.job]), self._exponent)
 
     def weight(self, queue: Sequence[RequestView]) -> float:
         """What each of its requests counts for, held against those of another queue."""
-        times = [self._times[request.job] for request in queue]
-        waited, fair = sum([waited for waited, _ in times]), sum([fair for _, fair in times])
-        return math.pow(_ratio(waited, fair), self._exponent)
+        waited = fair = 0.0
+        for request in queue:  # from left to right: ``sum`` rounds otherwise on newer Pythons
+            times = self._times[request.job]
+            waited, fair = waited + times[0], fair + times[1]
+        return power(share(waited, fair), self._exponent)
 
     def _time(self, request: RequestView) -> tuple[float, float]:
         """Since it arrived, and its fair one; infinite where no device for it was seen."""
@@ -54,5 +55,26 @@ class FairShares:
         return view.now - job.arrival, len(view.jobs) * alone_s
 
 
-def _ratio(waited: float, fair: float) -> float:
+def share(waited: float, fair: float) -> float:
+    """How far a job, or a queue, is with its fair share of time."""
     return min(max(waited / fair, LEAST), MOST) if fair > 0.0 else LEAST
+
+
+def power(base: float, exponent: float) -> float:
+    """``base`` > 0 to the power of 0 to MOST_EXPONENT, by products and square roots alone.
+
+    Those are rounded alike by every machine, library and compiler, which powers are not: so this is the one function
+    for all of them.
+    """
+    whole = int(exponent)
+    part, root, result, factor = exponent - whole, base, 1.0, base
+    while whole > 0:
+        if whole % 2 == 1:
+            result *= factor
+        factor *= factor
+        whole //= 2
+    while part > 0.0:
+        root, part = math.sqrt(root), part * 2.0
+        if part >= 1.0:
+            result, part = result * root, part - 1.0
+    return result

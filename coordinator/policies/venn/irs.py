@@ -10,6 +10,7 @@ difference is clear and as fractions where it is not, so every comparison is exa
 on every machine.
 """
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -118,15 +119,17 @@ class Allocation:
 
         A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        waiting: float = len(self._ends[holder])  # its own only; the taker's include what it took over
+        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
         rate, held_rate = self.rates[taker], self.rates[holder]
-        if self._weights is not None:
-            waiting = waiting * self._weights[holder] / self._weights[taker]
-        enough = int(waiting if rate == 0 else waiting * rate // held_rate) + 1
-        if len(queue) < enough:
+        if self._weights is None:
+            outnumbered = waiting if rate == 0 else waiting * rate // held_rate
+        else:
+            weighed = waiting * self._weights[holder] / self._weights[taker]
+            outnumbered = math.floor(weighed if rate == 0 else weighed * rate / held_rate)
+        if len(queue) <= outnumbered:
             return False
         # The holder has had no turn yet, so it has taken nothing, and serves its requests at all that it owns.
-        return self._whole_queues or queue.served(enough, share, within=(self._ends[holder][-1], held_rate))
+        return self._whole_queues or queue.served(outnumbered + 1, share, within=(self._ends[holder][-1], held_rate))
 
 
 class _Queue:

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.engine.ids import RegionId
 from coordinator.engine.plan import JobView, View
-from coordinator.policies.venn.fairness import FairShares
+from coordinator.policies.venn.fairness import FairShares, power
 from coordinator.policies.venn.policy import Venn
 from tests.unit.policies.arena import CASES, case, view
 
@@ -33,6 +33,15 @@ def test_a_fair_time_is_that_alone_times_the_jobs_that_share() -> None:
     assert shares.demand(first) == 4 / 2.0
     assert shares.demand(second) == 2 / (14.0 / 24.0)
     assert shares.weight(world.requests) == (56.0 + 14.0) / (28.0 + 24.0)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.25, 0.3, 1.0, 1.5, 2.0, 49.99, 50.0])
+@pytest.mark.parametrize("base", [0.01, 0.7, 1.0, 3.0, 100.0])
+def test_a_power_is_what_it_should_be_and_made_of_exact_steps(base: float, exponent: float) -> None:
+    assert power(base, exponent) == pytest.approx(base**exponent, rel=1e-13)
+    if exponent in (0.0, 1.0, 2.0):
+        assert power(base, exponent) == (1.0, base, base * base)[int(exponent)]
+    assert power(base, 0.75) == math.sqrt(base) * math.sqrt(math.sqrt(base))
 
 
 def test_rounds_and_supply_count() -> None:
