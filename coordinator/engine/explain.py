@@ -102,10 +102,7 @@ def _filling(world: World, request: Request, present: Present) -> list[str]:
     if request.tier >= 0:
         places += f" for devices of {tier_text(request.tier, world.tiers.number)}"
     parts = present.keep_from(request)
-    said = [
-        part.text(part.job or "") if part is ABSENT else f"{count:.0f} {part.text(part.job or '')}"
-        for part, count in parts.items()
-    ]
+    said = [part.text if part is ABSENT else f"{count:.0f} {part.text}" for part, count in parts.items()]
     reasons = [f"{places}; {', '.join(said)}; {rate}", *_kept_back(world, request)]
     if job.id in world.plan.reasons:
         reasons.append(world.plan.reasons[job.id])

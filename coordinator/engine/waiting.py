@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
-from coordinator.engine.ids import JobId
+from coordinator.engine.ids import JobId, job_name
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Request
 from coordinator.engine.world import World
@@ -33,8 +33,10 @@ class Part:
     job: JobId | None = None  # BUSY, GIVEN: whom the device works for
     rule: str = ""  # GIVEN: the policy that was in force; PAUSED: the reason
 
-    def text(self, job: str = "") -> str:
-        """In words; ``job`` is the name of ``self.job``."""
+    @property
+    def text(self) -> str:
+        """In words."""
+        job = "" if self.job is None else job_name(self.job)
         match self.why:
             case Why.ABSENT:
                 return "no further eligible device present"

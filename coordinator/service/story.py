@@ -5,7 +5,7 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from coordinator.engine import effects
-from coordinator.engine.ids import JobId, LeaseSeq, RequestId
+from coordinator.engine.ids import JobId, LeaseSeq, RequestId, job_name
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, SessionEnd
 from coordinator.service.convert.devices import duration
 from coordinator.service.host import Host
@@ -184,32 +184,27 @@ class Story:
             after = "when its driver had been away too long"
         elif effect.reason is AttemptEndReason.GIVEN_UP:
             after = "when its driver gave it up"
-        text = f"{short_name(effect.job)} round {effect.round}: {effect.responses}{needed} responses {after}"
+        text = f"{job_name(effect.job)} round {effect.round}: {effect.responses}{needed} responses {after}"
         entry = self.add(now, "ABORT", text, job=effect.job, request=effect.request)
         self._aborted[(effect.job, effect.round)] = entry
 
     def _job_accepted(self, now: float, effect: effects.AcceptJob) -> None:
         if effect.job not in self._jobs:
             self._jobs.add(effect.job)
-            self.add(now, "JOB", f"{short_name(effect.job)} has arrived", job=effect.job)
+            self.add(now, "JOB", f"{job_name(effect.job)} has arrived", job=effect.job)
 
     def _job_paused(self, now: float, effect: effects.PauseJob) -> None:
-        self.add(now, "PAUSED", f"{short_name(effect.job)}: {effect.message or effect.reason}", job=effect.job)
+        self.add(now, "PAUSED", f"{job_name(effect.job)}: {effect.message or effect.reason}", job=effect.job)
 
     def _job_resumed(self, now: float, effect: effects.ResumeJob) -> None:
-        self.add(now, "RESUMED", short_name(effect.job), job=effect.job)
+        self.add(now, "RESUMED", job_name(effect.job), job=effect.job)
 
     def _job_ended(self, now: float, effect: effects.EndJob) -> None:
         self._jobs.discard(effect.job)
         self._aborted = {key: entry for key, entry in self._aborted.items() if key[0] != effect.job}
         message = f": {effect.message}" if effect.message else ""
-        self.add(now, JOB_ENDS[effect.end], f"{short_name(effect.job)} is {effect.end}{message}", job=effect.job)
+        self.add(now, JOB_ENDS[effect.end], f"{job_name(effect.job)} is {effect.end}{message}", job=effect.job)
 
 
 def _place(lease: effects.OfferLease | effects.EndLease) -> str:
-    return f"{lease.device} in {short_name(lease.job)} round {lease.round}"
-
-
-def short_name(job: JobId) -> str:
-    """A job's name, without owner and run."""
-    return job.split("/")[1]
+    return f"{lease.device} in {job_name(lease.job)} round {lease.round}"

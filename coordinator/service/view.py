@@ -6,7 +6,7 @@ from itertools import islice
 from coordinator.engine import census
 from coordinator.engine.census import JobCount, RegionCount
 from coordinator.engine.explain import device_reasons, job_reasons
-from coordinator.engine.ids import DeviceId, RequestId
+from coordinator.engine.ids import DeviceId, RequestId, job_name
 from coordinator.engine.lifecycle import Story as StoryOf
 from coordinator.engine.state import Device
 from coordinator.engine.waiting import Present
@@ -17,7 +17,7 @@ from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.machine import Machine
 from coordinator.service.roster import Roster
-from coordinator.service.story import Story, short_name
+from coordinator.service.story import Story
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire.versions import this_version
 
@@ -141,7 +141,7 @@ class View:
             state=line.state,
             capabilities=capabilities,
             tasks=line.tasks,
-            job=short_name(line.job) if line.job else "",
+            job=job_name(line.job) if line.job else "",
             waits=line.waits,
         )
 
@@ -164,12 +164,12 @@ class View:
 
     def like(self, subject: str) -> list[str]:
         """What can be explained and may have been meant: the latest jobs, and devices whose names begin alike."""
-        jobs = {short_name(job.job): None for job in islice(reversed(self._jobs), MOST_GUESSES)}
+        jobs = {job_name(job.job): None for job in islice(reversed(self._jobs), MOST_GUESSES)}
         return [*jobs, *self._roster.near(subject, MOST_GUESSES)]
 
     def _named(self, subject: str) -> Job | None:
         """The latest of this key or name."""
-        named = [job for job in self._jobs if subject in (job.job, short_name(job.job))]
+        named = [job for job in self._jobs if subject in (job.job, job_name(job.job))]
         known = [job for job in named if job.job in self._engine.jobs]
         return known[-1] if known else None
 
@@ -185,7 +185,7 @@ def _region(count: RegionCount) -> admin_pb2.RegionStatus:
         devices=count.devices,
         check_ins_per_s=count.check_ins_per_s,
         waiting=count.waiting,
-        order=[short_name(job) for job in count.order],
+        order=[job_name(job) for job in count.order],
     )
 
 

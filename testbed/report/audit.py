@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 from coordinator.engine import effects as done
 from coordinator.engine.events import JobSubmitted, ResponsesRecorded, TaskFinished
-from coordinator.engine.ids import LeaseSeq
+from coordinator.engine.ids import LeaseSeq, job_name
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
 from testbed.report.audit_simulated import simulated_logs
 from testbed.report.journal import Entry, Journal
 from testbed.report.record import RunRecord
-from testbed.report.story import job_name
 
 
 @dataclass(frozen=True, slots=True)

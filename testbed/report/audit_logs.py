@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
 from testbed.report.journal import Journal
 from testbed.report.jsonlines import Row, integer, text
 from testbed.report.record import DriverLog, HostLog
-from testbed.report.story import job_name
 from venn.wire.errors import UsageError
 
 

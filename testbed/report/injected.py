@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from coordinator.engine.ids import job_name
 from testbed.churn.timeline import Verb
 from testbed.report.jsonlines import Row, maybe, number, text
-from testbed.report.story import SessionStory, Story, job_name
+from testbed.report.story import SessionStory, Story
 from testbed.report.words import seconds
 from venn.wire.notation import Whom
 

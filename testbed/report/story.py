@@ -6,7 +6,7 @@ from functools import cached_property
 
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
-from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq, job_name
 from coordinator.engine.model import (
     AttemptEndReason,
     AttemptStatus,
@@ -177,12 +177,6 @@ class Story:
             return 0.0, self.ended_s
         starts, ends = zip(*self.job_spans().values(), strict=True)
         return min(starts), max(ends)
-
-
-def job_name(job: JobId) -> str:
-    """The name in a job's key, owner/name/run."""
-    parts = job.split("/")
-    return parts[1] if len(parts) == 3 else job
 
 
 def tell(journal: Journal) -> Story:

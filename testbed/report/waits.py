@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from coordinator.engine.ids import DeviceId
+from coordinator.engine.ids import DeviceId, job_name
 from coordinator.engine.requirements import Requirement
 from coordinator.engine.waiting import Part, Why, attribute, holder
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
@@ -42,13 +42,13 @@ def waits(story: Story) -> dict[str, tuple[Waited, ...]]:
             for part, spent in crowd.attributed(job, attempt).items():
                 seconds[part] += spent
         ordered = sorted(seconds.items(), key=lambda one: -one[1])
-        found[job.name] = tuple(_waited(story, part, spent) for part, spent in ordered)
+        found[job.name] = tuple(_waited(part, spent) for part, spent in ordered)
     return found
 
 
-def _waited(story: Story, part: Part, seconds: float) -> Waited:
-    name = story.jobs[part.job].name if part.job is not None else ""
-    return Waited(part.why, name, part.rule, part.text(name), seconds)
+def _waited(part: Part, seconds: float) -> Waited:
+    name = "" if part.job is None else job_name(part.job)
+    return Waited(part.why, name, part.rule, part.text, seconds)
 
 
 class _Crowd:

@@ -10,6 +10,7 @@ from dataclasses import asdict
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
+from coordinator.engine.ids import job_name
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
@@ -17,7 +18,6 @@ from testbed.churn.timeline import Action
 from testbed.live.folder import RunFolder
 from testbed.report.lives import journal_files
 from testbed.report.simulated import HEADER, Simulated, SimulatedJobFacts
-from testbed.report.story import job_name
 from testbed.simulator.model import Outcome, Simulation
 from venn.wire.files import write_atomic
 from venn.wire.versions import SOFTWARE

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from coordinator.engine.ids import job_name
 from coordinator.service.policy import policy_of, told_with_its_plan
 from testbed.live.folder import RunFolder
 from testbed.live.machine import commit, machine, versions
@@ -19,7 +20,6 @@ from testbed.live.run import Result
 from testbed.live.world import Ending
 from testbed.population import write_population
 from testbed.report.build import build_summary
-from testbed.report.story import job_name
 from testbed.report.summary import Summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.unfold import unfolded

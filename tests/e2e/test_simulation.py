@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from coordinator.engine.effects import OfferLease
+from coordinator.engine.ids import job_name
 from testbed.report.journal import read_journal
-from testbed.report.story import job_name
 from tests.e2e.programs import ROOT, run
 
 pytestmark = pytest.mark.e2e

@@ -188,8 +188,8 @@ def test_the_live_view_names_the_same_parts_of_this_moment() -> None:
     play.open(play.job("c", demand=1))
     play.run("two")
     counts = {one.job: one.waits for one in job_counts(play.engine)}
-    busy = f"1 {Part(Why.BUSY).text('me/a/1')}"
-    given = f"1 {Part(Why.GIVEN, rule=play.engine.world.policy).text('me/b/1')}"
+    busy = f"1 {Part(Why.BUSY, JobId('me/a/1')).text}"
+    given = f"1 {Part(Why.GIVEN, JobId('me/b/1'), play.engine.world.policy).text}"
     assert counts[JobId("me/b/1")].startswith(f"1 place open; {busy}; ")
     assert counts[JobId("me/c/1")].startswith(f"1 place open; {busy}, {given}; ")
     play.leave("one")
