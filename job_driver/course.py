@@ -63,6 +63,7 @@ class _Open:
     opened_at: float  # Unix seconds
     ended: "asyncio.Future[str]"  # the reason, once it has ended
     ended_at: float = math.nan  # Unix seconds, once it has ended
+    ending: "asyncio.Task[None] | None" = None  # its end is known, and is being written
 
 
 class Course:
@@ -120,14 +121,25 @@ class Course:
     def attempt_ended(self, no: AttemptNo, status: Status, reason: str) -> None:
         """The coordinator's one word on an attempt; heard again, or about another than the open one, it is ignored."""
         now = self._open
-        if now is None or now.attempt.no != no or now.ended.done():
+        if now is None or now.attempt.no != no or now.ending is not None or now.ended.done():
             return
+        now.ending = asyncio.create_task(self._write_end(now, status, reason))
+
+    async def _write_end(self, now: _Open, status: Status, reason: str) -> None:
+        """On disk first, and not on the loop: with fsync that takes as long as the disk likes."""
+        attempt, parts = now.attempt, self._parts
+        line = attempt.no, status, list(attempt.counted), attempt.incarnation, round(time.time(), 6)
         try:
-            self._parts.spool.end(no, status, now.attempt.counted, now.attempt.incarnation, round(time.time(), 6))
+            await asyncio.to_thread(parts.spool.end, *line)
         except PeerError as error:
             now.ended.set_exception(error)
         else:
             self._end(now, status, reason)
+
+    async def settled(self) -> None:
+        """Until no end is being written."""
+        if self._open is not None and self._open.ending is not None:
+            await asyncio.wait({self._open.ending})
 
     def restarted(self) -> None:
         """The coordinator is another one: it does not know the open attempt, and nobody will end it."""

@@ -130,6 +130,7 @@ class Driver:
                     return self._result(error.phase, error.message)
                 raise
             finally:
+                await self._course.settled()
                 await server.stop(GOODBYE_S)
 
     def close(self) -> None:
