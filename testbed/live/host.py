@@ -37,11 +37,20 @@ class Sample:
 class HostMonitor:
     """Samples into ``path``; calls ``warn`` once for each kind of trouble."""
 
-    def __init__(self, path: Path, run_folder: Path, warn: Callable[[str], None], still: Collection[str] = ()) -> None:
-        """``still``: devices, jobs or the coordinator, where the timeline lets them stand still: late on purpose."""
+    def __init__(
+        self,
+        path: Path,
+        run_folder: Path,
+        warn: Callable[[str], None],
+        still: Collection[str] = (),
+        begins: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``still``: devices, jobs or the coordinator, where the timeline lets them stand still: late on purpose.
+        ``begins``: Unix time from which on it matters; before, parts are being started.
+        """
         self._path = path
         self._folder = run_folder
-        self._warn, self._still = warn, still
+        self._warn, self._still, self._begins = warn, still, begins
         self._warned: set[str] = set()
         self._recent: deque[float] = deque(maxlen=BUSY_FOR_S)
         self._stalls: dict[str, deque[float]] = {}  # by process: Unix times at which the latest ended
@@ -70,6 +79,8 @@ class HostMonitor:
 
     def judge(self, sample: Sample) -> None:
         """The next sample, a second after the one before."""
+        if sample.at < self._begins():
+            return
         self._recent.append(sample.cpu_fraction)
         if len(self._recent) == BUSY_FOR_S and min(self._recent) > BUSY_FRACTION:
             self._say("cpu", f"the processor is over {BUSY_FRACTION:.0%} busy: do not trust this run's times")
@@ -85,7 +96,7 @@ class HostMonitor:
         """Each stall counts once, though a row may be read twice."""
         known = self._stalls.setdefault(name, deque(maxlen=AGAIN))
         for end, late in number_pairs(load.get("stalls")):
-            if known and end <= known[-1]:
+            if end < self._begins() or (known and end <= known[-1]):
                 continue
             known.append(end)
             if late > LONGEST_STALL_S:

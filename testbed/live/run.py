@@ -194,9 +194,8 @@ class LiveRun:
         jobs = asyncio.create_task(world.until_done())
         over = asyncio.Event()
         view = asyncio.create_task(self._watch(world, over))
-        monitor = asyncio.create_task(
-            HostMonitor(self.folder.host, self.folder.root, self._warn, world.suspended).run()
-        )
+        host = HostMonitor(self.folder.host, self.folder.root, self._warn, world.suspended, begins=lambda: world.epoch)
+        monitor = asyncio.create_task(host.run())
         beside = {view, monitor}
         try:
             while not jobs.done():

@@ -68,6 +68,18 @@ def test_a_few_stalls_apart_are_no_warning(watched: Watched) -> None:
     assert watched.warnings == []
 
 
+def test_what_happens_while_parts_are_being_started_is_no_warning(watched: Watched) -> None:
+    watched.monitor = HostMonitor(
+        watched.folder / "host.jsonl", watched.folder, watched.warnings.append, begins=lambda: 20.0
+    )
+    for at in range(30):
+        watched.monitor.judge(Sample(float(at), 0.99 if at < 24 else 0.1, 10**9, row((19.0, 3.0))))
+    assert watched.warnings == []
+    for at in range(30, 35):
+        watched.monitor.judge(Sample(float(at), 0.99, 10**9))
+    assert len(watched.warnings) == 1
+
+
 def test_our_own_event_loop_is_watched_as_well(watched: Watched) -> None:
     watched.own_loop((10.0, 0.9))
     watched.own_loop((20.0, 1.2))
