@@ -1,8 +1,8 @@
 """Small scheduling problems whose best answer can be computed: a few requests, one device a second.
 
-All requests are open at 0; the device of second t = 1, 2, ... is of the region that stands at its place in a cycle, and
-each fills one place of one request. What counts is the scheduling delay: the second at which a request has all its
-devices.
+All requests are open at 0; the device of second t = 1, 2, ..., another one each second, is of the region that stands at
+its place in a cycle, and each fills one place of one request. What counts is the scheduling delay: the second at which
+a request has all its devices.
 """
 
 from collections.abc import Callable, Sequence

@@ -4,7 +4,8 @@ The fair JCT of a job is M times its JCT alone, M being the number of jobs. Simu
 than the comparison itself, so it is estimated: at times spread evenly over the sampled day, a few rounds are played on
 the very sessions that come then (the first eligible devices take the places, the K-th response closes a round, the
 deadline aborts it), and their mean, times the number of rounds, is the JCT alone. Left out are noise, limits over the
-day, and the time in which a place is held by a device that will not answer: the next device takes it at once. The
+day, that a device counts once a round (each session takes part once in an attempt, but a device may have two), and the
+time in which a place is held by a device that will not answer: the next device takes it at once. The
 rounds of an asynchronous job overlap: they are not played, but follow from the rates of devices and places.
 """
 

@@ -10,7 +10,7 @@ from testbed.report.hostload import HostSummary
 from testbed.report.injected import Injected
 from testbed.report.jsonlines import number, text
 from testbed.report.simulated import EndedAttempt, SimulatedJobFacts, SimulatedRecord
-from testbed.report.summary import JobSummary, Summary, count_unfinished, judged
+from testbed.report.summary import JobSummary, Repeats, Summary, count_unfinished, judged
 
 _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())
 
@@ -87,6 +87,7 @@ def _job(facts: SimulatedJobFacts, attempts: list[EndedAttempt]) -> JobSummary:
         leases=None,
         stragglers=None,
         staleness=None,
+        repeats=Repeats(None) if facts.repeats else None,
         wasted_device_s=facts.wasted_device_s,
         waits=(),
         message="",

@@ -24,11 +24,11 @@ from testbed.report.story import Story
 from testbed.report.summary import Summary
 from testbed.report.table import (
     host_line,
+    job_lines,
     lease_sum,
     response_sum,
     session_sum,
     simulated_line,
-    staleness_lines,
 )  # fmt: skip
 from venn.wire.text import printable
 
@@ -65,7 +65,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             ends=_ends(story, [job.name for job in summary.jobs]),
             failures=failures(story),
             injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
-            stale=staleness_lines(summary),
+            said_of_jobs=job_lines(summary),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
             host_said=host_line(summary.host),
             stalls_said=stall_line(summary.host),

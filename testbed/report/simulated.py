@@ -41,6 +41,7 @@ class SimulatedJobFacts:
     arrived_s: float
     ended_s: float | None  # None: unfinished
     wasted_device_s: float
+    repeats: bool  # a device may count several times in a round
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
-from coordinator.engine.model import AttemptStatus, LeaseEnd
+from coordinator.engine.model import AttemptStatus, LeaseEnd, Repeat
 from coordinator.engine.record import Digest
 from testbed.report.audit import Audit, audit
 from testbed.report.emulation import SIMULATED, Emulation, read_emulation
@@ -35,6 +35,13 @@ class Staleness:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeats:
+    """Of a job that lets a device count several times in a round."""
+
+    responses: int | None  # in closed rounds, of devices that count there already; None: nobody counted
+
+
+@dataclass(frozen=True, slots=True)
 class JobSummary:
     """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps.
 
@@ -57,6 +64,7 @@ class JobSummary:
     leases: int | None  # granted; None: nobody counted
     stragglers: int | None  # None: nobody counted
     staleness: Staleness | None  # None: not asynchronous, or nobody counted
+    repeats: Repeats | None  # None: a device counts once a round
     wasted_device_s: float  # worked on leases that are in no closed round
     waits: tuple[Waited, ...]  # why it was delayed; adds up to delay_s, unless nobody knows
     message: str  # why it did not finish
@@ -224,6 +232,7 @@ def _job(
         leases=len(leases),
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
         staleness=_staleness(job) if job.spec.asynchronous is not None else None,
+        repeats=_repeats(job) if job.spec.repeat is Repeat.ALLOW else None,
         wasted_device_s=_wasted(job, story.ended_s),
         waits=waited,
         message=job.message if not job.finished else "",
@@ -246,6 +255,17 @@ def _staleness(job: JobStory) -> Staleness:
         if lease.counts_in in closed and lease.counts_in is not None and lease.end is LeaseEnd.COUNTED
     ]
     return Staleness(sum(stale) / len(stale), max(stale)) if stale else Staleness(0.0, 0)
+
+
+def _repeats(job: JobStory) -> Repeats:
+    closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
+    counted = [
+        (lease.counts_in, lease.device)
+        for attempt in job.attempts
+        for lease in attempt.leases
+        if lease.counts_in in closed and lease.end is LeaseEnd.COUNTED
+    ]
+    return Repeats(len(counted) - len(set(counted)))
 
 
 def _wasted(job: JobStory, until: float) -> float:

@@ -32,8 +32,8 @@ def print_summary(summary: Summary, console: Console, *, report: str = "", follo
 
 def final_table(summary: Summary, *, report: str = "", following: str = "") -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
-    if stale := staleness_lines(summary):
-        parts += [*(_line(line) for line in stale), ""]
+    if said := job_lines(summary):
+        parts += [*(_line(line) for line in said), ""]
     if reasons := _reasons(summary):
         parts += [*(_line(line, "bold red") for line in reasons), ""]
     parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
@@ -87,8 +87,23 @@ def _job_cells(job: JobSummary) -> list[str]:
     ]
 
 
-def staleness_lines(summary: Summary) -> list[str]:
-    """Of each asynchronous job: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average, ...``"""
+def job_lines(summary: Summary) -> list[str]:
+    """What is to be known of single jobs: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average``"""
+    return [*_staleness_lines(summary), *_repeat_lines(summary)]
+
+
+def _repeat_lines(summary: Summary) -> list[str]:
+    lines = []
+    for job in summary.jobs:
+        if job.repeats is not None:
+            many = job.repeats.responses
+            of = "in its rounds came from devices that count there already"
+            told = f"nobody counted how many responses {of}" if many is None else f"{counted(many, 'response')} {of}"
+            lines.append(f"{job.name} lets a device count several times in a round: {told}")
+    return lines
+
+
+def _staleness_lines(summary: Summary) -> list[str]:
     return [
         f"{job.name} is asynchronous: {counted(job.rounds, 'flush', 'flushes')}, responses "
         f"{job.staleness.mean:.1f} rounds stale on average, {job.staleness.most} at most; it has no delay of its own"

@@ -16,8 +16,8 @@ min(1, S(t, C) / W), with S(t, C) the eligible check-ins from t to C, since the 
 and the second integral, ``tail``, is at least its least value over all C. What is left is to minimise the sum of the
 first integrals, a linear program: share the check-ins of each region and each span of time among the jobs that can use
 them. It is relaxed so that it stays a bound: check-ins are divisible and known in advance, those of a span may be used
-at its start, rounds have no order, nothing is aborted or wasted, leases take no time, and what is left at the horizon
-is done at once.
+at its start, rounds have no order, nothing is aborted or wasted, leases take no time, a device may count in a round as
+often as it comes, and what is left at the horizon is done at once.
 
 The trace is read to a second horizon, beyond that of the program. A job that ends after it has a JCT of more than the
 time from its arrival to it; no figure of a job exceeds that.

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.ids import job_name
-from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import EngineSettings, Repeat
 from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
 from testbed.churn.timeline import Action
@@ -114,6 +114,7 @@ def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) ->
             arrived_s=simulation.jobs[index].arrives_s,
             ended_s=None if math.isnan(outcome.ended_s[index]) else float(outcome.ended_s[index]),
             wasted_device_s=float(outcome.wasted_device_s[index]),
+            repeats=simulation.jobs[index].spec.repeat is Repeat.ALLOW,
         )
         for index in arrived
     ]

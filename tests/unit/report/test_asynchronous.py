@@ -10,7 +10,7 @@ from testbed.report.audit import audit
 from testbed.report.record import load_run
 from testbed.report.story import tell
 from testbed.report.summary import Staleness, summarise
-from testbed.report.table import staleness_lines
+from testbed.report.table import job_lines
 from tests.unit.report.world import World
 
 
@@ -64,7 +64,7 @@ def test_a_round_may_end_before_the_coordinator_hears_that_it_began(world: World
 def test_staleness_is_told(world: World, tmp_path: Path) -> None:
     summary = summarise(load_run(world.write(tmp_path)))
     assert summary.jobs[0].staleness == Staleness(0.5, 1)
-    (line,) = staleness_lines(summary)
+    (line,) = job_lines(summary)
     assert line.startswith("wide is asynchronous: 2 flushes, responses 0.5 rounds stale on average, 1 at most")
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from coordinator.engine.model import Repeat
+from coordinator.engine.requirements import AllDevices
 from testbed.report.audit import Finding
 from testbed.report.record import load_run
-from testbed.report.summary import Summary, summarise
-from testbed.report.table import print_summary
+from testbed.report.summary import Repeats, Summary, summarise
+from testbed.report.table import job_lines, print_summary
 from tests.unit.report.world import World
 
 
@@ -67,3 +69,20 @@ def test_it_says_why_a_job_did_not_finish_and_what_the_machine_lacked(summary: S
     lines = printed(replace(summary, jobs=(wide, *summary.jobs[1:]), host=small)).splitlines()
     assert "wide       aggregate failed: no" in lines
     assert "           this machine is too small" in lines
+
+
+def test_a_job_that_lets_devices_count_again_says_how_often_that_was(tmp_path: Path) -> None:
+    world = World()
+    world.device("a")
+    world.job(0.0, "wide", AllDevices(), label="any", demand=3, rounds=1, repeat=Repeat.ALLOW)
+    world.check_in(1.0, "a")
+    attempt = world.open(1.0, "wide", 1)
+    for t in (2.0, 3.0, 4.0):
+        world.respond(t + 0.5, world.lease(t, "a", attempt))
+    summary = summarise(load_run(world.write(tmp_path)))
+    assert summary.jobs[0].repeats == Repeats(2)
+    told = "wide lets a device count several times in a round: "
+    assert f"{told}2 responses in its rounds came from devices that count there already" in printed(summary, width=120)
+    bulk = replace(summary, jobs=(replace(summary.jobs[0], repeats=Repeats(None)),))
+    assert job_lines(bulk)[0].startswith(f"{told}nobody counted")
+    assert not job_lines(replace(summary, jobs=(replace(summary.jobs[0], repeats=None),)))
