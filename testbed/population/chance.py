@@ -6,8 +6,8 @@ So what a device is, and when it is there, depends on its number and on nothing 
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 from numpy.typing import NDArray
-from scipy.special import ndtri  # type: ignore[import-untyped]  # it ships no types
 
 from coordinator.engine.chance import mix
 
@@ -43,9 +43,16 @@ def uniform(seed: int, purpose: int, *ids: Ids) -> Reals:
     return ((draws(seed, purpose, *ids) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
 
 
+def normal_score(parts: npt.ArrayLike) -> Reals:
+    """The standard normal values that so many parts, each in (0, 1), of all are below. SciPy is loaded for it."""
+    from scipy.special import ndtri  # type: ignore[import-untyped]  # it ships no types
+
+    return np.asarray(ndtri(parts))
+
+
 def normal(seed: int, purpose: int, *ids: Ids) -> Reals:
     """Standard normal."""
-    return np.asarray(ndtri(uniform(seed, purpose, *ids)))
+    return normal_score(uniform(seed, purpose, *ids))
 
 
 def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:

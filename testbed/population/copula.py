@@ -10,10 +10,8 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq  # type: ignore[import-untyped]  # it ships no types
-from scipy.special import ndtri  # type: ignore[import-untyped]  # it ships no types
 
-from testbed.population.chance import Reals
+from testbed.population.chance import Reals, normal_score
 
 PERCENTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 _LAST = 3.09  # the normal score that one in a thousand is above
@@ -37,7 +35,7 @@ class Marginal:
     def _points(self) -> tuple[Reals, Reals]:
         """Normal scores and logarithms, with one point more at each end for the tails."""
         points = sorted([*zip(PERCENTILES, self.asked, strict=True), *self.anchors])
-        scores, logs = ndtri([part for part, _ in points]), np.log([value for _, value in points])
+        scores, logs = normal_score([part for part, _ in points]), np.log([value for _, value in points])
         low, high = ((logs[i] - logs[j]) / (scores[i] - scores[j]) for i, j in ((1, 0), (-1, -2)))
         first, last = logs[0] + low * (-_LAST - scores[0]), logs[-1] + high * (_LAST - scores[-1])
         return np.concatenate([[-_LAST], scores, [_LAST]]), np.concatenate([[first], logs, [last]])
@@ -67,7 +65,7 @@ def score_correlations(marginals: Sequence[Marginal], asked: Mapping[tuple[str, 
 
 
 def _score_correlation(one: Marginal, other: Marginal, wanted: float) -> float:
-    middle = ndtri((np.arange(_GRID) + 0.5) / _GRID)
+    middle = normal_score((np.arange(_GRID) + 0.5) / _GRID)
     first, free = (each.ravel() for each in np.meshgrid(middle, middle))
     logs = np.log(one.at(first))
 
@@ -76,6 +74,8 @@ def _score_correlation(one: Marginal, other: Marginal, wanted: float) -> float:
         return float(np.corrcoef(logs, np.log(other.at(second)))[0, 1]) - wanted
 
     try:
+        from scipy.optimize import brentq  # type: ignore[import-untyped]  # it ships no types
+
         return float(brentq(excess, -0.9999, 0.9999, xtol=1e-6))
     except ValueError:
         raise ValueError(f"{one.name} and {other.name} cannot correlate by {wanted}") from None

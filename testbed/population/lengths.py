@@ -1,9 +1,8 @@
 """Distributions of the notation, for whole arrays of draws."""
 
 import numpy as np
-from scipy.special import ndtri  # type: ignore[import-untyped]  # it ships no types
 
-from testbed.population.chance import Reals
+from testbed.population.chance import Reals, normal_score
 from venn.wire.notation import Constant, Distribution, Empirical, Exponential, LogNormal, Uniform
 
 
@@ -17,6 +16,6 @@ def at(distribution: Distribution, parts: Reals) -> Reals:
         case Exponential(mean=mean):
             return -mean * np.log1p(-parts)
         case LogNormal(median=median, sigma=sigma):
-            return np.asarray(median * np.exp(sigma * ndtri(parts)))
+            return median * np.exp(sigma * normal_score(parts))
         case Empirical(values=values):
             return np.sort(np.array(values))[(parts * len(values)).astype(np.intp)]

@@ -4,6 +4,7 @@ What is compiled keeps to arrays, integers and elementwise + - * / of floats, wi
 the same numbers. Unsigned 64-bit numbers wrap around in ``mixed``, and nowhere else.
 """
 
+import os
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
@@ -33,8 +34,12 @@ def _compiler(**options: bool) -> Callable[[Function], Function]:
 
     def stamped(function: Function) -> Function:
         made = make(cache=True, no_cfunc_wrapper=True, **options)(function)
+        kept = vars(made)["_cache"]
         # Numba looks at the age of a function's own file, and not of those whose functions and constants went into it.
-        vars(made)["_cache"]._cache_file._source_stamp = _stamp()
+        kept._cache_file._source_stamp = _stamp()
+        if (folder := _folder()) is not None:
+            files = import_module("numba.core.caching").IndexDataCacheFile
+            kept._cache_file = files(str(folder), kept._impl.filename_base, _stamp())
         return made
 
     return stamped
@@ -51,8 +56,28 @@ def _stamp() -> str:
     return digest.hexdigest()
 
 
+@cache
+def _folder() -> Path | None:
+    """Where this user keeps what was compiled of this source, wherever it is installed; None: nothing can be written
+    there, and it lies beside the source.
+    """
+    caches = numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME")  # type: ignore[attr-defined]
+    try:
+        folder = (Path(caches) if caches else Path.home() / ".cache") / "venn"
+        folder /= f"numba-{numba.__version__}-{_stamp()[:16]}"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):  # there is no home
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def is_compiled(function: Callable[..., object]) -> bool:
+    """Whether a call of this ``entry`` need not wait for the compiler: it was called before, or its code is kept."""
+    return bool(vars(function)["overloads"] or vars(function)["_cache"]._cache_file._load_index())
+
+
 def compiled(function: Function) -> Function:
-    """Compiled at its first call, or read from the cache beside its file; for other compiled functions to call."""
+    """Compiled at its first call, or read from what the user has kept; for other compiled functions to call."""
     if not COMPILES:
         return function
     return _compiler(no_cpython_wrapper=True)(function)

@@ -104,8 +104,19 @@ class VirtualRun:
         policy = policy_of(self.scenario.policy)
         with watching.listening(), told_with_its_plan(self.scenario.policy):
             hear, reborn = (None, None) if journal is None else (journal.hear, journal.reborn)
-            outcome = simulate(simulation, policy, journal=hear, reborn=reborn, validate=self.validate, watch=watching)
+            outcome = simulate(
+                simulation,
+                policy,
+                journal=hear,
+                reborn=reborn,
+                validate=self.validate,
+                watch=watching,
+                compiling=self._tell_compiling,
+            )
             return outcome, watching
+
+    def _tell_compiling(self) -> None:
+        self._print("compiling the loop of the simulator, once for this user: up to a minute ...")
 
     def _write_inputs(self) -> None:
         write_atomic(self.folder.scenario, self.scenario.dump())

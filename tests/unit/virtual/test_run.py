@@ -20,6 +20,7 @@ from testbed.report.replay import replay
 from testbed.scenario.loader import parse
 from testbed.scenario.model import Scenario
 from testbed.simulator.build import build
+from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import simulate_events
 from testbed.simulator.model import Progress
 from testbed.virtual import run as virtual
@@ -83,6 +84,17 @@ def test_what_is_not_measured_is_not_judged(small: Result) -> None:
     judged = {one.expect: (one.held, one.judged) for one in small.summary.expectations}
     assert judged["jobs.soon.jct_s < 100"] == (True, True)
     assert judged["jobs.soon.accuracy >= 0.9"] == (False, False)
+
+
+@pytest.mark.skipif(not COMPILES, reason="Numba is not installed, or switched off")
+@pytest.mark.parametrize("ready", [False, True])
+def test_that_it_compiles_is_said_while_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ready: bool
+) -> None:
+    monkeypatch.setattr(virtual, "journaled", lambda simulation: False)
+    monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: ready)
+    virtual.run_simulated(parse(SMALL), out=tmp_path / "run")
+    assert ("compiling the loop of the simulator, once for this user" in capsys.readouterr().err) is not ready
 
 
 def test_an_expectation_that_fails(tmp_path: Path) -> None:
