@@ -44,7 +44,6 @@ from coordinator.engine.model import (
     Outcome,
     StragglerRule,
 )
-from coordinator.engine.plan import LIFTED
 from coordinator.engine.profiles import closing_percent, new_profiles
 from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
@@ -187,8 +186,7 @@ def _profile(world: World, lease: Lease) -> None:
     if job.profiles is None:
         percent = closing_percent(job.spec.responses_needed, job.spec.places)
         job.profiles = new_profiles(world.settings.tiers, percent)
-    chosen = request.tier >= 0 or request.tier == LIFTED
-    job.profiles.add(world.now - lease.granted_at, lease.device.tier, chosen=chosen)
+    job.profiles.add(world.now - lease.granted_at, lease.device.tier, chosen=request.chosen)
 
 
 def _flush(world: World, request: Request) -> None:

@@ -109,7 +109,7 @@ def miss(world: World, lease: Lease) -> None:
     _step(lease, LeaseStep.MISS)
     lease.device.story.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.emit(MissLease(lease.seq, lease.device.id))
-    _unplace(world, lease.request)
+    _give_back(world, lease)
 
 
 def take_back(world: World, lease: Lease, session: Session) -> None:
@@ -157,7 +157,7 @@ def end(
     else:
         _use_no_more(world, lease)
         if was in PLACED:
-            _unplace(world, request)
+            _give_back(world, lease)
     if device.lease is lease:
         _let_go(world, lease, reason)
 
@@ -359,6 +359,14 @@ def _check_full(world: World, request: Request) -> None:
         job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.story)
         world.note_job(job, "FILLED", str(request))
         world.emit(FillAttempt(request.id, job.id, request.round, request.attempt))
+
+
+def _give_back(world: World, lease: Lease) -> None:
+    """A place without a response."""
+    request, profiles = lease.request, lease.request.job.profiles
+    if request.open and not request.asynchronous and profiles is not None:
+        profiles.lose(world.now - lease.granted_at, chosen=request.chosen)
+    _unplace(world, request)
 
 
 def _unplace(world: World, request: Request) -> None:

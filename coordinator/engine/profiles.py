@@ -9,18 +9,23 @@ bins are all halved, rounded down, so that it follows its job.
 - A response counts when its driver records it COUNTED or STRAGGLER while the lease is live.
 - It counts for the tier that its device then has, if it has one. It counts over all tiers only if its attempt was never
   restricted to one: what a tier is held against would otherwise become that tier's own figure.
+- A place that was given back without a response counts as well, apart from the others (``places``): it is leased again,
+  so it takes what the lost lease took, and then once more what places take. Their quantiles are gone through in turn
+  for that, so that a place that is lost twice, or three times, has its part in them.
 - A tail of fewer than ENOUGH responses is not known. A tier whose tail is not known is taken to be as slow as all.
 """
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 
 from coordinator.engine.scale import BINS, EDGES, bin_of
 
 FULL = 2_000
 ENOUGH = 20  # fewer, and the percentile is their maximum
+STRIDE, TURN = 377, 610  # Fibonacci numbers: any few multiples of their quotient lie evenly between whole numbers
 MOST_PERCENT = 95  # beyond it single devices decide
 
 
@@ -51,6 +56,17 @@ class Profile:
             self.upto -= counts[self.at]
             self.at -= 1
 
+    def quantile(self, part: int, whole: int) -> float:
+        """The least edge that at least ``part / whole`` of the times did not exceed, seconds; 0 < part <= whole."""
+        at, upto, wanted = self.at, self.upto, -(-part * self.total // whole)
+        while upto < wanted:
+            at += 1
+            upto += self.counts[at]
+        while upto - self.counts[at] >= wanted:
+            upto -= self.counts[at]
+            at -= 1
+        return EDGES[at]
+
     @property
     def tail_s(self) -> float:
         """0: not known."""
@@ -58,7 +74,10 @@ class Profile:
 
 
 class ResponseTimes:
-    """What a policy sees of a job's profiles, as they are when it looks: counts over all tiers, then of each."""
+    """What a policy sees of a job's profiles, as they are when it looks.
+
+    Counts over all tiers, then of each; at last over all with the places that were given back.
+    """
 
     __slots__ = ("_counts",)
 
@@ -76,6 +95,16 @@ class ResponseTimes:
                 return upto
         return []
 
+    def until_response(self, tier: int) -> list[int]:
+        """The same of a place until it brings a response, losses included; of a tier without them, where it is known.
+
+        Empty where too few responses are known over all.
+        """
+        upto = self.upto(tier)
+        if tier >= 0 and upto and sum(self._counts[1 + tier]) >= ENOUGH:
+            return upto
+        return list(accumulate(self._counts[-1])) if upto else []
+
 
 @dataclass(slots=True)
 class Profiles:
@@ -83,6 +112,7 @@ class Profiles:
 
     everyone: Profile
     tiers: list[Profile]
+    places: Profile  # until a place brings a response: as ``everyone``, and what was lost
 
     def add(self, seconds: float, tier: int, *, chosen: bool) -> None:
         """A response of a device of this tier (NO_TIER: unknown); ``chosen``: its attempt was restricted, ever."""
@@ -91,9 +121,16 @@ class Profiles:
             self.tiers[tier].add(bin_)
         if not chosen:
             self.everyone.add(bin_)
+            self.places.add(bin_)
+
+    def lose(self, seconds: float, *, chosen: bool) -> None:
+        """A place was given back without a response, so long after it was leased. Nothing while few are known."""
+        places = self.places
+        if places.total >= ENOUGH and not chosen:
+            places.add(bin_of(seconds + places.quantile(1 + places.total * STRIDE % TURN, TURN)))
 
     def times(self) -> ResponseTimes:
-        return ResponseTimes([self.everyone.counts, *[tier.counts for tier in self.tiers]])
+        return ResponseTimes([self.everyone.counts, *[tier.counts for tier in self.tiers], self.places.counts])
 
     def tails(self) -> tuple[float, ...]:
         """Seconds over all tiers, then of each tier; 0: not known."""
@@ -112,4 +149,5 @@ def closing_percent(needed: int, places: int) -> int:
 
 
 def new_profiles(tiers: int, percent: int = MOST_PERCENT) -> Profiles:
-    return Profiles(Profile(percent=percent), [Profile(percent=percent) for _ in range(tiers)])
+    one = partial(Profile, percent=percent)
+    return Profiles(one(), [one() for _ in range(tiers)], one())

@@ -27,7 +27,7 @@ from coordinator.engine.model import (
     Repeat,
     SessionEnd,
 )
-from coordinator.engine.plan import UNDECIDED
+from coordinator.engine.plan import LIFTED, UNDECIDED
 from coordinator.engine.profiles import Profiles
 from coordinator.engine.regions import Group
 from coordinator.engine.requirements import Capabilities
@@ -176,6 +176,11 @@ class Request:
     def unmet(self) -> int:
         """Places still to be leased."""
         return self.places - self.placed - self.counted
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it is or was for one tier."""
+        return self.tier >= 0 or self.tier == LIFTED
 
     @property
     def at_target(self) -> bool:

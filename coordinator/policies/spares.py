@@ -13,9 +13,9 @@ request of h that waits for devices waits so much longer:
     W[g][h] = supply(S_g and S_h) x span / (supply(S_g) x supply(S_h))
 
 With n places a request has its K-th response after about Q(K / (n + 1)), the expected K-th of n, Q being the quantile
-of its job's response times. So its target is the n from K to C with the least Q(K / (n + 1)) + n x price; of equal
-ones the least; C where nobody behind it lacks anything, or where fewer than 20 responses are known. docs/venn-plus.md
-derives it. Floats are taken in the order in which they are written here.
+of how long a place of its job takes to bring a response, lost devices included. So its target is the n from K to C with
+the least Q(K / (n + 1)) + n x price, of equal ones the least; and C where nobody behind it lacks anything, or where
+fewer than 20 responses are known. docs/venn-plus.md derives it. Floats are taken in the order that is written here.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -134,7 +134,7 @@ def priced(view: View, stands: Sequence[Stand], between: Contention) -> dict[Req
 
 def _target(view: View, request: RequestView, price: float) -> int:
     needed, places = request.needed, request.places
-    upto = view.jobs[request.job].responses.upto(request.tier) if price > 0.0 else []
+    upto = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else []
     if not upto:
         return places
     slowest = quantile(upto, needed, needed + 1)

@@ -17,6 +17,7 @@ BENCHMARKS = {
     "coordinator": "device cycles per second and memory per idle device, against a bare echo",
     "scheduler": "re-planning and look-ups with 1,000 open jobs in 100 groups over 4,096 regions, against srsf",
     "optimality": "how far policies are from the best: from the optimum of small instances, from a bound on JCT",
+    "regimes": "how venn-plus compares with venn: devices, noise, links, sessions, kinds of jobs; ten minutes",
     "simulator": "check-ins per second of the simulator in bulk on the even workload, against event by event",
     "emulation": "limits of devices: what was got against what was asked, by every means of this machine",
     "fidelity": "a scenario of three jobs, run for real, against the same in simulation",

@@ -48,7 +48,7 @@ class OpenJobs(Mapping[JobId, JobView]):
         profiles = t.profiles[row]
         if not profiles[:, P_TOTAL].any():
             return ()
-        everyone, *tiers = (float(t.edges[one[P_AT]]) if one[P_TOTAL] >= ENOUGH else 0.0 for one in profiles)
+        everyone, *tiers, _ = (float(t.edges[one[P_AT]]) if one[P_TOTAL] >= ENOUGH else 0.0 for one in profiles)
         return (everyone, *[one or everyone for one in tiers])
 
     def __iter__(self) -> Iterator[JobId]:

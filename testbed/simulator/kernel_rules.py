@@ -27,7 +27,7 @@ from testbed.simulator.kernel_lists import (
     wait_no_more,
 )
 from testbed.simulator.kernel_once import use
-from testbed.simulator.kernel_tiers import is_chosen, profile, unmet
+from testbed.simulator.kernel_tiers import is_chosen, profile, profile_loss, unmet
 from testbed.simulator.layout import (
     A_ATTEMPT,
     A_CLOSED,
@@ -190,6 +190,16 @@ def unplace(t: Tables, job: int, request: int) -> None:
 
 
 @compiled
+def _give_back(t: Tables, lease: int) -> None:
+    """A place without a response."""
+    job, request = t.leases[lease, L_JOB], t.leases[lease, L_REQUEST]
+    of_open = t.jobs[job, J_OPEN] == 1 and t.jobs[job, J_REQUEST] == request
+    if t.numbers[PROFILED] == 1 and of_open and t.jobs[job, J_ASYNCHRONOUS] == 0:
+        profile_loss(t, job, t.reals[NOW] - t.granted[lease], t.leases[lease, L_CHOSEN])
+    unplace(t, job, request)
+
+
+@compiled
 def respond(t: Tables, lease: int) -> int:
     """The driver records a response: it counts, or comes late. Returns the session, whose device is not free yet."""
     job, request, slot = t.leases[lease, L_JOB], t.leases[lease, L_REQUEST], t.leases[lease, L_SESSION]
@@ -237,7 +247,7 @@ def expire(t: Tables, lease: int) -> None:
     if slot == NONE:
         lose_absent(t, lease)
         return
-    unplace(t, t.leases[lease, L_JOB], t.leases[lease, L_REQUEST])
+    _give_back(t, lease)
     t.sessions[slot, S_LEASE] = NONE
     end_lease(t, lease, EXPIRED)
     free_device(t, slot)
@@ -293,7 +303,7 @@ def close_session(t: Tables, slot: int) -> None:
     if lease != NONE:
         t.leases[lease, L_SESSION] = NONE
         t.devices[t.sessions[slot, S_DEVICE], D_LEASE] = lease
-        unplace(t, t.leases[lease, L_JOB], t.leases[lease, L_REQUEST])
+        _give_back(t, lease)
     t.numbers[PRESENT] -= 1
     free_session(t, slot)
 

@@ -61,6 +61,8 @@ def _target(t: Tables, job: int, price: float) -> int:
     row = profile_of(t, job, t.jobs[job, J_TIER]) if price > 0.0 else NONE
     if row == NONE:
         return int(places)
+    if row == 0:
+        row = t.profiles.shape[1] - 1  # losses included
     slowest = quantile(t, job, row, needed, needed + 1)
     if slowest - quantile(t, job, row, needed, places + 1) <= price:
         return int(needed)

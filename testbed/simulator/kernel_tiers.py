@@ -3,7 +3,7 @@
 import numpy as np
 
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED
-from coordinator.engine.profiles import ENOUGH, FULL
+from coordinator.engine.profiles import ENOUGH, FULL, STRIDE, TURN
 from coordinator.engine.scale import BINS
 from testbed.simulator.compiled import compiled, mixed
 from testbed.simulator.layout import (
@@ -82,6 +82,17 @@ def profile(t: Tables, job: int, seconds: float, tier: int, chosen: int) -> None
         _add(t.profiles[job, 1 + tier], bin_)
     if chosen == 0:
         _add(t.profiles[job, 0], bin_)
+        _add(t.profiles[job, -1], bin_)
+
+
+@compiled
+def profile_loss(t: Tables, job: int, seconds: float, chosen: int) -> None:
+    """A place of an open request was given back."""
+    row = t.profiles.shape[1] - 1
+    total = t.profiles[job, row, P_TOTAL]
+    if chosen == 0 and total >= ENOUGH:
+        again_s = quantile(t, job, row, 1 + total * STRIDE % TURN, TURN)
+        _add(t.profiles[job, row], _bin_of(t, seconds + again_s))
 
 
 @compiled

@@ -152,7 +152,7 @@ A_JOB, A_ROUND, A_ATTEMPT, A_CLOSED, A_COUNTED, A_COLUMNS = range(6)
 AR_OPENED, AR_FILLED, AR_ENDED, AR_COLUMNS = range(4)
 H_CODE, H_SLOT, H_COLUMNS = range(3)
 U_DEVICE, U_STAMP, U_COLUMNS = range(3)  # of a device that counts in a round, see ``kernel_once``
-# Of a profile of response times (job; all tiers, then each): as ``coordinator.engine.profiles``.
+# Of a profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
 P_TOTAL, P_AT, P_UPTO, P_PERCENT, P_COUNTS = range(5)
 
 ENDS = {  # where leases that ended so are counted; in a simulation none ends otherwise

@@ -1,5 +1,6 @@
 """Response profiles: the scale, the percentile, halving, priors."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +96,28 @@ def test_chosen_devices_say_nothing_about_all() -> None:
     for _ in range(ENOUGH):
         profiles.add(2.0, 0, chosen=True)
     assert profiles.tails() == (0.0, EDGES[bin_of(2.0)], 0.0)
+
+
+def test_a_lost_place_takes_its_own_time_and_once_more_what_places_take() -> None:
+    """Half of the leases are lost after 10 s, the others take 10 s: after one loss a place takes 20 s, after two 30."""
+    profiles = new_profiles(1)
+    for _ in range(900):
+        profiles.add(10.0, NO_TIER, chosen=False)
+        profiles.lose(10.0, chosen=False)
+    times, places = profiles.times(), profiles.times().until_response(NO_TIER)
+    within = [places[bin_of(10.6 * turns)] / places[-1] for turns in (1, 2, 3)]
+    assert within == [pytest.approx(expected, abs=0.03) for expected in (1 / 2, 3 / 4, 7 / 8)]
+    assert times.upto()[-1] == 900  # tails know responses only
+
+
+def test_what_is_lost_before_enough_responses_are_known_says_nothing() -> None:
+    profiles = new_profiles(1)
+    for _ in range(ENOUGH - 1):
+        profiles.add(10.0, NO_TIER, chosen=False)
+    profiles.lose(10.0, chosen=False)
+    assert profiles.times().until_response(NO_TIER) == []
+    profiles.add(10.0, NO_TIER, chosen=False)
+    profiles.lose(10.0, chosen=True)  # for one tier: what it shows is not what all take
+    assert profiles.times().until_response(NO_TIER)[-1] == ENOUGH
+    profiles.lose(10.0, chosen=False)
+    assert profiles.times().until_response(NO_TIER)[-1] == ENOUGH + 1

@@ -141,3 +141,11 @@ def test_response_times_of_a_tier_are_those_of_all_where_there_are_few() -> None
     assert [known.upto(tier)[-1] for tier in (-1, 0, 1)] == [30, ENOUGH, 30]
     assert ResponseTimes([row(ENOUGH - 1), row(ENOUGH - 1)]).upto(0) == []
     assert ResponseTimes().upto() == []
+
+
+def test_devices_that_are_lost_make_spare_places_worth_more() -> None:
+    """Where one place in eight is lost, the 8th of 8 waits for such a one; where none is, all take as long."""
+    row = next(iter(counted((10.0, 90))._counts))
+    lossy = next(iter(counted((10.0, 78), (100.0, 12))._counts))
+    assert target(seen("G10 G10", supply=90, responses=ResponseTimes([row, row]))) == 8
+    assert target(seen("G10 G10", supply=90, responses=ResponseTimes([row, lossy]))) == 9

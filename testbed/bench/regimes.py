@@ -1,0 +1,160 @@
+"""Where a policy helps and where it does not: mean and tail of the JCT over those of ``venn``, regime by regime.
+
+Each regime changes the *even* workload at 1, 3 or 10 times its devices: how much task times scatter, links, how long a
+task computes, how long devices stay, how many responses close a round, what the scheduler knows of rounds, jobs that
+are asynchronous. The other workloads follow, and all five on a world of another making (``strangers``). For each seed
+all policies meet the same devices and jobs; a figure is the geometric mean over ``SEEDS`` of the ratio.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+
+import numpy as np
+
+from coordinator.engine.model import Asynchronous
+from coordinator.policies.registry import load_policy
+from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.strangers import among_strangers
+from testbed.report.statistics import Estimate, geometric_mean, percentile, ratio
+from testbed.scenario import Scenario
+from testbed.scenario.packaged import named
+from testbed.simulator.build import build
+from testbed.simulator.model import SimulatedJob, Simulation
+from testbed.simulator.run import simulate
+
+BASELINE = "venn"
+POLICIES = ("venn-plus",)
+SEEDS = (701, 702, 703)
+SCALES = ("scale=0.1", "rounds_scale=0.03")
+CHECK_INS_PER_DAY = 1_400_000
+LINKS = ("drawn_jobs.download=20 MB", "drawn_jobs.upload=20 MB")  # of the phones, log-normal with log-sigma 1
+CHANGES = {
+    "": (),
+    "noise 0.5": ("noise=0.5",),
+    "noise 1": ("noise=1.0",),
+    "links": LINKS,
+    "links, noise 1": (*LINKS, "noise=1.0"),
+    "compute 120 s": ("drawn_jobs.compute=120s",),
+    "compute 120 s, noise 1": ("drawn_jobs.compute=120s", "noise=1.0"),
+    "links, sessions 1 m": (*LINKS, "population.session=lognormal(1m; 1.0)"),
+    "sessions 1 m": ("population.session=lognormal(1m; 1.0)",),
+    "sessions 20 s": ("population.session=lognormal(20s; 1.0)",),
+    "closes at 60 %": ("drawn_jobs.min_response=60%",),
+    "closes at 95 %": ("drawn_jobs.min_response=95%",),
+    "rounds unknown": (),
+    "half asynchronous": (),
+}
+WORKLOADS = ("small", "large", "low", "high")
+# The rule of venn-plus was chosen on these, with other seeds; on the others it is tested.
+CHOSEN_ON: tuple[str, ...] = ("even", "even, noise 1", "even, sessions 20 s", "even, closes at 60 %")
+CHOSEN_ON += ("even, links, sessions 1 m", "even x3, noise 1", "even x10", "even x10, noise 1", "low")
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A workload, and what is changed in it."""
+
+    name: str
+    workload: str
+    settings: tuple[str, ...] = ()
+    strange: bool = False  # for the devices of ``strangers``
+    rounds_known: bool = True
+    asynchronous: bool = False  # every second job
+
+    def simulation(self, seed: int) -> Simulation:
+        made = build(Scenario.load(named(self.workload), [*SCALES, *self.settings, f"seed={seed}"]))
+        if self.strange:
+            made = among_strangers(made, seed)
+        jobs = [self._changed(job, number) for number, job in enumerate(made.jobs)]
+        return replace(made, jobs=tuple(jobs))
+
+    def _changed(self, job: SimulatedJob, number: int) -> SimulatedJob:
+        spec = job.spec if self.rounds_known else replace(job.spec, rounds=None)
+        if self.asynchronous and number % 2:
+            spec = replace(spec, asynchronous=Asynchronous(spec.responses_needed))
+        return replace(job, spec=spec)
+
+
+def regimes() -> Iterator[Regime]:
+    """All of them."""
+    for times in (1, 3, 10):
+        more = (f"population.check_ins_per_day={CHECK_INS_PER_DAY * times}",)
+        for change, settings in CHANGES.items():
+            name = ", ".join(filter(None, ["even" if times == 1 else f"even x{times}", change]))
+            known, half = change != "rounds unknown", change == "half asynchronous"
+            yield Regime(name, "even", (*more, *settings), rounds_known=known, asynchronous=half)
+    for workload in WORKLOADS:
+        yield Regime(workload, workload)
+    for workload in ("even", *WORKLOADS):
+        yield Regime(f"strangers, {workload}", workload, LINKS, strange=True)
+
+
+Jct = dict[str, tuple[float, float]]  # by policy: mean and 95th percentile, seconds
+
+
+def run(say: Callable[[str], None]) -> Measured:
+    """Measure, on all cores; some ten minutes on two."""
+    todo, figures, means = list(regimes()), dict[str, float](), dict[str, list[float]]()
+    found: dict[str, dict[int, Jct]] = {each.name: {} for each in todo}
+    say(
+        f"{len(todo)} regimes x {len(SEEDS)} seeds, {', '.join(SCALES)}; over {BASELINE}: mean JCT, its 95th percentile"
+    )
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(measure, each, seed): (each, seed) for each in todo for seed in SEEDS}
+        for done in as_completed(waiting):
+            regime, seed = waiting[done]
+            found[regime.name][seed] = done.result()
+            if len(found[regime.name]) == len(SEEDS):
+                say(_row(regime, _ratios(found[regime.name], figures, means, regime)))
+    for policy, all_means in means.items():
+        say(f"{policy}: geometric mean over all regimes {geometric_mean(all_means):.3f}, worst {max(all_means):.3f}")
+    return Measured(
+        name="regimes",
+        figures=figures,
+        baseline={},
+        ratio=1 / geometric_mean(means[POLICIES[0]]),
+    )
+
+
+def measure(regime: Regime, seed: int) -> Jct:
+    """Every policy on the same devices and jobs. Raises RuntimeError where a job does not end."""
+    made = regime.simulation(seed)
+    arrived = np.array([job.arrives_s for job in made.jobs])
+    found = {}
+    for policy in (BASELINE, *POLICIES):
+        took = (simulate(made, load_policy(policy)).ended_s - arrived).tolist()
+        if not np.isfinite(took).all():
+            raise RuntimeError(f"{regime.name}, seed {seed}: not all jobs ended under {policy}")
+        found[policy] = (sum(took) / len(took), percentile(took, 0.95))
+    return found
+
+
+def _ratios(
+    found: dict[int, Jct], figures: dict[str, float], means: dict[str, list[float]], regime: Regime
+) -> list[tuple[Estimate, Estimate]]:
+    rows = []
+    for policy in POLICIES:
+        mean, tail = (
+            ratio([found[seed][policy][place] / found[seed][BASELINE][place] for seed in SEEDS]) for place in (0, 1)
+        )
+        for key, one in (("mean", mean), ("p95", tail)):
+            figures[f"{regime.name}: {policy} {key}"] = one.mean
+            figures[f"{regime.name}: {policy} {key} low"], figures[f"{regime.name}: {policy} {key} high"] = (
+                one.low,
+                one.high,
+            )
+        means.setdefault(policy, []).append(mean.mean)
+        rows.append((mean, tail))
+    return rows
+
+
+def _row(regime: Regime, rows: Sequence[tuple[Estimate, Estimate]]) -> str:
+    """Of a Markdown table."""
+    cells = [f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})" for pair in rows for one in pair]
+    return f"| {regime.name}{'' if regime.name in CHOSEN_ON else ' *'} | {' | '.join(cells)} |"
+
+
+BENCHMARK = Benchmark("regimes", "JCT of venn-plus over that of venn in every regime", run)
