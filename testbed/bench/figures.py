@@ -7,6 +7,17 @@ from testbed.live.machine import machine, versions
 
 
 @dataclass(frozen=True, slots=True)
+class Untested:
+    """What could not be measured here: nothing is known of it, and nothing is guessed."""
+
+    what: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"untested: {self.what}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """Figures of ours, the same figures of what it is held against, and the ratio (higher is better)."""
 
@@ -14,7 +25,7 @@ class Measured:
     figures: Mapping[str, float]  # the unit is in each key
     baseline: Mapping[str, float]
     ratio: float
-    skipped: tuple[str, ...] = ()  # what could not be measured here, and why
+    untested: tuple[Untested, ...] = ()
     saturated: tuple[str, ...] = ()  # why the host was too busy for these figures; empty: it was not
     machine: Mapping[str, str | int | float] = field(default_factory=lambda: machine() | versions())
 
@@ -29,6 +40,7 @@ class Benchmark:
     name: str
     summary: str
     run: Callable[[Callable[[str], None]], Measured]  # takes where to say how far it is
+    backends: Mapping[str, Callable[[Callable[[str], None]], Measured]] = field(default_factory=dict)  # on one only
 
 
 def folded(got: float, asked: float) -> float:

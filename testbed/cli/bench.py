@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated
 
@@ -20,7 +21,7 @@ BENCHMARKS = {
     "regimes": "how venn-plus compares with venn: devices, noise, links, sessions, kinds of jobs; ten minutes",
     "simulator": "check-ins per second of the simulator in bulk on the even workload, against event by event",
     "emulation": "limits of devices: what was got against what was asked, by every means of this machine",
-    "fidelity": "a scenario of three jobs, run for real, against the same in simulation",
+    "fidelity": "three scenarios on three seeds, run for real, against the same in simulation",
     "round": "one empty round, from start to close",
     "transfer": "models down and updates up, against a bare byte stream",
 }
@@ -30,7 +31,11 @@ app = application("Measure this machine; every figure stands beside a baseline o
 
 @app.command(epilog="Example: venn bench round --json")
 @command
-def bench(context: Context, name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")]) -> int:
+def bench(
+    context: Context,
+    name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")],
+    backend: Annotated[str, typer.Option(help="Of fidelity: on this backend only.", show_default="all there are")] = "",
+) -> int:
     """Run one benchmark."""
     if name == "list":
         write_line(sys.stdout, _list(context))
@@ -39,9 +44,19 @@ def bench(context: Context, name: Annotated[str, typer.Argument(help="Which: `ve
         fix = did_you_mean(name, BENCHMARKS) or "`venn bench list` names them"
         raise UsageError("UNKNOWN_BENCHMARK", f"there is no benchmark {name!r}", fix=fix)
     benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
-    measured = benchmark.run(lambda text: write_line(sys.stderr, text))
+    measured = _run_of(benchmark, backend)(lambda text: write_line(sys.stderr, text))
     write_line(sys.stdout, json.dumps(measured.to_json()) if context.json else _table(measured))
     return ExitCode.FAILED if measured.saturated else ExitCode.OK
+
+
+def _run_of(benchmark: Benchmark, backend: str) -> Callable[[Callable[[str], None]], Measured]:
+    """Raises UsageError where it does not run on this backend."""
+    if not backend:
+        return benchmark.run
+    if backend not in benchmark.backends:
+        known = did_you_mean(backend, benchmark.backends) or f"it has {', '.join(benchmark.backends) or 'no backends'}"
+        raise UsageError("UNKNOWN_BACKEND", f"{benchmark.name} does not run on a backend {backend!r}", fix=known)
+    return benchmark.backends[backend]
 
 
 def _list(context: Context) -> str:
@@ -59,7 +74,7 @@ def _table(measured: Measured) -> str:
             f"{side[key]:>14,.2f}" if key in side else f"{'-':>14}" for side in (measured.figures, measured.baseline)
         )
         lines.append(f"{key:{width}}{''.join(cells)}")
-    lines += [f"skipped: {each}" for each in measured.skipped]
+    lines += [str(each) for each in measured.untested]
     lines += [f"TOO BUSY, do not trust these figures: {each}" for each in measured.saturated]
     return "\n".join([*lines, f"ratio {measured.ratio:.2f} (higher is better)"])
 

@@ -1,7 +1,7 @@
 """The scenarios that come with the testbed: in ``examples/`` of a checkout, in ``testbed/packaged`` of a wheel.
 
-Those of the evaluation of Venn are in ``workloads/`` below, those that break things in ``stress/``; they go by their
-names too.
+Those of the evaluation of Venn are in ``workloads/`` below, those that break things in ``stress/``, those that are held
+against real runs in ``fidelity/``; they go by their names too.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from testbed.scenario.errors import Problem, ScenarioError
 from testbed.scenario.wording import known
 
 _TESTBED = Path(testbed.__file__).parent
+_SETS = ("workloads", "stress", "fidelity")
 _FOLDERS = (_TESTBED / "packaged", _TESTBED.parent / "examples")
 
 
@@ -27,7 +28,7 @@ def packaged_scenarios() -> dict[str, Path]:
     folder = packaged_folder()
     return {
         path.stem: path
-        for place in (folder, folder / "workloads", folder / "stress")
+        for place in (folder, *(folder / name for name in _SETS))
         for path in sorted(place.glob("*.yaml"))
     }
 
