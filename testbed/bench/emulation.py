@@ -1,14 +1,19 @@
 """Limits of devices: a known load through every means that this machine has; what was got against what was asked.
 
-The processor: a task that would use a whole core, by what the kernel counts for it. Rates: bytes of an application over
-an established connection, so that headers (3 to 5 %) are part of it. Delays: the median round trip of one byte, less
-that of the same link without delay. Then two devices hand over 5 MB at 1 Mbit/s in a real run, one through each kind of
-link, and no session and no lease may be lost over it. Where there is a Docker Engine with the image, a device in a
-container does so too, and the same task is done in two of them: its times must be to each other as their limits.
-``ratio`` is the worst got over asked, folded to at most 1.
+The processor: a task that would use a whole core, by what the kernel counts for it. Memory: what a process held when it
+was killed or refused more. Rates: bytes of an application over an established connection, so that headers (3 to 5 %)
+are part of it. Delays: the median round trip of one byte, less that of the same link without delay. Jitter: the range
+between the quartiles of round trips, whose two ways scatter evenly and apart. Loss: datagrams that were not echoed, of
+which 1 - (1 - loss)^2 are to be expected.
+
+Then two devices hand over 5 MB at 1 Mbit/s in a real run, one through each kind of link, and no session and no lease
+may be lost over it. Where there is a Docker Engine with the image, a device in a container does so too, and the same
+task is done in two of them: its times must be to each other as their limits. ``ratio`` is the worst got over asked,
+folded to at most 1. What no means of this machine can do is told as untested.
 """
 
 import asyncio
+import math
 import os
 import statistics
 import subprocess
@@ -22,15 +27,16 @@ from pathlib import Path
 from coordinator.engine.model import SessionEnd
 from device_agent.duty import DutyCycle, processor_time
 from testbed.bench.contained import missing, task_times
-from testbed.bench.figures import Benchmark, Measured, folded
-from testbed.bench.traffic import answer
+from testbed.bench.figures import Benchmark, Measured, Untested, folded
+from testbed.bench.memory import got_bytes
+from testbed.bench.traffic import Echo, answer
 from testbed.live.run import run_scenario
 from testbed.report.summary import Summary
 from testbed.scenario.loader import parse
 from testbed.shape import cgroup, namespace
 from testbed.shape.limits import Limits
 from testbed.shape.link import make_link
-from testbed.shape.probe import CGROUP, DUTY, NETEM, RELAY, TC, Machine, probe
+from testbed.shape.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
 from venn.wire.command import run_async
 from venn.wire.marks import PREFIX, own_mark
 
@@ -42,6 +48,12 @@ WINDOWS = 3  # of so long; the median counts
 SETTLE_S = 0.5  # before a figure counts
 MOVE_S = 3.0  # of bytes at the asked rate
 TRIPS = 50
+JITTERS_MS, JITTER_DELAY_S = (10.0, 20.0), 0.02
+JITTER_TRIPS = 1000  # the standard error of the range between their quartiles is 4 %
+LOSSES = (0.01, 0.05)
+DATAGRAMS = 8_000
+MEMORY_MB = (128, 384)
+MEASURED = ("cpu", "memory", "rate", "delay", "loss")  # fields of the checks; "delay" is jitter, too
 UPLOAD_MB = 5
 LOST = (SessionEnd.CONNECTION_ENDED, SessionEnd.SILENT, SessionEnd.SLOW_READER)  # sessions that broke
 TRAFFIC = (sys.executable, "-m", "testbed.bench.traffic")
@@ -111,7 +123,7 @@ class Figures:
 
 
 def run(say: Say) -> Measured:
-    """Measure; about three minutes."""
+    """Measure; about five minutes."""
     machine = probe()
     figures = Figures(say)
     for cores in CORES:
@@ -120,6 +132,16 @@ def run(say: Say) -> Measured:
             figures.add(name, _in_group(machine, cores), cores)
         if machine.can("cpu", DUTY):
             figures.add(f"cpu_duty_cycle_{cores:g}_cores", _on_duty(cores), cores)
+    for megabytes in MEMORY_MB:
+        for means, name in ((CGROUP, f"cgroup_v{machine.trees.version}"), (RLIMIT, RLIMIT)):
+            if machine.can("memory", means):
+                got = got_bytes(machine, means, megabytes * 10**6) / 1e6
+                figures.add(f"memory_{name}_{megabytes}_mb", got, megabytes)
+    untested = [
+        Untested(f"{each.field} by {each.means}", each.says)
+        for each in machine.checks
+        if not each.passed and each.field in MEASURED
+    ]
 
     async def links() -> int:
         server = await asyncio.start_server(answer, "127.0.0.1", 0, limit=2**20)
@@ -127,17 +149,21 @@ def run(say: Say) -> Measured:
         async with server:
             await _rates(machine, target, figures)
             await _delays(machine, target, figures)
+            await _jitter(machine, target, figures)
+        await _losses(machine, figures)
         lacking = missing()
         await _upload(["process"] if lacking else list(UPLOADS), figures, say)
         if lacking:
-            say(f"no containers: {lacking}")
+            untested.append(Untested("limits of containers", lacking))
         else:
             say("the same task in two containers, in a real run")
             await task_times(figures.add)
         return 0
 
     run_async(links())
-    return Measured("emulation", figures.got, figures.asked, figures.worst)
+    for each in untested:
+        say(str(each))
+    return Measured("emulation", figures.got, figures.asked, figures.worst, untested=tuple(untested))
 
 
 # -- the processor
@@ -217,6 +243,44 @@ async def _delays(machine: Machine, target: str, figures: Figures) -> None:
             figures.add(f"delay_{name}_{asked:g}_ms", 1000 * (got - base), asked)
 
 
+async def _jitter(machine: Machine, target: str, figures: Figures) -> None:
+    for means in (RELAY, NETEM):
+        if not machine.can("delay", means):
+            continue
+        for asked in JITTERS_MS:
+            limits = Limits(delay_s=JITTER_DELAY_S, jitter_s=asked / 1000)
+            between = await _through(limits, means, target, "quartiles", JITTER_TRIPS)
+            figures.add(f"jitter_{means}_{asked:g}_ms", 1000 * jitter_of(between), asked)
+
+
+def jitter_of(between_s: float) -> float:
+    """From the range between the quartiles of round trips: their two ways are even over plus and minus half of the
+    jitter, so that the sum is triangular over plus and minus all of it, and its quartiles are at 1 - 1 / sqrt(2) of it.
+    """
+    return between_s / (2 - math.sqrt(2))
+
+
+async def _losses(machine: Machine, figures: Figures) -> None:
+    """Past the relay, which loses nothing: datagrams over the cable itself."""
+    if not machine.can("loss", NETEM):
+        return
+    for loss in LOSSES:
+        cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
+        try:
+            namespace.shape(cable, Limits(loss=loss), netem=True)
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.create_datagram_endpoint(Echo, local_addr=(cable.address, 0))
+            try:
+                port = transport.get_extra_info("sockname")[1]
+                command = [*cable.enter, *TRAFFIC, "-", f"{cable.address}:{port}", "lost", str(DATAGRAMS)]
+                percent = 100 * await _client(command)
+            finally:
+                transport.close()
+        finally:
+            namespace.remove(cable.name)
+        figures.add(f"loss_{NETEM}_{100 * loss:g}_percent_each_way", percent, 100 * (1 - (1 - loss) ** 2))
+
+
 async def _through(limits: Limits, means: str, target: str, kind: str, count: int) -> float:
     """What a device behind such a link measures."""
     cable = None
@@ -229,6 +293,7 @@ async def _through(limits: Limits, means: str, target: str, kind: str, count: in
             up_bits=None if cable else limits.up_bits,
             down_bits=None if cable else limits.down_bits,
             delay_s=0.0 if means == NETEM else limits.delay_s,
+            jitter_s=0.0 if means == NETEM else limits.jitter_s,
             host=cable.address if cable else "127.0.0.1",
             interface=cable.interface if cable else "",
         )
