@@ -1,5 +1,9 @@
 """Check-ins per second of the simulator: the even workload at full size, in bulk against event by event.
 
+The baseline is of the workload from its last job's arrival on, with all jobs there: BY_EVENTS check-ins, run in bulk as
+well (``_crowded_``). Both paths must give the same digest. (From its beginning on it would measure idling: nothing is
+leased before the first job comes, and that is after more check-ins than a baseline can have.)
+
 Seconds are those of one core, without what the trace takes, which is a figure of its own; a first short run compiles.
 The speeds that are read are those on the workload as it stands, until all jobs have ended; ``even_full_s`` is all that
 this takes under venn, from the scenario on, with the trace. For the speed by length (``_at_``) jobs have so many rounds
@@ -32,7 +36,12 @@ MILLIONS = (1, 10, 100)  # check-ins
 ROUNDS = 1000  # times as many, for jobs that do not end
 BY_EVENTS = 30_000  # check-ins
 _ALL = 10**12
-POLICIES = {"venn_nomatch": "venn-nomatch", "venn": "venn"}
+POLICIES = {
+    "venn_nomatch": "venn-nomatch",
+    "venn": "venn",
+    "venn_fair": "venn(fairness=1)",
+    "venn_plus": "venn-plus",
+}
 
 
 @dataclass(slots=True)
@@ -65,6 +74,38 @@ def _endless(scales: Sequence[str]) -> Simulation:
         for job in made.jobs
     )
     return replace(made, jobs=tuple(jobs))
+
+
+def crowded(scales: Sequence[str]) -> Simulation:
+    """The workload from its last job's arrival on, with all jobs arriving then."""
+    made = build(Scenario.load(packaged(WORKLOAD), scales))
+    last = max(job.arrives_s for job in made.jobs)
+
+    def trace() -> Iterator[CheckIns]:
+        for block in made.trace():
+            later = block.start_s >= last
+            if later.any():
+                yield CheckIns(*(getattr(block, name)[later] for name in CheckIns.__slots__))
+
+    return replace(made, jobs=tuple(replace(job, arrives_s=last) for job in made.jobs), trace=trace)
+
+
+def event_figures(made: Simulation, say: Callable[[str], None]) -> dict[str, float]:
+    """Event by event, and the same check-ins in bulk. Raises VennError if the two do not decide alike."""
+    figures: dict[str, float] = {}
+    for name, policy in POLICIES.items():
+        speed, outcome, _ = _timed(made, BY_EVENTS, _by_events(policy))
+        in_bulk, same, _ = _timed(made, BY_EVENTS, _in_bulk(policy))
+        if same.digest != outcome.digest:
+            message = f"{policy} decides {outcome.digest} event by event, {same.digest} in bulk"
+            raise VennError("BENCHMARK", message, fix="report it: the two paths are to decide alike")
+        leases = sum(outcome.leases.values()) + outcome.live
+        say(f"{policy}, event by event: {speed:,.0f} check-ins a second, {leases:,} leases")
+        figures[f"{name}_checkins_per_s"] = speed
+        figures[f"{name}_crowded_in_bulk_checkins_per_s"] = in_bulk
+        figures[f"{name}_leases_per_checkin"] = leases / outcome.check_ins
+        figures[f"{name}_checkins_per_plan"] = outcome.check_ins / outcome.plans
+    return figures
 
 
 def _timed(made: Simulation, rows: int, run: Callable[[Simulation], Outcome]) -> tuple[float, Outcome, _Cut]:
@@ -124,9 +165,7 @@ def run(say: Callable[[str], None]) -> Measured:
     """Measure; about four minutes."""
     figures = _of_a_fresh_process(say)
     say(f"baseline: event by event, {BY_EVENTS:,} check-ins")
-    made, baseline = _endless(()), {}
-    for name, policy in POLICIES.items():
-        baseline[f"{name}_checkins_per_s"], _, _ = _timed(made, BY_EVENTS, _by_events(policy))
+    baseline = event_figures(crowded(()), say)
     return Measured(
         name="simulator",
         figures=figures,
