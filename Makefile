@@ -11,15 +11,17 @@ FAST := pytest -q -m "not bulk"
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
-$(VENV)/.user: $(SOURCES)
+$(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $(PYTHON) is older than 3.11; name a newer one: make PYTHON=python3.12"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { echo "make: $(PYTHON) cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 2; }
+
+$(VENV)/.user: $(SOURCES) | $(VENV)/pyvenv.cfg
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[all]'
 	@touch $@
 
-$(VENV)/.contributor: $(VENV)/.user
+$(VENV)/.contributor: $(SOURCES) | $(VENV)/pyvenv.cfg
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
+	@touch $(VENV)/.user $@
 
 demo: $(VENV)/.user ## run three jobs on about a hundred devices under Venn (under two minutes)
 	@$(BIN)/venn demo
