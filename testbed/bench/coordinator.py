@@ -115,6 +115,7 @@ class Driver:
 
 def job_spec() -> job.JobSpec:
     spec = job.JobSpec(requirement_name="any", demand=PLACES, min_response="1", over_commit="0")
+    spec.repeat = job.REPEAT_ALLOW  # few devices, many cycles
     spec.requirement.all.SetInParent()
     spec.deadline.FromSeconds(3600)
     return spec
