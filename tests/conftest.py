@@ -2,8 +2,8 @@
 
 Hypothesis tries the same examples each time, and no example has a time limit, which a busy machine would miss. The loop
 of a simulation in bulk is compiled before the first test that runs it, so that the time limit of that test need not
-hold for this: half a minute of one core. Tests in these folders have the marker ``bulk``; without them the suite is
-fast.
+hold for this: half a minute of one core. Tests in these folders have the marker ``bulk``, as a few elsewhere; without
+them the suite is fast.
 """
 
 from pathlib import Path

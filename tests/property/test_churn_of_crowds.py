@@ -122,6 +122,7 @@ def pieces(own: Sequence[Session], absences: Sequence[Absence]) -> Iterator[tupl
     return ((one.start_s, one.end_s, one.ends is not Ending.GOODBYE) for one in one_by_one(intervals, absences))
 
 
+@pytest.mark.bulk
 @pytest.mark.skipif(not COMPILES, reason="needs Numba")
 @settings(max_examples=40)
 @given(TIMELINES, st.integers(0, 99), st.sampled_from(["fifo", "venn", "venn-plus"]))
