@@ -9,7 +9,7 @@ from pathlib import Path
 
 from venn.wire import frames
 
-MOST_LATEST = 16  # messages of an artifact: 8 MiB
+MOST_LATEST = 8  # messages of an artifact: 4 MiB
 
 
 class Artifact:

@@ -44,7 +44,7 @@ from venn.wire.text import printable
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
 MOST_INTAKE_THREADS = 4  # that write responses and look at them; one of them takes in more than 1 GB/s
-READ_AHEAD = 2**18  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
+READ_AHEAD = 2**16  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
