@@ -58,6 +58,7 @@ newest: ## the fast tests on the newest Python that we support: NEWEST=python3.1
 	$(NEWEST) -m venv .venv-newest
 	.venv-newest/bin/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	.venv-newest/bin/$(FAST)
+	.venv-newest/bin/pytest -q tests/simulation/test_cases.py # a few that compile: Numba follows a new Python late
 
 lean: ## an agent with nothing but the base dependencies
 	$(PYTHON) -m venv .venv-lean
