@@ -43,7 +43,7 @@ def told_with_its_plan(name: str) -> Iterator[None]:
         view = _view_in(error.__traceback__)
         if view is None:
             raise
-        message = f"failed in plan {view.plan_number}, at {view.now:.3f} s with {len(view.requests)} open requests: "
+        message = f"failed in plan {view.plan_number}, at {view.now:.3f} s, open requests: {len(view.requests)}: "
         raise UsageError("POLICY_FAILED", f"{message}{type(error).__name__}: {error}", where=name, fix=FIX) from error
 
 

@@ -208,7 +208,7 @@ def test_sessions_that_end_too_early() -> None:
 def test_a_policy_that_fails_is_told_with_its_plan(tmp_path: Path) -> None:
     policy = tmp_path / "bad.py"
     policy.write_text("class Bad:\n    name = 'bad'\n    def plan(self, view):\n        return {}[view.plan_number]\n")
-    with pytest.raises(UsageError, match=r"failed in plan 1, at 0\.000 s with 0 open requests: KeyError: 1"):
+    with pytest.raises(UsageError, match=r"failed in plan 1, at 0\.000 s, open requests: 1: KeyError: 1"):
         simulated(tmp_path, SMALL, ("policy: fifo", f"policy: {policy}:Bad"))
     assert not (tmp_path / "run").exists()
 
