@@ -38,6 +38,7 @@ from testbed.shape.limits import Limits
 from testbed.shape.link import make_link
 from testbed.shape.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
 from venn.wire.command import run_async
+from venn.wire.errors import UsageError
 from venn.wire.marks import PREFIX, own_mark
 
 CORES = (0.1, 0.25, 0.5)
@@ -152,12 +153,9 @@ def run(say: Say) -> Measured:
             await _jitter(machine, target, figures)
         await _losses(machine, figures)
         lacking = missing()
-        await _upload(["process"] if lacking else list(UPLOADS), figures, say)
-        if lacking:
+        untested.extend(await _upload(["process"] if lacking else list(UPLOADS), figures, say))
+        if lacking := lacking or await _contained(figures, say):
             untested.append(Untested("limits of containers", lacking))
-        else:
-            say("the same task in two containers, in a real run")
-            await task_times(figures.add)
         return 0
 
     run_async(links())
@@ -320,21 +318,41 @@ async def _client(command: list[str]) -> float:
 # -- a real run
 
 
-async def _upload(backends: Sequence[str], figures: Figures, say: Say) -> None:
-    """Seconds for 5 MB, by the job that asked for them; and what was lost, of which there shall be nothing."""
+async def _upload(backends: Sequence[str], figures: Figures, say: Say) -> list[Untested]:
+    """Seconds for 5 MB, by the job that asked for them; and what was lost, of which there shall be nothing. Returns the
+    backends that do not run here.
+    """
     summaries: list[Summary] = []
+    untested: list[Untested] = []
     for backend in backends:
         say(f"{UPLOAD_MB} MB up at 1 Mbit/s, in a real run, backend {backend}")
-        summaries.append(summary := await _uploaded(backend))
+        try:
+            summaries.append(summary := await _uploaded(backend))
+        except UsageError as error:
+            untested.append(Untested(f"uploads, backend {backend}", str(error)))
+            continue
         means = {limit.fleet: limit.means for limit in summary.emulation.limits if limit.key == "up"}
         for job in summary.jobs:
             figures.add(f"upload_{job.name}_by_{means[job.name]}_s", job.collect_s, UPLOAD_MB * 8.0)
+    if not summaries:
+        return untested
     leases = [summary.leases for summary in summaries]
     figures.add("upload_leases_revoked", sum(each.revoked for each in leases), 0)
     figures.add("upload_leases_lost", sum(each.lost + each.expired + each.failed for each in leases), 0)
     lost = sum(summary.sessions_by_end.get(end, 0) for summary in summaries for end in LOST)
     figures.add("upload_sessions_lost", lost, 0)
     figures.add("upload_unfinished_jobs", sum(summary.unfinished_jobs for summary in summaries), 0)
+    return untested
+
+
+async def _contained(figures: Figures, say: Say) -> str:
+    """The same task in two containers. Returns why it does not run here, "" if it does."""
+    say("the same task in two containers, in a real run")
+    try:
+        await task_times(figures.add)
+    except UsageError as error:  # as with an image of another version
+        return str(error)
+    return ""
 
 
 async def _uploaded(backend: str) -> Summary:

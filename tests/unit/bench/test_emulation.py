@@ -2,8 +2,11 @@
 
 import pytest
 
+from testbed.bench import emulation
 from testbed.bench.emulation import Figures
-from testbed.bench.figures import folded
+from testbed.bench.figures import Untested, folded
+from testbed.report.summary import Summary
+from venn.wire.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -19,3 +22,16 @@ def test_the_worst_counts() -> None:
     figures.add("delay_ms", 21.0, 20.0)
     figures.add("upload_leases_revoked", 0, 0)
     assert figures.worst == pytest.approx(20 / 21)
+
+
+async def test_a_backend_that_does_not_run_here_is_untested_and_costs_no_other_figure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(backend: str) -> Summary:
+        raise UsageError("USAGE", "the image is of another version", fix="make image")
+
+    monkeypatch.setattr(emulation, "_uploaded", refuse)
+    figures = Figures(lambda text: None)
+    untested = await emulation._upload(["compose"], figures, lambda text: None)
+    assert untested == [Untested("uploads, backend compose", "the image is of another version; make image")]
+    assert figures.got == {}  # nothing was lost of what was not there
