@@ -56,6 +56,7 @@ class Matcher:
         self.world = world
         self.policy = policy
         self._candidates: dict[RegionId | tuple[RegionId, int], Candidates] = {}  # by the present plan
+        self._looked_at: set[RegionId] = set()  # by devices, under the present plan
         self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
         self._jobs = OpenJobs(world)
         self._tier_supply = TierSupply(world)
@@ -110,7 +111,12 @@ class Matcher:
         # This runs for every check-in: no call into Python that can be spared.
         klass, cooling, id_, listed = device.klass, device.cooling, device.id, None
         if klass != OVERFLOW and not self._by_tier:
-            listed = self._candidates.get(world.regions.classes[klass].region)
+            region = world.regions.classes[klass].region
+            listed = self._candidates.get(region)
+            if listed is None and region not in self._looked_at:
+                self._looked_at.add(region)
+                if (request := self._first(region, device)) is not None:
+                    return request
         if listed is None:
             listed = self.candidates(device)
         for some in (listed.found, listed.rest):
@@ -121,6 +127,27 @@ class Matcher:
                     and not (cooling and _cools(device, request, world.now))
                 ):
                     return request
+        return None
+
+    def _first(self, region: RegionId, device: Device) -> Request | None:
+        """Who gets it in the queue that its region tries first. None: nobody there, or it takes a list to say.
+
+        Plans may follow each other so fast that few regions have a second device, and need a list.
+        """
+        world, plan = self.world, self.world.plan
+        if plan.targets or not plan.queues:
+            return None
+        groups, requests, cooling = world.regions.regions[region].groups, world.open_requests, device.cooling
+        for id_ in plan.queues[plan.owner.get(region, 0)]:
+            request = requests.get(id_)
+            if (
+                request is not None
+                and request.places > request.placed + request.counted
+                and request.job.group.id in groups
+                and device.id not in request.used
+                and not (cooling and _cools(device, request, world.now))
+            ):
+                return request
         return None
 
     def may_match(self, device: Device) -> bool:
@@ -202,6 +229,7 @@ class Matcher:
         self._decide(plan)
         world.supply.plan_made(view.supply)
         self._candidates.clear()
+        self._looked_at.clear()
         world.emit(AdoptPlan(world.plan_number))
 
     def _aim(self, before: Plan, plan: Plan) -> None:

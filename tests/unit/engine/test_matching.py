@@ -10,6 +10,7 @@ from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, Of
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.lifecycle import PlanError
+from coordinator.engine.matching import Matcher
 from coordinator.engine.model import JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
@@ -67,6 +68,23 @@ def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() ->
     assert [len(view.requests) for view in recorder.views[made:]] == [3]  # and none for one of them, or for two
     assert [type(effect) for effect in play.effects] == [OpenSession, *[AcceptAttempt] * 3, AdoptPlan, OfferLease]
     assert play.one(OfferLease).job == "me/a/1"  # was opened after the device had come, and before the turn ended
+
+
+def test_what_a_region_can_have_is_listed_for_its_second_device_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play()
+    play.request("a", demand=9)
+    play.run("one")
+    play.request("b", demand=9)  # another plan
+    listed: list[object] = []
+    list_ = Matcher._list
+    monkeypatch.setattr(Matcher, "_list", lambda self, *what: listed.append(what) or list_(self, *what))
+    play.check_in("two")
+    assert play.one(OfferLease).job == "me/a/1"
+    assert not listed
+    for name in ("three", "four"):
+        play.check_in(name)
+        assert play.one(OfferLease).job == "me/a/1"
+    assert len(listed) == 1
 
 
 class Explaining(Fifo):
