@@ -15,11 +15,9 @@ bins are all halved, rounded down, so that it follows its job.
 - A tail of fewer than ENOUGH responses is not known. A tier whose tail is not known is taken to be as slow as all.
 """
 
-from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
 
 from coordinator.engine.scale import BINS, EDGES, bin_of
 
@@ -67,6 +65,25 @@ class Profile:
             at -= 1
         return EDGES[at]
 
+    def falls(self, needed: int, places: int) -> Iterator[tuple[int, float]]:
+        """(n, quantile needed / (n + 1)) for n = ``needed``, and for those up to ``places`` at which it is lower."""
+        at, upto, work = self.at, self.upto, needed * self.total
+        n = needed
+        while n <= places:
+            wanted = -(-work // (n + 1))
+            while upto < wanted:
+                at += 1
+                upto += self.counts[at]
+            while upto - self.counts[at] >= wanted:
+                upto -= self.counts[at]
+                at -= 1
+            yield n, EDGES[at]
+            upto -= self.counts[at]
+            at -= 1
+            if upto <= 0:
+                return
+            n = -(-work // upto) - 1
+
     @property
     def tail_s(self) -> float:
         """0: not known."""
@@ -74,36 +91,30 @@ class Profile:
 
 
 class ResponseTimes:
-    """What a policy sees of a job's profiles, as they are when it looks.
+    """What a policy sees of a job's profiles, as they are when it looks; None where fewer than ENOUGH are known."""
 
-    Counts over all tiers, then of each; at last over all with the places that were given back.
-    """
+    __slots__ = ("_read",)
 
-    __slots__ = ("_counts",)
+    def __init__(self, read: Callable[[int], Profile] | None = None) -> None:
+        """``read``: the profile over all tiers (0), of a tier (1 + tier), or of places (-1). None: no responses."""
+        self._read = read
 
-    def __init__(self, counts: Sequence[Sequence[int]] = ()) -> None:
-        self._counts = counts
-
-    def upto(self, tier: int = -1) -> list[int]:
-        """How many responses took no longer than ``EDGES[i]``, by i, in a tier.
-
-        Over all tiers for -1, and where the tier has fewer than ENOUGH; empty where there are too few over all as well.
-        """
+    def of_tier(self, tier: int = -1) -> Profile | None:
+        """Of a tier; over all tiers for -1, and where the tier has too few."""
+        if self._read is None:
+            return None
         for row in (1 + tier, 0) if tier >= 0 else (0,):
-            upto = list(accumulate(self._counts[row])) if self._counts else []
-            if upto and upto[-1] >= ENOUGH:
-                return upto
-        return []
+            if (found := self._read(row)).total >= ENOUGH:
+                return found
+        return None
 
-    def until_response(self, tier: int) -> list[int]:
-        """The same of a place until it brings a response, losses included; of a tier without them, where it is known.
-
-        Empty where too few responses are known over all.
-        """
-        upto = self.upto(tier)
-        if tier >= 0 and upto and sum(self._counts[1 + tier]) >= ENOUGH:
-            return upto
-        return list(accumulate(self._counts[-1])) if upto else []
+    def until_response(self, tier: int) -> Profile | None:
+        """Of places until they bring a response, losses included; of a tier without them, where it is known."""
+        if self._read is None or self._read(0).total < ENOUGH:
+            return None
+        if tier >= 0 and (found := self._read(1 + tier)).total >= ENOUGH:
+            return found
+        return self._read(-1)
 
 
 @dataclass(slots=True)
@@ -130,17 +141,15 @@ class Profiles:
             places.add(bin_of(seconds + places.quantile(1 + places.total * STRIDE % TURN, TURN)))
 
     def times(self) -> ResponseTimes:
-        return ResponseTimes([self.everyone.counts, *[tier.counts for tier in self.tiers], self.places.counts])
+        return ResponseTimes(self._row)
+
+    def _row(self, row: int) -> Profile:
+        return self.places if row < 0 else self.tiers[row - 1] if row else self.everyone
 
     def tails(self) -> tuple[float, ...]:
         """Seconds over all tiers, then of each tier; 0: not known."""
         everyone = self.everyone.tail_s
         return (everyone, *[tier.tail_s or everyone for tier in self.tiers])
-
-
-def quantile(upto: Sequence[int], part: int, whole: int) -> float:
-    """The least edge that at least ``part / whole`` of the responses did not exceed, seconds; 0 < part <= whole."""
-    return EDGES[bisect_left(upto, -(-part * upto[-1] // whole))]
 
 
 def closing_percent(needed: int, places: int) -> int:

@@ -18,6 +18,7 @@ the least Q(K / (n + 1)) + n x price, of equal ones the least; and C where nobod
 fewer than 20 responses are known. docs/venn-plus.md derives it. Floats are taken in the order that is written here.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -29,7 +30,6 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import GroupId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, Plan, Policy, Reasons, RequestView, View
-from coordinator.engine.profiles import quantile
 
 
 class Spares(StrEnum):
@@ -134,17 +134,15 @@ def priced(view: View, stands: Sequence[Stand], between: Contention) -> dict[Req
 
 def _target(view: View, request: RequestView, price: float) -> int:
     needed, places = request.needed, request.places
-    upto = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else []
-    if not upto:
+    times = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else None
+    if times is None:
         return places
-    slowest = quantile(upto, needed, needed + 1)
-    if slowest - quantile(upto, needed, places + 1) <= price:  # all others together save less than the first costs
-        return needed
-    best, least = needed, slowest + needed * price
-    for n in range(needed + 1, places + 1):
-        cost = quantile(upto, needed, n + 1) + n * price
-        if cost < least:
-            best, least = n, cost
+    best, least = needed, math.inf
+    for n, seconds in times.falls(needed, places):
+        if seconds + n * price < least:
+            best, least = n, seconds + n * price
+        if seconds <= price:  # one place more costs more than is left to save
+            break
     return best
 
 

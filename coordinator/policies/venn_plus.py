@@ -32,7 +32,6 @@ from operator import itemgetter
 
 from coordinator.engine.ids import GroupId, RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Plan, RequestView, View
-from coordinator.engine.profiles import quantile
 from coordinator.policies.order import left_of_job
 from coordinator.policies.reasons import behind
 from coordinator.policies.spares import (
@@ -132,16 +131,17 @@ class _Priced:
         if rate == 0 or target <= request.placed:
             return UNDECIDED
         responses = view.jobs[request.job].responses
-        upto = responses.upto()
-        if not upto or request.deadline_at == math.inf:
+        times = responses.of_tier()
+        if times is None or request.deadline_at == math.inf:
             return ANY_TIER
         todo, lost = target - request.placed, self._lost(request)
-        best, most, all_s = ANY_TIER, 0.0, quantile(upto, request.needed, target + 1)
+        best, most, all_s = ANY_TIER, 0.0, times.quantile(request.needed, target + 1)
         for tier in range(view.tiers):
             rate_u = total(view.tier_supply[tier], regions)
-            if rate_u == 0:
+            faster = responses.of_tier(tier)
+            if rate_u == 0 or faster is None:
                 continue
-            saved = all_s - quantile(responses.upto(tier), request.needed, target + 1)
+            saved = all_s - faster.quantile(request.needed, target + 1)
             waits = todo * view.supply_span_s / rate_u - todo * view.supply_span_s / rate
             gain = saved - waits - todo * (rate / rate_u) * lost
             if gain > most:

@@ -1,15 +1,28 @@
 """What a policy may ask for about jobs, in bulk: ``coordinator.engine.outlook.OpenJobs`` on arrays."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from coordinator.engine.ids import JobId
 from coordinator.engine.plan import JobView
-from coordinator.engine.profiles import ENOUGH, ResponseTimes
+from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.requirements import group_of
-from testbed.simulator.layout import ARRIVED, J_KNOWN, J_ROUND, J_SIZE, JR_ENDED, NONE, P_AT, P_COUNTS, P_TOTAL
+from testbed.simulator.layout import (
+    ARRIVED,
+    J_KNOWN,
+    J_ROUND,
+    J_SIZE,
+    JR_ENDED,
+    NONE,
+    P_AT,
+    P_COUNTS,
+    P_PERCENT,
+    P_TOTAL,
+    P_UPTO,
+)
 from testbed.simulator.model import Simulation
 from testbed.simulator.tables import Tables
 
@@ -39,7 +52,7 @@ class OpenJobs(Mapping[JobId, JobView]):
             places=int(t.jobs[row, J_SIZE]),
             rounds=begun if known == NONE else known,
             tails_s=self._tails(row),
-            responses=ResponseTimes(list(t.profiles[row, :, P_COUNTS:])) if len(t.profiles) else ResponseTimes(),
+            responses=ResponseTimes(partial(_profile, t, row)) if len(t.profiles) else ResponseTimes(),
         )
 
     def _tails(self, row: int) -> tuple[float, ...]:
@@ -59,3 +72,8 @@ class OpenJobs(Mapping[JobId, JobView]):
     def __len__(self) -> int:
         t = self._world.tables
         return int(np.isnan(t.job_reals[: int(t.numbers[ARRIVED]), JR_ENDED]).sum())
+
+
+def _profile(t: Tables, job: int, row: int) -> Profile:
+    one = t.profiles[job, row].tolist()
+    return Profile(one[P_COUNTS:], one[P_TOTAL], one[P_AT], one[P_UPTO], one[P_PERCENT])

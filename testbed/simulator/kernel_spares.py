@@ -5,7 +5,7 @@ import numpy as np
 from coordinator.engine.plan import ANY_TIER, UNDECIDED
 from testbed.simulator.compiled import compiled
 from testbed.simulator.kernel_match import at_target
-from testbed.simulator.kernel_tiers import decide, profile_of, quantile, tail_s, wanted
+from testbed.simulator.kernel_tiers import bin_at, decide, profile_of, quantile, tail_s, wanted
 from testbed.simulator.layout import (
     ARRIVED,
     J_ASYNCHRONOUS,
@@ -19,6 +19,10 @@ from testbed.simulator.layout import (
     JR_DEADLINE,
     NONE,
     NOW,
+    P_AT,
+    P_COUNTS,
+    P_TOTAL,
+    P_UPTO,
     REVIEW,
     SPAN_S,
     SPARES,
@@ -63,14 +67,19 @@ def _target(t: Tables, job: int, price: float) -> int:
         return int(places)
     if row == 0:
         row = t.profiles.shape[1] - 1  # losses included
-    slowest = quantile(t, job, row, needed, needed + 1)
-    if slowest - quantile(t, job, row, needed, places + 1) <= price:
-        return int(needed)
-    best, least = needed, slowest + needed * price
-    for n in range(needed + 1, places + 1):
-        cost = quantile(t, job, row, needed, n + 1) + n * price
+    one = t.profiles[job, row]
+    at, upto, work = one[P_AT], one[P_UPTO], needed * one[P_TOTAL]
+    best, least, n = needed, np.inf, needed
+    while n <= places:
+        at, upto = bin_at(one, (work + n) // (n + 1), at, upto)
+        cost = t.edges[at] + n * price
         if cost < least:
             best, least = n, cost
+        upto -= one[P_COUNTS + at]
+        if t.edges[at] <= price or upto <= 0:
+            break
+        at -= 1
+        n = (work + upto - 1) // upto - 1
     return int(best)
 
 

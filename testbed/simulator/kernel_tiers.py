@@ -203,14 +203,20 @@ def profile_of(t: Tables, job: int, tier: int) -> int:
 def quantile(t: Tables, job: int, row: int, part: int, whole: int) -> float:
     """``coordinator.engine.profiles.quantile`` of one row of its profiles."""
     one = t.profiles[job, row]
-    at, upto, wanted = one[P_AT], one[P_UPTO], (part * one[P_TOTAL] + whole - 1) // whole
+    at, _ = bin_at(one, (part * one[P_TOTAL] + whole - 1) // whole, one[P_AT], one[P_UPTO])
+    return float(t.edges[at])
+
+
+@compiled
+def bin_at(one: Integers, wanted: int, at: int, upto: int) -> tuple[int, int]:
+    """The first bin of a profile at which the count reaches ``wanted``, and that count; sought from bin ``at``."""
     while upto < wanted:
         at += 1
         upto += one[P_COUNTS + at]
     while upto - one[P_COUNTS + at] >= wanted:
         upto -= one[P_COUNTS + at]
         at -= 1
-    return float(t.edges[at])
+    return at, upto
 
 
 @compiled

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import CollectingView, GroupView, JobView, RequestView, View
-from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.scale import BINS
 from coordinator.policies.registry import load_policy
+from tests.unit.policies.arena import response_times
 from tests.unit.policies.test_irs import Contender, allocate, contender
 
 BUILT_IN = (
@@ -38,7 +38,7 @@ BUILT_IN = (
 POLICIES = {name: load_policy(name) for name in BUILT_IN}  # as a coordinator has them: one for many views
 REGIONS = st.integers(0, 7).map(RegionId)
 RESPONSES = st.dictionaries(st.integers(0, BINS - 1), st.integers(1, 40), max_size=9).map(
-    lambda found: ResponseTimes([[found.get(bin_, 0) for bin_ in range(BINS)]])
+    lambda found: response_times([found.get(bin_, 0) for bin_ in range(BINS)])
 )
 
 

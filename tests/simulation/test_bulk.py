@@ -164,6 +164,11 @@ def test_a_policy_that_is_asked_for_each_plan(seed: int) -> None:
 _NONE = ResponseTimes()
 
 
+def _counts(known: ResponseTimes, tier: int) -> list[tuple[int, ...]]:
+    """Of a tier, and of places."""
+    return [() if one is None else tuple(one.counts) for one in (known.of_tier(tier), known.until_response(tier))]
+
+
 class Noting:
     """keeps what it is shown"""
 
@@ -174,7 +179,7 @@ class Noting:
 
     def plan(self, view: View) -> Plan:
         known = view.jobs
-        times = {job: [known[job].responses.upto(tier) for tier in range(-1, view.tiers)] for job in known}
+        times = {job: [_counts(known[job].responses, tier) for tier in range(-1, view.tiers)] for job in known}
         jobs = {job: known[job]._replace(responses=_NONE) for job in known}
         tiers = [dict(supply) for supply in view.tier_supply]
         self.seen.append((replace(view, jobs=jobs, tier_supply=tiers), len(known), times))

@@ -29,7 +29,6 @@ from typing import Protocol
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, RequestView, View
-from coordinator.engine.profiles import quantile
 
 MOST_TIERS = 16  # that anybody may ask for
 TIERS = 3  # by default
@@ -94,8 +93,8 @@ class Drawn:
         job = view.jobs[request.job]
         if self.percent == 0:
             return job.tails_s[1 + tier] if job.tails_s else 0.0
-        upto = job.responses.upto(tier)
-        return quantile(upto, self.percent, 100) if upto else 0.0
+        times = job.responses.of_tier(tier)
+        return 0.0 if times is None else times.quantile(self.percent, 100)
 
 
 def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restrictions:

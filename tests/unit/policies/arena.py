@@ -13,6 +13,7 @@ from itertools import count, permutations
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, View
+from coordinator.engine.profiles import Profile, ResponseTimes
 
 
 @dataclass(frozen=True)
@@ -193,3 +194,9 @@ def best_mean(world: Case) -> Fraction:
         return min(totals) if totals else least(second + 1, remaining)
 
     return Fraction(least(1, world.demands), len(world.demands))
+
+
+def response_times(*rows: list[int]) -> ResponseTimes:
+    """So many responses in each bin: over all tiers, of each tier, of places; one row is all of these."""
+    profiles = [Profile(row, sum(row), 0, row[0]) for row in rows]
+    return ResponseTimes(profiles.__getitem__)

@@ -3,24 +3,30 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, JobView, Plan, Policy, View
-from coordinator.engine.profiles import ENOUGH, ResponseTimes, quantile
+from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.scale import BINS, EDGES, bin_of
 from coordinator.policies.registry import PolicyError, load_policy, policy_names
 from coordinator.policies.spares import Contention
-from tests.unit.policies.arena import case, view
+from tests.unit.policies.arena import case, response_times, view
 
 SPAN_S = 3600.0
 
 
-def counted(*times: tuple[float, int]) -> ResponseTimes:
-    """So many responses took so long."""
+def bins(*times: tuple[float, int]) -> list[int]:
+    """So many took so long."""
     counts = [0] * BINS
     for seconds, number in times:
         counts[bin_of(seconds)] += number
-    return ResponseTimes([counts])
+    return counts
+
+
+def counted(*times: tuple[float, int]) -> ResponseTimes:
+    return response_times(bins(*times))
 
 
 SCATTERED = counted((10.0, 80), (100.0, 20))  # the 8th of 8 comes after 100 s, of 9 or 10 after 10 s
@@ -128,24 +134,45 @@ def test_the_reason_of_spare_places_is_said() -> None:
 
 
 def test_a_quantile_is_the_least_edge_that_so_many_did_not_exceed() -> None:
-    upto = counted((10.0, 80), (100.0, 20)).upto()
+    times = counted((10.0, 80), (100.0, 20)).of_tier()
+    assert times is not None
     fast, slow = EDGES[bin_of(10.0)], EDGES[bin_of(100.0)]
-    assert [quantile(upto, part, 100) for part in (1, 80, 81, 100)] == [fast, fast, slow, slow]
+    assert [times.quantile(part, 100) for part in (1, 80, 81, 100)] == [fast, fast, slow, slow]
 
 
 def test_response_times_of_a_tier_are_those_of_all_where_there_are_few() -> None:
     def row(number: int) -> list[int]:
         return [number, *[0] * (BINS - 1)]
 
-    known = ResponseTimes([row(30), row(ENOUGH), row(ENOUGH - 1)])
-    assert [known.upto(tier)[-1] for tier in (-1, 0, 1)] == [30, ENOUGH, 30]
-    assert ResponseTimes([row(ENOUGH - 1), row(ENOUGH - 1)]).upto(0) == []
-    assert ResponseTimes().upto() == []
+    known = response_times(row(30), row(ENOUGH), row(ENOUGH - 1), row(40))
+    found = [known.of_tier(tier) for tier in (-1, 0, 1)]
+    assert [one and one.total for one in found] == [30, ENOUGH, 30]
+    assert [one and one.total for one in map(known.until_response, (-1, 0, 1))] == [40, ENOUGH, 40]
+    few = response_times(row(ENOUGH - 1), row(ENOUGH - 1), row(90))
+    assert (
+        few.of_tier(0)
+        is few.until_response(0)
+        is ResponseTimes().of_tier()
+        is ResponseTimes().until_response(0)
+        is None
+    )
 
 
 def test_devices_that_are_lost_make_spare_places_worth_more() -> None:
     """Where one place in eight is lost, the 8th of 8 waits for such a one; where none is, all take as long."""
-    row = next(iter(counted((10.0, 90))._counts))
-    lossy = next(iter(counted((10.0, 78), (100.0, 12))._counts))
-    assert target(seen("G10 G10", supply=90, responses=ResponseTimes([row, row]))) == 8
-    assert target(seen("G10 G10", supply=90, responses=ResponseTimes([row, lossy]))) == 9
+    row, lossy = bins((10.0, 90)), bins((10.0, 78), (100.0, 12))
+    assert target(seen("G10 G10", supply=90, responses=response_times(row, row))) == 8
+    assert target(seen("G10 G10", supply=90, responses=response_times(row, lossy))) == 9
+
+
+@given(st.lists(st.tuples(st.floats(1, 999), st.integers(1, 30)), min_size=1, max_size=9), st.data())
+def test_the_falls_of_a_quantile_are_all_there_is_to_choose_from(
+    times: list[tuple[float, int]], data: st.DataObject
+) -> None:
+    """The least of Q(K / (n + 1)) + n x price over every n is the least over the falls."""
+    needed, price = data.draw(st.integers(1, 40)), data.draw(st.floats(0.01, 99))
+    places = needed + data.draw(st.integers(0, 40))
+    known = Profile(bins(*times), sum(number for _, number in times), 0, 0)
+    every = [known.quantile(needed, n + 1) + n * price for n in range(needed, places + 1)]
+    some = [seconds + n * price for n, seconds in known.falls(needed, places)]
+    assert min(every) == min(some)

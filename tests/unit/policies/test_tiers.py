@@ -7,7 +7,6 @@ import pytest
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, JobView, Plan, RequestView, View
-from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.venn.nomatch import VennNomatch
@@ -15,6 +14,7 @@ from coordinator.policies.venn.nosched import VennNosched
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn.tiers import Drawn
+from tests.unit.policies.arena import response_times
 
 G, SLOW_ONLY = RegionId(0), RegionId(1)
 
@@ -97,7 +97,7 @@ def test_the_tail_may_be_a_percentile_of_ones_own() -> None:
 
     world = seen()
     (one,) = world.requests
-    known = JobView(0.0, one.group, 10, 1, (10.0,) * 4, ResponseTimes([row(100), row(1), row(100), row(100)]))
+    known = JobView(0.0, one.group, 10, 1, (10.0,) * 4, response_times(row(100), row(1), row(100), row(100), row(100)))
     world = replace(world, jobs={one.job: known})
     assert decided(Venn().plan(world)) == ANY_TIER
     assert decided(Venn(tail=90).plan(world)) == ANY_TIER

@@ -12,7 +12,7 @@ from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn_plus import VennPlus
-from tests.unit.policies.arena import CASES, case, run, view
+from tests.unit.policies.arena import CASES, case, response_times, run, view
 
 
 def seen(cycle: str, requests: str) -> View:
@@ -90,7 +90,7 @@ def priced(remaining: int = 3, *, responses: ResponseTimes | None = None) -> Vie
     """One request for 10 devices that closes at 8; it has all but ``remaining``."""
     world = replace(seen("g", "G10"), supply={RegionId(0): 36}, supply_span_s=3600.0)
     one = world.requests[0]._replace(remaining=remaining, needed=8, lacking=max(remaining - 2, 0), deadline_at=9e9)
-    known = responses or ResponseTimes([times(10, 10, 10, 10, 10, 10, 10, 10, 100, 100)])
+    known = responses or response_times(times(10, 10, 10, 10, 10, 10, 10, 10, 100, 100))
     return replace(world, requests=(one,), jobs={one.job: JobView(0.0, one.group, 10, 1, (100.0,) * 4, known)})
 
 
@@ -113,7 +113,8 @@ def test_a_job_in_collection_counts_for_prices_where_it_will_stand() -> None:
 def tiered(supply: int, *, waiting: int = 0) -> View:
     """Three tiers with a third of the supply each, in which responses take 10, 20 and 100 s."""
     tiers = [times(10), times(20), times(100)]
-    known = ResponseTimes([times(10, 20, 100), *[[10 * count for count in one] for one in tiers]])
+    each = [[10 * count for count in one] for one in tiers]
+    known = response_times(times(10, 20, 100), *each, times(10, 20, 100))
     world = priced(10, responses=known)
     (one,) = world.requests
     others = [one._replace(request=9 + number, job=f"z{number}", arrival=9.0) for number in range(waiting)]
