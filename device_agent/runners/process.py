@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from device_agent.failures import LeaseOver, TaskFailed
 from device_agent.runners import frames
@@ -82,32 +83,23 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, nice: int, throttle: Throttle = NOTHING) -> "WorkerProcess":
-        """Raises OSError."""
+        """Raises OSError. If cancelled, its process has ended when this returns."""
         output, theirs = os.pipe()
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *throttle.launch([sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)]),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=theirs,
-                env=_environment(),
-                cwd=tempfile.gettempdir(),
-                start_new_session=True,
-                limit=2**20,
-            )
-        except BaseException:
+        spawning = asyncio.create_task(_spawn(nice, throttle, theirs))
+        cancelled = await _settled(spawning)  # cut short here, nobody would know the process, to end it
+        os.close(theirs)
+        if spawning.exception() is not None:
             os.close(output)
-            raise
-        finally:
-            os.close(theirs)
-        worker = cls(process, output)
+        worker = cls(spawning.result(), output)
         try:
+            if cancelled:
+                raise asyncio.CancelledError
             await worker._receive()
         except GONE as error:
             await worker.close()
             raise NotStarted(worker.tail() or worker._how()) from error
         except BaseException:
-            await worker.close()
+            await _settled(asyncio.create_task(worker.close()))
             raise
         return worker
 
@@ -140,10 +132,7 @@ class WorkerProcess:
             await self._stop()
             raise LeaseOver(common_pb2.PHASE_ON_DEVICE) from None
         except asyncio.CancelledError:
-            stopping = asyncio.create_task(self._stop())
-            while not stopping.done():  # it takes no longer for being cancelled again
-                with suppress(asyncio.CancelledError):
-                    await asyncio.wait({stopping})
+            await _settled(asyncio.create_task(self._stop()))
             raise
         except GONE as error:
             await self.close()
@@ -255,6 +244,31 @@ class WorkerProcess:
 
 
 _CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
+
+
+async def _spawn(nice: int, throttle: Throttle, errors: int) -> asyncio.subprocess.Process:
+    """``errors``: the descriptor that the job's output goes to."""
+    return await asyncio.create_subprocess_exec(
+        *throttle.launch([sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)]),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        env=_environment(),
+        cwd=tempfile.gettempdir(),
+        start_new_session=True,
+        limit=2**20,
+    )
+
+
+async def _settled(task: asyncio.Task[Any]) -> bool:
+    """Wait for its end, which comes no sooner and no later for being cancelled. Whether it was, meanwhile."""
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    return cancelled
 
 
 def _environment() -> dict[str, str]:

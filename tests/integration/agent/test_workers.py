@@ -275,6 +275,19 @@ def has_ended(number: int) -> bool:
         os.close(process)
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2, 5, 20])
+async def test_a_start_that_is_cancelled_leaves_no_process(turns: int) -> None:
+    before = set(psutil.Process().children())
+    starting = asyncio.create_task(WorkerProcess.start(0))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    while not starting.done():
+        starting.cancel()
+        await asyncio.sleep(0)
+    assert starting.cancelled()
+    assert set(psutil.Process().children()) <= before
+
+
 async def test_a_worker_that_has_ended_is_not_signalled_again(
     job: Callable[..., Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
