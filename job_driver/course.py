@@ -20,13 +20,13 @@ from job_driver.job import Arrays, Round
 from job_driver.recorder import Recorder
 from job_driver.rounds import Attempt, AttemptNo, Outcome, Status
 from job_driver.settings import Settings
-from job_driver.spool import Spool, Story
+from job_driver.spool import MANIFEST, Spool, Story
 from job_driver.versions import Versions
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
-from venn.wire.errors import PeerError
-from venn.wire.files import JsonLines
+from venn.wire.errors import PeerError, VennError
+from venn.wire.files import JsonLines, file_error
 from venn.wire.logs import log
 
 logger = logging.getLogger(__name__)
@@ -131,8 +131,10 @@ class Course:
         line = attempt.no, status, list(attempt.counted), attempt.incarnation, round(time.time(), 6)
         try:
             await asyncio.to_thread(parts.spool.end, *line)
-        except PeerError as error:
+        except VennError as error:
             now.ended.set_exception(error)
+        except OSError as error:
+            now.ended.set_exception(file_error(error, MANIFEST))
         else:
             self._end(now, status, reason)
 

@@ -1,7 +1,9 @@
 """A job's rounds, from the first attempt to the checkpoint."""
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire.errors import UsageError
 
 
 def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray]:
@@ -81,6 +84,23 @@ async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
+
+
+async def test_a_disk_that_refuses_the_end_of_an_attempt_stops_the_driver_and_leaves_the_job(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(self: Spool, *line: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Spool, "end", broken)
+    async with run(folder=tmp_path / "job") as job:
+        async with Device(side, (1, 1), 10) as one, Device(side, (1, 1), 11) as two:
+            await one.submit(response(1.0))
+            await two.submit(response(2.0))
+        async with asyncio.timeout(10):
+            with pytest.raises(UsageError, match="cannot be used: Input/output error"):
+                await job
+    assert side.ended == ""
 
 
 async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator, run: Any, tmp_path: Path) -> None:
