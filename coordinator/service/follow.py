@@ -76,7 +76,6 @@ class Followers:
         host.listen(effects.EndAttempt, self._attempt_ended)
         host.listen(effects.PauseJob, self._pauses_changed)
         host.listen(effects.ResumeJob, self._pauses_changed)
-        host.listen(effects.AcceptJob, self._pauses_changed)  # a new driver is forgiven crashes
         host.listen(effects.EndJob, self._job_ended)
 
     # -- effects
@@ -113,12 +112,8 @@ class Followers:
                 job.templates.pop((effect.round, effect.attempt), None)
             job.tell(convert.attempt_ended_frame(effect))
 
-    def _pauses_changed(self, now: float, effect: effects.PauseJob | effects.ResumeJob | effects.AcceptJob) -> None:
-        """The pause in force is told, not that there was one: a driver that comes later would take it for its own."""
-        job, known = self._jobs.get(effect.job), self._host.engine.jobs.get(effect.job)
-        if job is not None and known is not None:
-            pauses = known.pauses
-            job.paused = next((JobPaused(reason=r, message=m) for r, m in pauses.items() if r != DRIVER_AWAY), None)
+    def _pauses_changed(self, now: float, effect: effects.PauseJob | effects.ResumeJob) -> None:
+        if job := self._jobs.get(effect.job):
             job.wake()
 
     def _job_ended(self, now: float, effect: effects.EndJob) -> None:
@@ -203,8 +198,8 @@ class Followers:
                 continue
             if job.ended:
                 return
-            verified = job.verified == job.address
-            alive = job_pb2.DriverAlive(address_verified=verified, problem=job.problem, paused=job.paused)
+            verified, paused = job.verified == job.address, self._paused(job)
+            alive = job_pb2.DriverAlive(address_verified=verified, problem=job.problem, paused=paused)
             if alive != told:
                 told = alive
                 sign = job_pb2.FollowJobResponse(now_ms=self._now_ms(), alive=alive)
@@ -215,6 +210,12 @@ class Followers:
                     await changed.wait()
             except TimeoutError:
                 told = None
+
+    def _paused(self, job: Job) -> JobPaused | None:
+        """By the pause that is in force now, but for the driver's own absence."""
+        known = self._host.engine.jobs.get(job.job)
+        pauses = known.pauses.items() if known is not None else ()
+        return next((JobPaused(reason=r, message=m) for r, m in pauses if r != DRIVER_AWAY), None)
 
     def _forget_told(self, job: Job) -> None:
         """A job that has ended and has no follower has nothing to tell: whoever submits it again is told its end."""

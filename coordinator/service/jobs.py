@@ -86,7 +86,6 @@ class Job:
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
     moved: int = 0  # the newest lease whose offer names an earlier address
     problem: str = ""  # why the address is not verified; empty: it is
-    paused: job_pb2.JobPaused | None = None  # the pause in force, but for its driver's absence
     ended: bool = False
     history: History = field(default_factory=History)
     templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): what is offered

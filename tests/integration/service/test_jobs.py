@@ -241,6 +241,28 @@ async def test_crashes_are_told_and_pause_the_job() -> None:
         assert not any("epoch" in text for text in texts)  # a line for people is one line
 
 
+async def test_a_pause_that_was_lifted_while_the_driver_was_away_is_not_told() -> None:
+    async with world(engine=EngineSettings(seed=1, policy="fifo", crashes_to_pause=1)) as made:
+        driver = made.driver()
+        follower = await driver.start(demand=2, min_response="0.5")
+        await driver.open()
+        phones = [await one_device(made, f"phone-{n}") for n in (1, 2)]
+        offers = [await phone.accept() for phone in phones]
+        follower.call.cancel()
+        await made.until(effects.PauseJob, lambda pause: pause.reason == "DRIVER_AWAY")
+        crash = device_pb2.Failed(
+            lease=offers[0].lease,
+            phase=common_pb2.PHASE_ON_DEVICE,
+            reason=common_pb2.FAILURE_REASON_TASK_CRASHED,
+        )
+        await phones[0].say(failed=crash)
+        await made.until(effects.PauseJob, lambda pause: pause.reason == "JOB_CRASHES")
+        assert (await driver.record(offers[1].lease)).status == CLOSED
+        await driver.open(round_=2)  # forgives what crashed
+        again = driver.follow()
+        assert not (await again.next("alive")).alive.HasField("paused")
+
+
 async def test_device_tokens_open_no_job_calls() -> None:
     async with world() as made:
         device = made.device()
