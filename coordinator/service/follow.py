@@ -230,33 +230,35 @@ class Followers:
     async def _verify(self, job: Job, incarnation: int) -> None:
         """Dial the driver until it proves to hold the job's key; then the job may be served."""
         delay = FIRST_RETRY_S
-        while (problem := await identify(job)) is not None:
+        while (problem := await identify(job, address := job.address)) is not None:
             if problem != job.problem:
                 job.problem = problem
-                log(logger, logging.WARNING, "cannot verify a driver", job=job.job, address=job.address, why=problem)
+                log(logger, logging.WARNING, "cannot verify a driver", job=job.job, address=address, why=problem)
                 job.wake()
             await asyncio.sleep(delay)
             delay = min(2 * delay, LONGEST_RETRY_S)
-        moved, job.verified, job.problem = bool(job.verified) and job.verified != job.address, job.address, ""
-        await self._host.ask(events.DriverFollowed(job.job, incarnation))
-        job.wake()
+        if job.incarnation != incarnation:
+            return  # a newer driver has submitted the job meanwhile: its own stream asks where that one is
+        moved, job.verified, job.problem = bool(job.verified) and job.verified != address, address, ""
         if moved:
             for offer in list(self._ledger.of_job(job.job)):
                 job.moved = max(job.moved, offer.lease)
-                self._devices.redirect(offer.session, offer.lease, job.address)
+                self._devices.redirect(offer.session, offer.lease, address)
+        await self._host.ask(events.DriverFollowed(job.job, incarnation))
+        job.wake()
 
 
-async def identify(job: Job) -> str | None:
-    """Ask the server at a job's address for its proof. Returns what is wrong, None if it is the job's driver."""
+async def identify(job: Job, address: str) -> str | None:
+    """Ask the server at an address for its proof. Returns what is wrong, None if it is the job's driver."""
     challenge = secrets.token_bytes(CHALLENGE_BYTES)
     request = task_pb2.IdentifyRequest(job=convert.job_key(job.job), challenge=challenge)
-    channel = open_channel(job.address)
+    channel = open_channel(address)
     try:
         answer = await task_stub(channel).Identify(request, timeout=IDENTIFY_S)
     except grpc.aio.AioRpcError as error:
-        return str(peer_error(error, where=job.address))
+        return str(peer_error(error, where=address))
     finally:
         await channel.close()
     if not hmac.compare_digest(answer.mac, identify_mac(job.ticket_key, challenge)):
-        return f"the server at {job.address} does not hold this job's key"
+        return f"the server at {address} does not hold this job's key"
     return None

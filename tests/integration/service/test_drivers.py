@@ -1,10 +1,14 @@
 """JobService over real gRPC: who a job's driver is, where it is, whether it is there, and who takes the job up."""
 
+import asyncio
+from typing import Any
+
 import grpc
 import pytest
 
 from coordinator.engine import effects
 from coordinator.engine.model import AttemptEndReason, EngineSettings
+from coordinator.service import follow
 from tests.integration.service.peers import Device, FakeTime, World, world
 from tests.integration.service.test_jobs import ABORTED, CLOSED, one_device, refusal, self_ended
 from venn.v1 import common_pb2, device_pb2, job_pb2
@@ -82,6 +86,41 @@ async def test_a_restarted_driver_gets_its_attempt_and_devices_its_address() -> 
         await follower.next("attempt_ended")
         old = made.driver(incarnation=1)
         assert await refusal(old.record(1)) == (grpc.StatusCode.ABORTED, "SUPERSEDED")
+
+
+async def test_the_proof_of_an_older_driver_says_nothing_of_a_newer_ones_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as made:
+        older = made.driver()
+        follower = await older.start()
+        await older.open()
+        phone = await one_device(made)
+        offer = await phone.accept()
+        follower.call.cancel()
+        await made.until(effects.PauseJob)
+        proven, submitted, identify = asyncio.Event(), asyncio.Event(), follow.identify
+
+        async def slow(*asked: Any) -> str | None:
+            problem = await identify(*asked)
+            proven.set()
+            await submitted.wait()
+            return problem
+
+        monkeypatch.setattr(follow, "identify", slow)
+        beginning = older.follow()
+        await proven.wait()
+        newer = made.driver(incarnation=2)
+        await newer.serve()
+        await newer.submit()
+        submitted.set()
+        await newer.submit()  # a moment later
+        assert [job.verified for job in made.coordinator.jobs] == [older.address]
+        again = newer.follow()
+        redirect = (await phone.next("redirect")).redirect
+        assert (redirect.lease, redirect.driver_address) == (offer.lease, newer.address)
+        for stream in (beginning, again):
+            stream.call.cancel()
 
 
 async def resumed(made: World, instance: bytes, offer: device_pb2.Offer) -> Device:
