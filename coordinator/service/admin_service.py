@@ -84,9 +84,9 @@ class AdminService(AdminServiceServicer):
         if size > LARGEST_PAGE:
             await _invalid(context, f"a page has at most {LARGEST_PAGE} devices")
         devices, more = self._view.devices(after=request.page_token, most=size)
-        seen, now = self._devices.last_seen(), self._host.now()
+        now = self._host.now()
         for device in devices:
-            if last := seen.get(DeviceId(device.device)):
+            if last := self._devices.last_seen(DeviceId(device.device)):
                 device.address = printable(last.address, limit=64)
                 device.unheard.CopyFrom(duration(max(0.0, now - last.heard_at)))
         token = devices[-1].device if more else ""
@@ -122,15 +122,15 @@ class AdminService(AdminServiceServicer):
     ) -> admin_pb2.DrainDevicesResponse:
         if len(request.devices) > MOST_DRAINED:
             await _invalid(context, f"at most {MOST_DRAINED} devices in one call")
-        known = self._view.connected()
         for device in request.devices:
-            if device not in known:
-                asked, hint = printable(device, limit=128), did_you_mean(device, known)
+            if not self._view.is_connected(device):
+                asked, hint = printable(device, limit=128), did_you_mean(device, self._view.connected_like(device))
                 message = f"no device called {asked!r} is connected" + (f"; {hint}" if hint else "")
                 await abort(context, grpc.StatusCode.NOT_FOUND, "UNKNOWN_SUBJECT", message)
         named = tuple(DeviceId(device) for device in request.devices)
-        await self._host.ask(events.DevicesDrained(named if request.devices else None))
-        return admin_pb2.DrainDevicesResponse(drained=len(named) if request.devices else len(known))
+        drained = len(named) if named else len(self._host.engine.sessions)
+        await self._host.ask(events.DevicesDrained(named or None))
+        return admin_pb2.DrainDevicesResponse(drained=drained)
 
     async def InjectFault(
         self, request: admin_pb2.InjectFaultRequest, context: Context

@@ -231,10 +231,11 @@ class DeviceService:
         if found := self._sessions.get(session):
             found.heard_at = self._host.now()
 
-    def last_seen(self) -> dict[DeviceId, LastSeen]:
-        """Of every device that is here, and of those that left last."""
-        here = sorted(self._sessions.values(), key=lambda session: session.heard_at)
-        return self._gone | {session.device: _seen(session) for session in here}
+    def last_seen(self, device: DeviceId) -> LastSeen | None:
+        """Of one that is here, or is among those that left last."""
+        known = self._host.engine.devices.get(device)
+        session = self._sessions.get(known.session.seq) if known is not None and known.session is not None else None
+        return self._gone.get(device) if session is None else _seen(session)
 
     def _remember(self, session: Session) -> None:
         self._gone.pop(session.device, None)

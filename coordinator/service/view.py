@@ -127,9 +127,10 @@ class View:
         ids = self._roster.after(after, most + 1)
         return [self._device(self._engine.devices[device]) for device in ids[:most]], len(ids) > most
 
-    def connected(self) -> set[str]:
-        """Ids of devices with a session."""
-        return {session.device.id for session in self._engine.sessions.values()}
+    def is_connected(self, device: str) -> bool:
+        """Whether it has a session."""
+        known = self._engine.devices.get(DeviceId(device))
+        return known is not None and known.session is not None
 
     def _device(self, device: Device) -> admin_pb2.DeviceStatus:
         line = census.device_line(self._engine, device)
@@ -166,6 +167,10 @@ class View:
         """What can be explained and may have been meant: the latest jobs, and devices whose names begin alike."""
         jobs = {job_name(job.job): None for job in islice(reversed(self._jobs), MOST_GUESSES)}
         return [*jobs, *self._roster.near(subject, MOST_GUESSES)]
+
+    def connected_like(self, device: str) -> list[str]:
+        """Devices with a session that may have been meant: their names begin alike."""
+        return [near for near in self._roster.near(device, MOST_GUESSES) if self.is_connected(near)]
 
     def _named(self, subject: str) -> Job | None:
         """The latest of this key or name."""

@@ -12,8 +12,10 @@ from coordinator.engine import effects, events
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import JobEnd, SessionEnd
 from coordinator.engine.requirements import Capabilities
+from coordinator.service import device_service
 from coordinator.service.convert import jobs as convert
 from coordinator.service.jobs import Job
+from coordinator.service.sessions import Session
 from tests.integration.service.peers import TOKENS, World, check_in_frame, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.channel import open_channel
@@ -154,8 +156,11 @@ async def test_a_mistyped_name_is_held_against_a_bounded_number_of_others() -> N
         await made.until(effects.OpenSession, lambda effect: effect.device == "device-000499")
         finished_jobs(made, 250)
         assert len(made.coordinator.view.like("device-000234x")) == 1 + 400
+        assert len(made.coordinator.view.connected_like("device-000234x")) == 400
         with pytest.raises(grpc.aio.AioRpcError, match=r"did you mean device-000234\?"):
             await made.admin.Explain(admin_pb2.ExplainRequest(subject="device-000234x"))
+        with pytest.raises(grpc.aio.AioRpcError, match=r"did you mean device-000234\?"):
+            await made.admin.DrainDevices(admin_pb2.DrainDevicesRequest(devices=["device-000234x"]))
 
 
 async def test_devices_are_listed_in_pages() -> None:
@@ -176,6 +181,27 @@ async def test_devices_are_listed_in_pages() -> None:
         rest = await made.admin.ListDevices(admin_pb2.ListDevicesRequest(page_size=2, page_token=first.next_page_token))
         assert [device.device for device in rest.devices] == ["c"]
         assert not rest.next_page_token
+
+
+async def test_where_devices_are_is_looked_up_for_those_of_the_page_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    seen = device_service._seen
+
+    def look(session: Session) -> device_service.LastSeen:
+        looked.append(session.device)
+        return seen(session)
+
+    async with world() as made:
+        await made.driver().start()
+        phones = {name: made.device(name) for name in ("a", "b", "c")}
+        for phone in phones.values():
+            await phone.check_in()
+        await phones["a"].vanish()
+        await made.until(effects.EndSession)
+        monkeypatch.setattr(device_service, "_seen", look)
+        page = await made.admin.ListDevices(admin_pb2.ListDevicesRequest(page_size=2))
+        assert [device.device for device in page.devices if device.address] == ["a", "b"]
+        assert "c" not in looked
 
 
 async def test_a_job_and_a_device_are_explained() -> None:
