@@ -111,11 +111,17 @@ class Link:
                 raise Restarted from error
             raise
 
-    async def follow(self, handle: Callable[[pb.FollowJobResponse], None]) -> None:
-        """Hand on each numbered frame once, and each sign of life; for ever. Raises PeerError, Ended."""
+    async def follow(
+        self, handle: Callable[[pb.FollowJobResponse], None], missed: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Hand on each numbered frame once, and each sign of life; for ever. Raises PeerError, Ended.
+
+        ``missed`` is called where frames were not kept that this driver has not read: it followed too slowly.
+        """
         incarnation, after, backoff = self.incarnation, 0, Backoff()
         while True:
             request = pb.FollowJobRequest(job=self.job, driver_incarnation=self.driver_incarnation, after_seq=after)
+            gone = False
             try:
                 async for message in self.stub.FollowJob(request):
                     backoff.reset()
@@ -126,7 +132,8 @@ class Link:
                         after = frame.seq or after
                         handle(frame)
             except grpc.aio.AioRpcError as error:
-                if reason_of(error) == HISTORY_GONE:
+                gone = reason_of(error) == HISTORY_GONE
+                if gone:
                     after = 0
                 elif error.code() not in PASSING and reason_of(error) != UNKNOWN_JOB:
                     raise peer_error(error, where=self._where) from error
@@ -134,6 +141,8 @@ class Link:
             await self.submit()
             if self.incarnation != incarnation:
                 incarnation, after = self.incarnation, 0
+            elif gone:
+                await missed()
 
     async def _repeat(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
         """Until it is answered.

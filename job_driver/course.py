@@ -150,6 +150,12 @@ class Course:
         if self._open is not None:
             self.attempt_ended(self._open.attempt.no, Status.ABORTED, "unknown")
 
+    async def ask_again(self) -> None:
+        """Some of what the coordinator told was missed: the end of the open attempt may be part of that."""
+        self._versions.miss(len(self.rounds) + 1)
+        if self._open is not None and not self._open.ended.done():
+            await self._ask(self._open.attempt.no)
+
     def lease_granted(self, no: AttemptNo, lease: int) -> None:
         if self._asynchronous:
             self._versions.lease_granted(no.round, lease)

@@ -216,7 +216,8 @@ class Driver:
         follower = Follower(self._course, self._intake, refused=self._refusal)
         lag = LagMonitor(self._folder / "load.jsonl")
         beside = (
-            self._link.follow(follower.handle), self._recorder.run(), self._report_activity(), self._fail(), lag.run()
+            self._link.follow(follower.handle, self._course.ask_again), self._recorder.run(),
+            self._report_activity(), self._fail(), lag.run(),
         )  # fmt: skip
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -25,7 +25,7 @@ class Versions:
         self._artifacts: dict[int, Artifact] = {}
         self._replaced_at: dict[int, float] = {}
         self._live: defaultdict[int, set[int]] = defaultdict(set)  # leases, as far as they were heard of
-        self._unheard: set[int] = set()  # rounds of an earlier process: some leases may not have been heard of
+        self._unheard: set[int] = set()  # rounds of which some leases may not have been heard of
 
     def load(self, former: Former, now: float) -> None:
         """One that an earlier process kept; if it is not there, or damaged, it is left out."""
@@ -54,6 +54,10 @@ class Versions:
 
     def lease_over(self, round_: int, lease: int) -> None:
         self._live[round_].discard(lease)
+
+    def miss(self, round_: int) -> None:
+        """Until now, in this round, some leases may have been granted that were not heard of."""
+        self._unheard |= {*self.models, round_}
 
     def forget_leases(self) -> None:
         """Of a coordinator that is no more."""

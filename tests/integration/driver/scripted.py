@@ -46,6 +46,7 @@ class Coordinator(JobServiceServicer):
         self.closes = True  # whether the K-th response closes an attempt
         self.address = ""
         self._frames: list[pb.FollowJobResponse] = []
+        self._gone = 0  # seq of the last frame that is not kept any more
         self._changed = asyncio.Condition()
         self._known = False
 
@@ -53,7 +54,7 @@ class Coordinator(JobServiceServicer):
         """Come back with another incarnation and no memory."""
         self.incarnation += 1000
         self.key, self.key_id = secrets.token_bytes(32), secrets.token_hex(8)
-        self._known, self._frames = False, []
+        self._known, self._frames, self._gone = False, [], 0
         self.opened, self.status, self.recorded = {}, {}, {}
 
     async def wait_for(self, condition: Any) -> None:
@@ -64,6 +65,12 @@ class Coordinator(JobServiceServicer):
     async def tell(self, **frame: Any) -> None:
         """A frame on the follow stream."""
         self._frames.append(pb.FollowJobResponse(seq=len(self._frames) + 1, **frame))
+        await self._change()
+
+    async def forget(self, **frame: Any) -> None:
+        """A frame that is not kept for as long as the driver takes to read it."""
+        self._frames.append(pb.FollowJobResponse(seq=len(self._frames) + 1, **frame))
+        self._gone = len(self._frames)
         await self._change()
 
     async def end_attempt(self, no: tuple[int, int], status: int, reason: int) -> None:
@@ -118,9 +125,11 @@ class Coordinator(JobServiceServicer):
 
     async def FollowJob(self, request: pb.FollowJobRequest, context: Any) -> AsyncIterator[pb.FollowJobResponse]:
         await self._check(context)
-        after = request.after_seq
+        after = request.after_seq or self._gone
         yield pb.FollowJobResponse(now_ms=int(time.time() * 1000), alive=pb.DriverAlive(address_verified=True))
         while self._known:
+            if after < self._gone:
+                await abort(context, grpc.StatusCode.OUT_OF_RANGE, "HISTORY_GONE", "it is not kept")
             for frame in self._frames[after:]:
                 frame.now_ms = int(time.time() * 1000)
                 yield frame

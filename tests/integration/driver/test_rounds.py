@@ -121,6 +121,16 @@ async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator,
     ]
 
 
+async def test_the_end_of_an_attempt_that_was_not_kept_for_a_slow_driver_is_asked_for(
+    side: Coordinator, run: Any
+) -> None:
+    async with run():
+        ended = pb.AttemptEnded(attempt=side.attempt((1, 1)), status=pb.ATTEMPT_STATUS_ABORTED)
+        side.status[1, 1] = pb.ATTEMPT_STATUS_ABORTED
+        await side.forget(attempt_ended=ended)
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+
+
 async def test_a_device_counts_once_in_a_round(side: Coordinator, run: Any, tmp_path: Path) -> None:
     """Its first response was still on its way when it came back as another instance, and was leased again."""
     async with run(folder=tmp_path / "job") as job:

@@ -72,3 +72,17 @@ def test_another_coordinators_leases_are_no_reason(checkpoints: Checkpoints) -> 
     versions.forget_leases()
     versions.drop(SETTLE_S)
     assert not versions.models
+
+
+def test_a_model_some_of_whose_leases_may_have_been_missed_stays_as_long_as_a_lease_may_last(
+    checkpoints: Checkpoints,
+) -> None:
+    versions = Versions(checkpoints, KEEP_S)
+    replace(checkpoints, versions, 1, 0.0)
+    versions.miss(2)
+    for round_ in (2, 3):
+        replace(checkpoints, versions, round_, 0.0)
+    versions.drop(KEEP_S - 1.0)
+    assert list(versions.models) == [1, 2, 3]
+    versions.drop(KEEP_S)
+    assert not versions.models
