@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from job_driver.aggregation import Aggregation, Part
+from job_driver.rounds import AttemptNo
 from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device
 from venn.v1 import common_pb2 as common
@@ -119,6 +121,41 @@ async def test_an_aborted_attempt_leaves_nothing_in_the_model(side: Coordinator,
         (1, "aborted", "deadline"),
         (2, "closed", "enough"),
     ]
+
+
+async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    reading, read, ended = threading.Event(), threading.Event(), threading.Event()
+    end, discard = Spool.end, Spool.discard
+
+    def slow(self: Aggregation, part: Part) -> None:
+        reading.set()
+        assert read.wait(10)
+        order.append("read")
+
+    def tell_end(self: Spool, *line: Any) -> None:
+        end(self, *line)
+        ended.set()
+
+    def tell_discard(self: Spool, no: AttemptNo) -> None:
+        order.append("discarded")
+        discard(self, no)
+
+    monkeypatch.setattr(Aggregation, "_add", slow)
+    monkeypatch.setattr(Spool, "end", tell_end)
+    monkeypatch.setattr(Spool, "discard", tell_discard)
+    async with run():
+        async with Device(side, (1, 1), 10) as one:
+            await one.submit(response(1.0))
+            await asyncio.to_thread(reading.wait, 10)
+            await side.end_attempt((1, 1), pb.ATTEMPT_STATUS_ABORTED, pb.ATTEMPT_END_REASON_DEADLINE)
+            await asyncio.to_thread(ended.wait, 10)
+            await one.model()  # a moment later
+            read.set()
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+    assert order == ["read", "discarded"]
 
 
 async def test_the_end_of_an_attempt_that_was_not_kept_for_a_slow_driver_is_asked_for(
