@@ -9,12 +9,16 @@ import hashlib
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
+from venn.wire.chunks import SMALL_BYTES
+
 MOST_BYTES = 256 * 2**20
 MOST_BROUGHT = 64  # artifacts that a device remembers; a job has two at a time
 
 
 class Assembly:
-    """An artifact on its way; it goes with the last device that fetches it. A thread hashes it while it comes."""
+    """An artifact on its way; it goes with the last device that fetches it. A thread hashes it while it comes, unless
+    it is small.
+    """
 
     def __init__(self, sha256: bytes, size: int) -> None:
         self.sha256, self.size = sha256, size  # 32 bytes; bytes
@@ -28,7 +32,7 @@ class Assembly:
         """What follows at ``offset``."""
         self._pieces.append(data)
         self.offset += len(data)
-        if self._hashing is None or self._hashing.done():
+        if self.size > SMALL_BYTES and (self._hashing is None or self._hashing.done()):
             self._hashing = asyncio.get_running_loop().run_in_executor(None, self._hash)
 
     async def close(self) -> bytes | None:
@@ -40,7 +44,7 @@ class Assembly:
     async def _close(self) -> bytes | None:
         if self._hashing is not None:
             await self._hashing
-        data = await asyncio.to_thread(self._whole)
+        data = await asyncio.to_thread(self._whole) if self.size > SMALL_BYTES else self._whole()
         good = self._digest.digest() == self.sha256
         self._pieces.clear()
         if not good:

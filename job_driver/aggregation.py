@@ -3,7 +3,7 @@
 import asyncio
 import math
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +13,11 @@ import numpy as np
 from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
 from venn.wire import tensors
+from venn.wire.chunks import SMALL_BYTES
 from venn.wire.memory import return_freed_memory
 from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
+
+TOGETHER = 32  # small responses that are added together, so that not each of them wakes the thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,7 @@ class Part:
     weight: float
     metrics: Mapping[str, float] = field(default_factory=dict)
     round: int = 0  # whose model its device was given
+    size: int = 0  # bytes
 
 
 class Mapped(Mapping[str, np.ndarray]):
@@ -64,10 +68,10 @@ class ResponseForm:
             return ""
         return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
 
-    def problem(self, path: Path) -> str:
+    def problem(self, source: Path | memoryview) -> str:
         """Why a response is refused, found in its header; "" if it is not. Its numbers are looked at as they come."""
         try:
-            response = Mapped(path)
+            response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
             if self._signature is not None:
                 check_same(self._signature, signature_of(response))
         except TensorError as error:
@@ -102,6 +106,7 @@ class Aggregation:
         self._given: dict[int, Arrays] = {}  # by lease: the former model that a response began from
         self._parts: list[Part] = []
         self._sum: Aggregator | None = None
+        self._waiting: list[Part] = []  # small ones, not yet given to the thread
         self._added: list[Future[None]] = []
         self._dropped = False
 
@@ -110,12 +115,24 @@ class Aggregation:
         self._parts.append(part)
         if part.round in self._former:
             self._given[part.lease] = self._former[part.round]
-        if not self._in_lease_order:
-            self._added.append(self._thread.submit(self._add, part))
+        if self._in_lease_order:
+            return
+        self._waiting.append(part)
+        if part.size > SMALL_BYTES or len(self._waiting) == TOGETHER:
+            together, self._waiting = self._waiting, []
+            self._added.append(self._thread.submit(self._add, together))
 
-    async def close(self) -> Arrays:
-        """The next model. Raises JobError where the job's aggregator fails or changes the model's form."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+    def close(self) -> Arrays:
+        """The next model; on the job's thread. Raises JobError where its code fails or changes the model's form."""
+        for added in self._added:
+            added.result()
+        self._add(sorted(self._parts, key=lambda part: part.lease) if self._in_lease_order else self._waiting)
+        assert self._sum is not None, "an attempt closes with at least one response"
+        with job_code(self._file, "aggregate"):
+            model = self._sum.close()
+        self._sum = None
+        check_form(self._file, self._model, model)
+        return model
 
     async def drop(self) -> None:
         """The attempt was aborted: its sum is not wanted. Afterwards no response's file is read any more."""
@@ -135,14 +152,16 @@ class Aggregation:
         """On the job's thread, behind the response that is being added now."""
         self._sum = None
 
-    def _add(self, part: Part) -> None:
-        if self._dropped:
-            return
-        with job_code(self._file, "aggregate"):
-            if self._sum is None:
-                return_freed_memory()  # of the transfers so far: the sum is as large as two models
-                self._sum = self._file.job.aggregate(self._model)
-            self._sum.add(self._result(part))
+    def _add(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            if self._dropped:
+                return
+            with job_code(self._file, "aggregate"):
+                if self._sum is None:
+                    if part.size > SMALL_BYTES:
+                        return_freed_memory()  # of the transfers so far: the sum is as large as two models
+                    self._sum = self._file.job.aggregate(self._model)
+                self._sum.add(self._result(part))
 
     def _result(self, part: Part) -> Result:
         given = self._given.get(part.lease)
@@ -152,19 +171,6 @@ class Aggregation:
         if self._moves:
             response = {name: moved(response[name], given[name], self._model[name]) for name in response}
         return Result(response, part.weight / math.sqrt(1 + self._round - part.round), part.metrics)
-
-    def _close(self) -> Arrays:
-        for added in self._added:
-            added.result()
-        if self._in_lease_order:
-            for part in sorted(self._parts, key=lambda part: part.lease):
-                self._add(part)
-        assert self._sum is not None, "an attempt closes with at least one response"
-        with job_code(self._file, "aggregate"):
-            model = self._sum.close()
-        self._sum = None
-        check_form(self._file, self._model, model)
-        return model
 
 
 def moved(response: np.ndarray, given: np.ndarray, model: np.ndarray) -> np.ndarray:

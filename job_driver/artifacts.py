@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from venn.wire import frames
+from venn.wire.chunks import SMALL_BYTES
 
 MOST_LATEST = 8  # messages of an artifact: 4 MiB
 
@@ -44,10 +45,15 @@ class Artifact:
                 self._latest.clear()
 
     async def message(self, offset: int, stop: int) -> bytes:
-        """The same as a serialised FetchResponse, read on a thread, once for all who fetch together."""
+        """The same as a serialised FetchResponse, read once for all who fetch together; if large, on a thread."""
         message = self._latest.get((offset, stop))
         if message is None:
-            message = asyncio.get_running_loop().run_in_executor(None, self._message, offset, stop)
+            loop = asyncio.get_running_loop()
+            if self.size <= SMALL_BYTES:
+                message = loop.create_future()
+                message.set_result(self._message(offset, stop))
+            else:
+                message = loop.run_in_executor(None, self._message, offset, stop)
             self._latest[offset, stop] = message
             if len(self._latest) > MOST_LATEST:
                 self._latest.popitem(last=False)

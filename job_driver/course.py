@@ -247,7 +247,7 @@ class Course:
             lease = response.decision.lease
             if response.decision.outcome is Outcome.COUNTED:
                 path, given = parts.spool.path(no, lease), response.given.round
-                now.aggregation.add(Part(lease, path, response.weight, response.metrics, given))
+                now.aggregation.add(Part(lease, path, response.weight, response.metrics, given, response.size))
         if story.status is Status.CLOSED:
             self._end(now, Status.CLOSED, "enough")
         elif {response.incarnation for response in story.responses} != {parts.link.incarnation}:
@@ -310,16 +310,27 @@ class Course:
 
     async def _publish(self, ended: _Open, began: float) -> None:
         """The sum becomes the next model: checked, on disk, evaluated, and from here on the one that is served."""
-        parts, attempt = self._parts, ended.attempt
+        parts = self._parts
         loop = asyncio.get_running_loop()
-        next_model = await ended.aggregation.close()
-        artifact = await loop.run_in_executor(parts.thread, parts.checkpoints.write_model, next_model)
-        del next_model  # from here on it is read from its file
-        arrays = tensors.open_file(parts.checkpoints.next_model)
-        metrics = ended.aggregation.metrics() | await loop.run_in_executor(parts.thread, self._evaluate, arrays)
-        await loop.run_in_executor(parts.thread, self._keep_former, attempt.no.round)
+        artifact, arrays, checkpoint = await loop.run_in_executor(parts.thread, self._next_model, ended, began)
+        self._checkpoint, closed = checkpoint, checkpoint.rounds[-1]
+        parts.artifacts.add(artifact)
+        wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
+        parts.artifacts.keep_only(wanted)
+        self._model, self.arrays = artifact, arrays
+        self._write_line(ended, "enough", finite(closed.metrics))
+        parts.on_round(closed)
+        await self._report(closed)
+
+    def _next_model(self, ended: _Open, began: float) -> tuple[Artifact, Arrays, Checkpoint]:
+        """All that the job's thread does for it, at one go."""
+        parts, attempt = self._parts, ended.attempt
+        artifact = parts.checkpoints.write_model(ended.aggregation.close())
+        arrays = tensors.open_file(parts.checkpoints.next_model)  # it is read from its file from here on
+        metrics = ended.aggregation.metrics() | self._evaluate(arrays)
+        self._keep_former(attempt.no.round)
         closed = Round(attempt.no.round, len(attempt.counted), attempt.stragglers, time.monotonic() - began, metrics)
-        self._checkpoint = Checkpoint(
+        checkpoint = Checkpoint(
             self._checkpoint.job,
             closed.number,
             artifact.sha256.hex(),
@@ -327,15 +338,9 @@ class Course:
             parts.link.driver_incarnation,
             self._versions.former(),
         )
-        await loop.run_in_executor(parts.thread, parts.checkpoints.commit, self._checkpoint)
-        await loop.run_in_executor(parts.thread, parts.spool.discard, attempt.no)
-        parts.artifacts.add(artifact)
-        wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
-        parts.artifacts.keep_only(wanted)
-        self._model, self.arrays = artifact, arrays
-        self._write_line(ended, "enough", finite(metrics))
-        parts.on_round(closed)
-        await self._report(closed)
+        parts.checkpoints.commit(checkpoint)
+        parts.spool.discard(attempt.no)
+        return artifact, arrays, checkpoint
 
     def _keep_former(self, round_: int) -> None:
         """Devices go on with the model of the round that has closed; former ones may be of no use any more."""

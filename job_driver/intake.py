@@ -19,7 +19,7 @@ from job_driver.aggregation import Aggregation, Part, ResponseForm
 from job_driver.inspection import Inspection
 from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
 from job_driver.spool import Response, Spool
-from venn.wire.chunks import CHUNK_BYTES
+from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES
 from venn.wire.errors import PeerError, VennError
 from venn.wire.files import file_error, write_all
 
@@ -74,11 +74,15 @@ class Writer:
 
 
 class Upload:
-    """One response on its way. Its file is opened, written, looked at and deleted on threads, never on the loop."""
+    """One response on its way. Its file is opened, written, looked at and deleted on threads, never on the loop.
+
+    A small one that comes in one piece is looked at as it comes, on the loop, and written with its decision.
+    """
 
     def __init__(self, announcement: Announcement, spool: Spool, threads: ThreadPoolExecutor) -> None:
         self.announcement, self.path = announcement, spool.partial(announcement.no, announcement.lease)
-        self.offset = 0  # everything before it is in the file
+        self.offset = 0  # everything before it is in the file, or in ``body``
+        self.body: memoryview | None = None  # of a small one, whole
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._spool, self._threads = spool, threads
@@ -101,6 +105,10 @@ class Upload:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
         if offset + len(data) > self.announcement.size:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
+        if len(data) == self.announcement.size <= SMALL_BYTES:
+            self._inspection.take(data)
+            self.body, self.offset = data, len(data)
+            return
         self._writing = asyncio.get_running_loop().run_in_executor(self._threads, self._write, data)
         await self.settled()
 
@@ -110,10 +118,12 @@ class Upload:
             await asyncio.shield(self._writing)
 
     def problem(self, form: ResponseForm) -> str:
-        """Why the bytes, which are all here, are refused; "" if they are not. On a thread. Raises OSError."""
+        """Why the bytes, which are all here, are refused; "" if they are not. On a thread, unless there is a ``body``.
+        Raises OSError.
+        """
         with self._lock:
             self._close()
-        return self._inspection.problem(self.announcement.sha256) or form.problem(self.path)
+        return self._inspection.problem(self.announcement.sha256) or form.problem(self.body or self.path)
 
     def discard(self) -> None:
         """On a thread; what is still to be written is not."""
@@ -289,16 +299,18 @@ class Intake:
                 while self.rounds.waits(announcement.no, announcement.lease):
                     self._turn.clear()
                     await self._turn.wait()
-                return await self._decide(announcement, problem)
+                return await self._decide(announcement, upload, problem)
         finally:
             if upload is not None:
                 self._forget(upload)
 
     async def _inspect(self, upload: Upload) -> str:
         assert self._form is not None, "an attempt is open before a response can be complete"
+        if upload.body is not None:
+            return upload.problem(self._form)
         return await asyncio.get_running_loop().run_in_executor(self._threads, upload.problem, self._form)
 
-    async def _decide(self, announcement: Announcement, problem: str) -> tuple[Decision, bool]:
+    async def _decide(self, announcement: Announcement, upload: Upload | None, problem: str) -> tuple[Decision, bool]:
         no, lease = announcement.no, announcement.lease
         attempt = self.rounds.find(no)
         if attempt is None:
@@ -322,14 +334,15 @@ class Intake:
         path = self._spool.path(into.no, lease)
         try:
             with self._disk(path):
-                await asyncio.to_thread(self._spool.keep, response)
+                body = upload.body if upload is not None else None
+                await asyncio.to_thread(self._spool.keep, response, body)
         except VennError as error:
             self.rounds.retract(no, lease, error.reason)
             raise
         if into.status is Status.ABORTED:  # meanwhile
             await asyncio.to_thread(path.unlink, missing_ok=True)
         elif decision.outcome is Outcome.COUNTED and aggregation is not None:
-            aggregation.add(Part(lease, path, response.weight, response.metrics, no.round))
+            aggregation.add(Part(lease, path, response.weight, response.metrics, no.round, response.size))
         self._decided(response)
         return decision, True
 
@@ -343,5 +356,6 @@ class Intake:
             self._forget(upload)
 
     def _forget(self, upload: Upload) -> None:
-        if self._uploads.pop((upload.announcement.no, upload.announcement.lease), None) is not None:
+        found = self._uploads.pop((upload.announcement.no, upload.announcement.lease), None)
+        if found is not None and upload.body is None:
             self._threads.submit(upload.discard)

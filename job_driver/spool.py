@@ -14,7 +14,7 @@ from typing import Any
 
 from job_driver.rounds import AttemptNo, Decision, Outcome, Status
 from venn.wire.errors import PeerError, UsageError
-from venn.wire.files import JsonLines, read_json_lines, sync_folder, writing
+from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_all, writing
 
 MANIFEST = "manifest.jsonl"
 
@@ -130,23 +130,33 @@ class Spool:
                     spare.unlink()
         return partial
 
-    def keep(self, response: Response) -> None:
-        """Make a decision last; of a counted one the bytes too. Raises PeerError OUT_OF_SPACE; then nothing is kept."""
+    def keep(self, response: Response, body: memoryview | None = None) -> None:
+        """Make a decision last; of a counted one the bytes too: ``body``, or what was written to the partial file.
+        Raises PeerError OUT_OF_SPACE; then nothing is kept.
+        """
         no, lease = response.no, response.decision.lease
         kept, partial = self.path(no, lease), self.partial(response.given, lease)
-        if response.decision.outcome is Outcome.COUNTED:
-            with writing(kept):
-                if self._fsync:
-                    _sync_file(partial)
-                partial.rename(kept)
-                if self._fsync:
-                    sync_folder(self._folder)
         try:
+            if response.decision.outcome is Outcome.COUNTED:
+                with writing(kept):
+                    if body is not None:
+                        self._write(response, body)
+                    if self._fsync:
+                        _sync_file(partial)
+                    partial.rename(kept)
+                    if self._fsync:
+                        sync_folder(self._folder)
             self._manifest.write(response.line())
-        except PeerError:
+        except (PeerError, OSError):
             kept.unlink(missing_ok=True)
             raise
-        partial.unlink(missing_ok=True)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _write(self, response: Response, body: memoryview) -> None:
+        partial = self.prepare(response.given, response.decision.lease, len(body))
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
+            write_all(file.write, body)
 
     def end(self, no: AttemptNo, status: Status, counted: list[int], incarnation: int, at: float) -> None:
         """The attempt's end, as the coordinator said; ``incarnation``: of the one that granted its leases."""
@@ -170,7 +180,9 @@ class Spool:
         with self._spare_lock:
             for path in self._spare:
                 path.unlink(missing_ok=True)
-            kept = sorted(self._folder.glob(f"{no.round}-{no.attempt}-*.tensors"))
+            own = f"{no.round}-{no.attempt}-"
+            names = (name for name in os.listdir(self._folder) if name.startswith(own) and name.endswith(".tensors"))
+            kept = [self._folder / name for name in sorted(names)]
             self._spare = [path.rename(self._folder / f"spare-{number}") for number, path in enumerate(kept)]
 
     def stories(self, *, after_round: int) -> list[Story]:

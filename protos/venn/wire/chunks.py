@@ -6,6 +6,7 @@ from venn.wire.errors import PeerError
 
 CHUNK_BYTES = 512 * 1024
 MAX_CHUNK_BYTES = 1024 * 1024
+SMALL_BYTES = 64 * 1024  # read, hashed and copied in less time than it takes to hand them to a thread
 
 
 class ChunkError(PeerError):

@@ -204,7 +204,8 @@ async def test_a_full_disk_ends_the_driver_and_neither_the_truth_nor_the_job(
         def full(*_: object) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr("job_driver.intake.write_all", full)
+        for module in ("intake", "spool"):  # of a large response, of a small one
+            monkeypatch.setattr(f"job_driver.{module}.write_all", full)
         async with Device(side, (1, 1), 1) as device:
             call = device.begin()
             whole = tensors.encode(response(1.0))

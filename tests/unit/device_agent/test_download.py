@@ -10,6 +10,7 @@ from device_agent.artifacts import MOST_BROUGHT, ArtifactStore, Brought
 from device_agent.download import Damaged, Download
 from venn.v1.common_pb2 import Artifact
 from venn.wire import frames
+from venn.wire.chunks import SMALL_BYTES
 
 BODY = bytes(range(256)) * 4
 NAMED = Artifact(sha256=hashlib.sha256(BODY).digest(), size=len(BODY))
@@ -72,14 +73,18 @@ class Sha256:
         self._hash.update(data)
 
 
-async def test_nothing_is_hashed_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [SMALL_BYTES, SMALL_BYTES + 1024])
+async def test_nothing_large_is_hashed_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    body = bytes(size)
+    named = Artifact(sha256=hashlib.sha256(body).digest(), size=size)
     monkeypatch.setattr("device_agent.artifacts.hashlib.sha256", Sha256)
-    download = Download(NAMED, ArtifactStore(), "a:1")
-    for start in range(0, 1024, 128):
-        download.take(message(start, start + 128))
-    assert await download.close() == BODY
+    Sha256.threads.clear()
+    download = Download(named, ArtifactStore(), "a:1")
+    for start in range(0, size, 1024):
+        download.take(message(start, start + 1024, body))
+    assert await download.close() == body
     assert Sha256.threads
-    assert threading.get_ident() not in Sha256.threads
+    assert (threading.get_ident() in Sha256.threads) is (size == SMALL_BYTES)
 
 
 async def test_bytes_that_are_not_those_named_are_given_up_by_all() -> None:

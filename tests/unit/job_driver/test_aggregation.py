@@ -5,14 +5,16 @@ import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.aggregation import TOGETHER, Aggregation, Part, ResponseForm
 from job_driver.bundle import JobError, JobFile
 from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
 from venn.wire import tensors
+from venn.wire.chunks import SMALL_BYTES
 
 
 class Keeps:
@@ -36,10 +38,15 @@ def job_file(aggregate: type = Keeps) -> JobFile:
     return JobFile(Job(initial=dict, on_device=dict, aggregate=aggregate), Path("job.py"), b"")  # type: ignore[arg-type]
 
 
+async def closed(aggregation: Aggregation, thread: ThreadPoolExecutor) -> Arrays:
+    return await asyncio.get_running_loop().run_in_executor(thread, aggregation.close)
+
+
 def part(folder: Path, lease: int, arrays: Arrays, **more: float) -> Part:
     path = folder / f"{lease}.tensors"
-    path.write_bytes(tensors.encode(arrays))
-    return Part(lease, path, float(lease), more)
+    body = tensors.encode(arrays)
+    path.write_bytes(body)
+    return Part(lease, path, float(lease), more, size=len(body))
 
 
 @pytest.fixture
@@ -55,7 +62,7 @@ async def test_the_order_of_arrival_or_of_leases(
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=in_lease_order)
     for lease in (3, 1, 2):
         aggregation.add(part(tmp_path, lease, model, loss=lease))
-    await aggregation.close()
+    await closed(aggregation, thread)
     assert Keeps.seen == order
     assert aggregation.metrics() == {"loss": (1 + 4 + 9) / 6}
 
@@ -65,11 +72,11 @@ async def test_an_aggregator_that_fails_is_told_with_its_job(tmp_path: Path, thr
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
     aggregation.add(part(tmp_path, 13, model))
     with pytest.raises(JobError, match="aggregate failed: ValueError: unlucky"):
-        await aggregation.close()
+        await closed(aggregation, thread)
 
 
 async def test_a_dropped_sum_takes_no_more(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
-    model = {"w": np.zeros(2)}
+    model = {"w": np.zeros(SMALL_BYTES)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
     aggregation.add(part(tmp_path, 1, model))
     await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
@@ -83,7 +90,7 @@ async def test_dropping_a_sum_waits_for_the_response_that_is_being_added(
     tmp_path: Path, thread: ThreadPoolExecutor
 ) -> None:
     """Its file is given to another response right afterwards, and the job's code must not see that."""
-    model = {"w": np.ones(1000)}
+    model = {"w": np.ones(SMALL_BYTES)}
     begun, go_on, seen = threading.Event(), threading.Event(), []
 
     class Slow(Keeps):
@@ -102,7 +109,25 @@ async def test_dropping_a_sum_waits_for_the_response_that_is_being_added(
     go_on.set()
     await dropping
     assert waits
-    assert seen == [1000.0]
+    assert seen == [float(SMALL_BYTES)]
+
+
+async def test_small_responses_wake_the_thread_together_and_in_order(tmp_path: Path) -> None:
+    class Counted(ThreadPoolExecutor):
+        woken = 0
+
+        def submit(self, *arguments: Any, **more: Any) -> Any:
+            self.woken += 1
+            return super().submit(*arguments, **more)
+
+    model, thread = {"w": np.zeros(2)}, Counted(1)
+    aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
+    for lease in range(1, 2 * TOGETHER):
+        aggregation.add(part(tmp_path, lease if lease < 13 else lease + 1, model))
+    woken = thread.woken
+    await closed(aggregation, thread)
+    assert woken == 1
+    assert Keeps.seen == [float(lease if lease < 13 else lease + 1) for lease in range(1, 2 * TOGETHER)]
 
 
 async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
@@ -112,7 +137,7 @@ async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: Thre
     aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False)
     for each in parts:
         aggregation.add(each)
-    after = await aggregation.close()
+    after = await closed(aggregation, thread)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert np.all(after["w"] == 1)
@@ -146,7 +171,7 @@ async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
     aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False, round_=4, former=former)
     aggregation.add(Part(1, part(tmp_path, 1, full(6.0)).path, 2.0, {}, 1))  # an update of 4, three rounds stale
     aggregation.add(Part(2, part(tmp_path, 2, full(11.0)).path, 1.0, {}, 4))  # an update of 1, fresh
-    moved = await aggregation.close()
+    moved = await closed(aggregation, thread)
     assert moved["w"].dtype == np.float32
     assert moved["w"] == pytest.approx(10.0 + (2.0 / 2.0 * 4.0 + 1.0) / 2.0)
     assert moved["n"] == 5
@@ -156,12 +181,12 @@ async def test_what_is_no_model_is_not_moved(tmp_path: Path, thread: ThreadPoolE
     aggregation = Aggregation(job_file(Sum), full(10.0), thread, in_lease_order=False, round_=2, former={1: full(2.0)})
     for lease, round_ in ((1, 1), (2, 2)):
         aggregation.add(Part(lease, part(tmp_path, lease, full(3.0)).path, 1.0, {}, round_))
-    assert (await aggregation.close())["w"] == pytest.approx(6.0)
+    assert (await closed(aggregation, thread))["w"] == pytest.approx(6.0)
 
 
 async def test_a_stale_response_weighs_less(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     model = {"w": np.zeros(2)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False, round_=9, former={1: model})
     aggregation.add(Part(1, part(tmp_path, 1, model).path, 6.0, {}, 1))
-    await aggregation.close()
+    await closed(aggregation, thread)
     assert Keeps.seen == [2.0]

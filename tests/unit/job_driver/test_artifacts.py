@@ -1,4 +1,4 @@
-"""What is served: read once for all who fetch together, and not on the loop."""
+"""What is served: read once for all who fetch together, and not on the loop unless it is small."""
 
 import asyncio
 import hashlib
@@ -10,13 +10,14 @@ import pytest
 
 from job_driver.artifacts import Artifact
 from venn.wire import frames
+from venn.wire.chunks import SMALL_BYTES
 
-BODY = bytes(range(256)) * 4
 
-
-async def test_devices_that_fetch_together_share_one_reading_on_a_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("size", [SMALL_BYTES, SMALL_BYTES + 1])
+async def test_devices_that_fetch_together_share_one_reading_of_what_is_large_on_a_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    body = bytes(range(256)) * (size // 256) + bytes(size % 256)
     read, readers = os.pread, []
 
     def pread(descriptor: int, length: int, offset: int) -> bytes:
@@ -25,17 +26,17 @@ async def test_devices_that_fetch_together_share_one_reading_on_a_thread(
 
     monkeypatch.setattr(os, "pread", pread)
     path = tmp_path / "model"
-    path.write_bytes(BODY)
-    artifact = Artifact.of_file(path, hashlib.sha256(BODY).digest())
+    path.write_bytes(body)
+    artifact = Artifact.of_file(path, hashlib.sha256(body).digest())
     with artifact.fetched():
         with artifact.fetched():
             first, second = await asyncio.gather(artifact.message(0, 600), artifact.message(0, 600))
-            ahead = await artifact.message(600, 1024)
+            ahead = await artifact.message(600, size)
         assert first is second is await artifact.message(0, 600)  # one is behind, and reads nothing again
-        assert ahead is await artifact.message(600, 1024)
+        assert ahead is await artifact.message(600, size)
         assert len(readers) == 2
     with artifact.fetched():  # later: nothing was kept for it
         assert await artifact.message(0, 600) == first
     assert len(readers) == 3
-    assert frames.read_fetch_response(first) == (0, BODY[:600], len(BODY))
-    assert threading.get_ident() not in readers
+    assert frames.read_fetch_response(first) == (0, body[:600], len(body))
+    assert (threading.get_ident() in readers) is (size == SMALL_BYTES)

@@ -1,17 +1,27 @@
 """Responses on their way: what is kept of them, and when it goes."""
 
 import asyncio
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from job_driver.aggregation import Aggregation, ResponseForm
+from job_driver.bundle import JobFile
 from job_driver.intake import Announcement, Intake, Upload
-from job_driver.rounds import AttemptNo, Rounds, Status
-from job_driver.spool import Spool
+from job_driver.job import Job
+from job_driver.rounds import AttemptNo, Outcome, Rounds, Status
+from job_driver.spool import MANIFEST, Spool
+from venn.wire import tensors
+from venn.wire.chunks import SMALL_BYTES
+from venn.wire.files import read_json_lines
+from venn.wire.tensors import ALIGNMENT
 
 SIZE = 1000
 
@@ -182,3 +192,45 @@ async def test_what_is_forgotten_while_it_is_written_leaves_nothing(
     disk.go_on.set()
     await beginning
     assert (desk.parts(), descriptors()) == (0, before)
+
+
+class Threads(ThreadPoolExecutor):
+    """Counts what it is given."""
+
+    given = 0
+
+    def submit(self, *arguments: Any, **more: Any) -> Any:
+        self.given += 1
+        return super().submit(*arguments, **more)
+
+
+@pytest.mark.parametrize(
+    ("size", "on_intake"),
+    [(SMALL_BYTES, 0), (SMALL_BYTES + 8, 3)],
+)
+async def test_a_small_response_is_handed_to_a_thread_only_to_be_kept(
+    tmp_path: Path, size: int, on_intake: int
+) -> None:
+    """A large one is also written, looked at and let go of there. Either is on disk when it is acknowledged."""
+    no, threads = AttemptNo(1, 1), Threads(1)
+    body = tensors.encode({"w": np.zeros(size - ALIGNMENT, np.uint8)})
+    assert len(body) == size
+    model = {"w": np.zeros(size - ALIGNMENT, np.uint8)}
+    spool = Spool(tmp_path)
+    intake = Intake(Rounds(keep_s=1.0), spool, threads, decided=lambda _: None, failed=pytest.fail)
+    intake.rounds.open(no, 3)
+    file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as thread:
+        form = ResponseForm(model, size, same_as_model=True, most_bytes=size)
+        intake.collect(form, Aggregation(file, model, thread, in_lease_order=True))
+        announcement = Announcement(no, 1, "d1", size, hashlib.sha256(body).digest(), 1.0)
+        upload = intake.begin(announcement, 60.0)
+        await intake.append(upload, 0, memoryview(body))
+        decision, new = await intake.acknowledge(announcement)
+    assert (decision.outcome, decision.reason, new, threads.given) == (Outcome.COUNTED, "", True, on_intake)
+    assert spool.path(no, 1).read_bytes() == body
+    assert [line["lease"] for line in read_json_lines(tmp_path / MANIFEST)] == [1]
+    threads.shutdown()
+    assert list((tmp_path / "spool").glob("*.part")) == []
+    intake.close()
+    spool.close()
