@@ -18,6 +18,7 @@ from testbed.live.host import (
     LATE_LIMIT,
     LONGEST_STALL_S,
     OURSELVES,
+    SAMPLE_S,
     TOUCHED_LIMIT,
 )
 from testbed.report.jsonlines import Row, number, text, texts
@@ -114,7 +115,7 @@ def _late_fraction(record: RunRecord, still: frozenset[str], window: Span) -> fl
 
 
 def _busy(samples: Sequence[Row], zero: float) -> list[str]:
-    """A sample a second: busy if so many in a row are over the limit."""
+    """A sample a second, of the second before it: busy if so many in a row are over the limit."""
     over = [number(row, "cpu_fraction") > BUSY_FRACTION for row in samples]
     found = {
         place
@@ -125,7 +126,7 @@ def _busy(samples: Sequence[Row], zero: float) -> list[str]:
     if not found:
         return []
     first, last = (number(samples[place], "at") - zero for place in (min(found), max(found)))
-    when = f"for {len(found)} s between {first:.0f} s and {last:.0f} s"
+    when = f"for {len(found) * SAMPLE_S:.0f} s between {first - SAMPLE_S:.0f} s and {last:.0f} s"
     return [f"the processor was over {BUSY_FRACTION:.0%} busy {when} (the limit is {BUSY_FOR_S} s): {SMALLER}"]
 
 

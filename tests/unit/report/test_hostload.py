@@ -113,7 +113,7 @@ def test_when_the_processor_was_busy_is_said_with_what_to_do(tmp_path: Path) -> 
         world.busy(float(second), 0.95 if 5 <= second < 12 else 0.3)
     [reason] = judged(world, tmp_path).reasons
     assert reason.startswith(
-        "the processor was over 85% busy for 7 s between 5 s and 11 s (the limit is 5 s): run fewer"
+        "the processor was over 85% busy for 7 s between 4 s and 11 s (the limit is 5 s): run fewer"
     )
 
 
