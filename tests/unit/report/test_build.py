@@ -48,6 +48,7 @@ def test_a_run_becomes_a_page_that_opens_offline(tmp_path: Path) -> None:
     assert re.findall(r'<span class="n">(\d)</span>', page) == list("23456789")
     assert "&lt;by-hand&gt;" in page
     assert "venn run three-jobs.yaml" in page
+    assert re.search(r"events of the coordinator\.\s+<span class", page)
     assert json.loads((folder / "summary.json").read_text())["leases"]["granted"] == summary.leases.granted
     for name in ("jct", "rounds", "learning", "venn", "churn", "waits", "host"):
         for kind in ("svg", "pdf", "csv"):
