@@ -6,16 +6,18 @@ Each moment of a delay is divided among the eligible devices that are present in
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from coordinator.engine.ids import DeviceId, job_name
+from coordinator.engine.ids import DeviceId, JobId, job_name
 from coordinator.engine.requirements import Requirement
 from coordinator.engine.waiting import Part, Why, attribute, holder
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
 
 Span = tuple[float, float]  # engine seconds
+OTHERS = JobId("other jobs")
+MOST_NAMED = 4  # parts with a job's name, in a table
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,24 @@ class Waited:
     rule: str  # the policy that gave them away, or the reason of a pause
     text: str  # the same in words
     seconds: float
+
+
+def longest(waited: Sequence[Waited]) -> list[Waited]:
+    """What a table has room for, of one job."""
+    return in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
+
+
+def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
+    """With those that name a job, and whose texts are not in ``named``, added up as other jobs; the longest first."""
+    found: dict[str, Waited] = {}
+    for wait in waited:
+        if wait.job and wait.text not in named:
+            text = Part(wait.why, OTHERS, wait.rule).text
+            before = found[text].seconds if text in found else 0.0
+            found[text] = Waited(wait.why, "", wait.rule, text, before + wait.seconds)
+        else:
+            found[wait.text] = wait
+    return sorted(found.values(), key=lambda one: -one.seconds)
 
 
 def waits(story: Story) -> dict[str, tuple[Waited, ...]]:

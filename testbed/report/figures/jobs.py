@@ -15,8 +15,10 @@ from testbed.report.figures.drawing import COLLECT, DELAY, GAPS, INK, LOSS, QUIE
 from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
-from testbed.report.waits import Waited
+from testbed.report.waits import Waited, in_short
 from testbed.report.words import CLOCK, metric, seconds
+
+MOST_NAMED = 8  # parts of waits with a job's name
 
 
 def completion(summary: Summary) -> Drawing:
@@ -163,16 +165,20 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
 def waiting(summary: Summary) -> Drawing:
     """Seconds of scheduling delay by reason, a bar per job."""
     jobs = summary.jobs
-    totals: Counter[str] = Counter()
+    of_jobs: Counter[str] = Counter()
     for job in jobs:
-        totals.update({wait.text: wait.seconds for wait in job.waits})
-    kinds = {wait.text: wait for job in jobs for wait in job.waits}
+        of_jobs.update({wait.text: wait.seconds for wait in job.waits if wait.job})
+    shown = [in_short(job.waits, dict(of_jobs.most_common(MOST_NAMED))) for job in jobs]
+    totals: Counter[str] = Counter()
+    for waits in shown:
+        totals.update({wait.text: wait.seconds for wait in waits})
+    kinds = {wait.text: wait for waits in shown for wait in waits}
     colours = job_colours([job.name for job in jobs])
     figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.42 * len(jobs)))
     axes = figure.add_subplot()
     left = [0.0] * len(jobs)
     for text, _ in totals.most_common():
-        values = [sum(wait.seconds for wait in job.waits if wait.text == text) for job in jobs]
+        values = [sum(wait.seconds for wait in waits if wait.text == text) for waits in shown]
         look = _look(kinds[text], colours)
         axes.barh(range(len(jobs)), values, left=left, label=text, height=0.56, **look)
         left = [before + value for before, value in zip(left, values, strict=True)]
@@ -187,6 +193,8 @@ def _look(wait: Waited, jobs: dict[str, str]) -> dict[str, Any]:
     """The colour of the job that had the devices, paler if it had them before; amber, as a delay, if none was there."""
     if wait.job:
         return {"color": jobs[wait.job], "alpha": 1.0 if wait.why is Why.GIVEN else 0.45}
+    if wait.why in (Why.GIVEN, Why.BUSY):  # other jobs
+        return {"color": INK, "alpha": 0.75 if wait.why is Why.GIVEN else 0.3}
     return {"color": {Why.ABSENT: DELAY, Why.OWN: GAPS, Why.HELD: QUIET}.get(wait.why, INK)}
 
 

@@ -16,9 +16,12 @@ from coordinator.engine.requirements import AllDevices, Comparison
 from coordinator.engine.waiting import Part, Why
 from testbed.report.build import build_report
 from testbed.report.explain import explain
+from testbed.report.figures.jobs import MOST_NAMED, waiting
 from testbed.report.journal import read_journal
+from testbed.report.record import load_run
 from testbed.report.story import Story, tell
-from testbed.report.waits import waits
+from testbed.report.summary import summarise
+from testbed.report.waits import longest, waits
 from tests.unit.engine.play import Play
 from tests.unit.report.world import Lease, World
 
@@ -211,6 +214,37 @@ def test_the_table_the_picture_and_explain_say_the_same(crowded: World, tmp_path
     assert drawn == {key: wait.seconds for key, wait in found.items()}
     page = (folder / "report.html").read_text()
     assert all(f"<td>{wait.text}</td>" in page for wait in found.values())
-    assert [reason for reason in explain(story, "second").reasons if " s of its delay: " in reason] == [
+    assert explain_delay(folder, "second") == [
         f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in waits(story)["second"]
     ]
+
+
+def test_of_many_jobs_those_that_had_the_most_are_named(tmp_path: Path) -> None:
+    world = World(policy="fifo")
+    world.job(0.0, "late", AllDevices(), label="any", demand=1, rounds=1)
+    world.open(1.0, "late", 1)
+    for number in range(12):
+        name = f"j{number:02}"
+        world.job(0.0, name, AllDevices(), label="any", demand=1, rounds=1)
+        world.check_in(0.0, world.device(name))
+        world.respond(2.0 + number, world.lease(1.0, name, world.open(1.0, name, 1)))
+    folder = world.write(tmp_path)
+    summary = summarise(load_run(folder))
+    parts = next(job.waits for job in summary.jobs if job.name == "late")
+    assert len(parts) == 13
+    short = longest(parts)
+    others = "given to other jobs by fifo"
+    assert {wait.text for wait in short if wait.job} == {f"given to j{number:02} by fifo" for number in (11, 10, 9, 8)}
+    assert {wait.text for wait in short if not wait.job} == {others, Part(Why.HELD).text}
+    assert sum(wait.seconds for wait in short) == pytest.approx(sum(wait.seconds for wait in parts))
+    assert [wait.text for wait in short] == [line.split(": ", 1)[1] for line in explain_delay(folder, "late")]
+    drawing = waiting(summary)
+    legend = [text.get_text() for text in drawing.figure.axes[0].get_legend().get_texts()]
+    assert others in legend
+    assert sum("given to j" in text for text in legend) == MOST_NAMED
+    assert len([row for row in drawing.rows if row[0] == "late"]) == 13
+
+
+def explain_delay(folder: Path, job: str) -> list[str]:
+    reasons = explain(tell(read_journal(folder / "events.jsonl")), job).reasons
+    return [reason for reason in reasons if " s of its delay: " in reason]
