@@ -26,6 +26,7 @@ from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.logs import log
+from venn.wire.notation import format_bytes
 from venn.wire.text import printable
 
 NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
@@ -189,7 +190,8 @@ class Device:
     def _described(self) -> dict[str, object]:
         """Its capabilities, but for the packages, which are many."""
         labels = {name: " ".join(sorted(values)) for name, values in self.spec.labels.items() if name != "package"}
-        return {**self.spec.numbers, **labels}
+        numbers = {name: format_bytes(n) if name == "memory" else f"{n:g}" for name, n in self.spec.numbers.items()}
+        return {**numbers, **labels}
 
     def _do(self, actions: list[Action]) -> None:
         for action in actions:

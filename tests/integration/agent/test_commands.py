@@ -64,7 +64,7 @@ async def test_an_agent_joins_and_leaves_with_a_goodbye_when_it_is_stopped(place
     assert "numpy" in check_in.capabilities.labels["package"].values
     assert agent.stderr is not None
     joined = (await agent.stderr.readline()).decode()
-    assert f"joined the coordinator at {place.to[1]} device=pi cpu=2.0 memory=4000000000.0 os=6.0 site=lab" in joined
+    assert f'joined the coordinator at {place.to[1]} device=pi cpu=2 memory="4 GB" os=6 site=lab' in joined
     agent.send_signal(signal.SIGTERM)
     assert (await stream.hear("goodbye")).reason == device.GOODBYE_REASON_STOPPED
     _, said = await agent.communicate()
