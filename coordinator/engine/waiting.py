@@ -41,7 +41,7 @@ class Part:
             case Why.ABSENT:
                 return "no further eligible device present"
             case Why.OWN:
-                return "present, busy with an earlier round of it"
+                return "present, busy with an earlier attempt of it"
             case Why.BUSY:
                 return f"present, busy with {job}"
             case Why.GIVEN:

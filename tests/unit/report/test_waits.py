@@ -126,7 +126,7 @@ def test_a_device_that_still_works_for_an_earlier_attempt_is_busy_with_it(tmp_pa
     world.lease(3.0, "a", again)
     world.respond(7.0, late)
     world.lease(7.0, "b", again)
-    assert told(story_of(world, tmp_path)) == {"one": {"present, busy with an earlier round of it": 4.0}}
+    assert told(story_of(world, tmp_path)) == {"one": {"present, busy with an earlier attempt of it": 4.0}}
 
 
 @given(st.integers(0, 2**32), st.floats(0.2, 3.0))
