@@ -3,8 +3,9 @@
 That is kept beside the engine. So a heartbeat, which changes nothing, is neither handled nor recorded, and a replay
 needs none: only the end is an event (``SessionEnded``, SILENT; ``DriverLost``).
 
-Silence is what a peer did not say, not what was not read yet. Where this process stood still for longer than a
-heartbeat (it was stopped, or too busy), all peers get a new interval, counted from when it goes on.
+Silence is what a peer did not say, not what was not read yet. Where this process stood still for longer than a third of
+the interval (it was stopped, or too busy), all peers get a new interval, counted from when it goes on. After a shorter
+halt a peer that speaks every heartbeat is still within its interval.
 """
 
 import heapq
@@ -66,7 +67,7 @@ class Silence(Generic[Seq, Stream]):
     def _look(self) -> None:
         now, planned, heap = self._host.now(), self._looks_at or 0.0, self._heap
         self._looks_at = None
-        if now - planned > self._tick_s:
+        if now - planned > self._liveness_s / 3:
             self._not_before = now + self._liveness_s
         while heap and heap[0][0] <= now:
             _, seq = heapq.heappop(heap)

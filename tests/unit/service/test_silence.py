@@ -15,9 +15,9 @@ from tests.integration.service.peers import FakeTime
 class Bench:
     """Sessions by number, and those that fell silent."""
 
-    def __init__(self, recovery_grace_s: float = 0.0) -> None:
+    def __init__(self, recovery_grace_s: float = 0.0, heartbeat_s: float = 3.0) -> None:
         self.time = FakeTime()
-        settings = EngineSettings(seed=1, policy="fifo", recovery_grace_s=recovery_grace_s)
+        settings = EngineSettings(seed=1, policy="fifo", recovery_grace_s=recovery_grace_s, heartbeat_s=heartbeat_s)
         self.host = Host(
             Engine(settings, load_policy("fifo")),
             clock=self.time.clock,
@@ -89,3 +89,12 @@ async def test_a_short_delay_of_a_timer_is_no_excuse() -> None:
     bench.time.now = 12.0
     await bench.time.pass_(0.0)
     assert bench.silent == [(12.0, 1)]
+
+
+async def test_halts_that_are_short_beside_the_interval_hide_nobody_however_short_a_heartbeat_is() -> None:
+    bench = Bench(heartbeat_s=0.05)
+    bench.check_in(1)
+    for _ in range(20):
+        bench.time.now += 1.0  # no timer rang meanwhile
+        await bench.time.pass_(0.0)
+    assert bench.silent == [(10.0, 1)]
