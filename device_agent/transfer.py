@@ -113,7 +113,7 @@ class Transfer:
         """The driver answers elsewhere now (Redirect). What waits for it where it was goes on there, at once."""
         if address != self.address:
             self.address, self._moved = address, self._under_way
-            if self._under_way:
+            if self._under_way and not self._patience.expired():
                 self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def fetch(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> bytes:
@@ -143,7 +143,10 @@ class Transfer:
             try:
                 async with asyncio.timeout_at(None if self._reached else self._reach_by) as self._patience:
                     self._under_way = True
-                    return await transfer()
+                    try:
+                        return await transfer()
+                    finally:
+                        self._under_way = False
             except Damaged as error:
                 damaged += 1
                 if damaged == DAMAGED_TRIES:
@@ -158,8 +161,6 @@ class Transfer:
             except grpc.aio.AioRpcError as error:
                 self._give_up(error, phase)
                 await self._drivers.drop(address)
-            finally:
-                self._under_way = False
             await self._pause(backoff.next_s(), phase)
 
     def _give_up(self, error: grpc.aio.AioRpcError, phase: common_pb2.Phase.ValueType) -> None:

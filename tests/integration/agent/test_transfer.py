@@ -60,6 +60,49 @@ async def test_what_waits_for_a_driver_that_is_gone_goes_on_where_it_moved_to(dr
         gone.set()
 
 
+async def test_a_driver_may_move_while_the_connection_to_it_is_dropped(
+    driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop, dropped = drivers.drop, []
+
+    async def move(address: str) -> None:
+        if not dropped:
+            transfer.move(driver.address)
+        dropped.append(address)
+        await drop(address)
+
+    monkeypatch.setattr(drivers, "drop", move)
+    ends_at = asyncio.get_running_loop().time() + 60.0
+    transfer = Transfer(drivers, "127.0.0.1:1", common.Ticket(), lease=5, ends_at=ends_at, rng=random.Random(1))
+    assert (await transfer.submit(RESPONSE, lambda _: None)).outcome == common.OUTCOME_COUNTED
+    assert dropped == ["127.0.0.1:1"]
+
+
+async def test_a_driver_may_move_twice_in_a_moment(driver: Driver, drivers: Drivers) -> None:
+    async def take_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await gone.wait()
+        writer.close()
+
+    asked, gone, moved = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    def move_on() -> None:
+        transfer.move(driver.address)
+        moved.set()
+
+    async with await asyncio.start_server(take_up, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        ends_at = asyncio.get_running_loop().time() + 60.0
+        transfer = Transfer(drivers, f"{host}:{port}", common.Ticket(), lease=5, ends_at=ends_at, rng=random.Random(1))
+        submitting = asyncio.create_task(transfer.submit(RESPONSE, lambda _: None))
+        await asked.wait()
+        transfer.move("127.0.0.1:1")
+        asyncio.get_running_loop().call_soon(move_on)  # before the transfer has heard of the first
+        assert (await submitting).outcome == common.OUTCOME_COUNTED
+        assert moved.is_set()
+        gone.set()
+
+
 async def test_the_driver_is_waited_for_from_the_first_transfer_not_from_the_lease(
     driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
