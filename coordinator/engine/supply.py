@@ -27,7 +27,7 @@ class Supply:
         self._most = settings.supply_buckets
         self._cold_ticks = 1  # begun within the first bucket
         self._bucket = 0  # the number of the running one
-        self._planned: dict[RegionId, int] = {}  # what the last plan saw
+        self._planned: Mapping[RegionId, int] = {}  # what the last plan saw
         self._planned_span_s = self.cold_s
 
     def count(self, klass: int, devices: int = 1) -> None:
@@ -56,7 +56,8 @@ class Supply:
         return dict(sorted(counts.items()))
 
     def plan_made(self, counts: Mapping[RegionId, int]) -> None:
-        self._planned, self._planned_span_s = dict(counts), self.span_s
+        """``counts`` are never changed from here on."""
+        self._planned, self._planned_span_s = counts, self.span_s
 
     def moved(self, counts: Mapping[RegionId, int]) -> bool:
         """Has the rate of a region changed by more than a tenth since the last plan?"""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,14 +54,26 @@ class Ground:
         self.regions: Integers = np.flatnonzero(owned)  # of any contender
         rates = np.bincount(self.owner[owned], weights=counts[owned], minlength=len(self.contenders))
         self.rates = [int(rate) for rate in rates]  # supply of what each owns
-        # Row by row: the supply that a contender could use, by who owns it.
-        self.shared = [_shared(self.owner, each, len(self.contenders)) for each in self.contenders]
+        self.shared = [_shared(self.owner, index, each) for index, each in enumerate(self.contenders)]
 
 
-def _shared(owner: Integers, contender: Contender, contenders: int) -> NDArray[np.float64]:
-    """Supply that the contender could use, by owner."""
-    found = np.bincount(owner[contender.regions], weights=contender.counts, minlength=contenders)
-    return np.asarray(found, dtype=np.float64)
+class Shared(NamedTuple):
+    """What a contender could use of the supply that others own."""
+
+    scarcer: list[tuple[int, int]]  # (owner, supply > 0) of those before it, the least scarce first
+    most: int  # the owner of most of it among those after it, of equal ones the first; NOBODY: none owns any
+
+
+def _shared(owner: Integers, index: int, contender: Contender) -> Shared:
+    found = np.bincount(owner[contender.regions], weights=contender.counts)
+    scarcer, busier = found[:index], found[index + 1 :]
+    owners = scarcer.nonzero()[0][::-1]
+    supply = scarcer[owners].astype(np.int64)
+    most = int(busier.argmax()) if len(busier) else NOBODY
+    return Shared(
+        list(zip(owners.tolist(), supply.tolist(), strict=True)),
+        NOBODY if most == NOBODY or busier[most] == 0 else index + 1 + most,
+    )
 
 
 class Allocation:
@@ -92,11 +105,10 @@ class Allocation:
     def _take_from_scarcer(self, taker: int, ground: Ground) -> None:
         """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
         contender = ground.contenders[taker]
-        shared = _shared(self.owner, contender, len(self.rates)) if self._moved else ground.shared[taker]
+        shared = _shared(self.owner, taker, contender) if self._moved else ground.shared[taker]
         queue = _Queue(self._ends[taker], self.rates[taker])
         taken = []
-        for holder in reversed(shared[:taker].nonzero()[0].tolist()):
-            share = int(shared[holder])
+        for holder, share in shared.scarcer:
             if self._ends[holder] and not self._pays(queue, taker, holder, share):
                 self.rivals[taker] = holder
                 break
@@ -105,9 +117,8 @@ class Allocation:
             self.rates[holder] -= share
             taken.append(holder)
         else:
-            busier = shared[taker + 1 :]
-            if busier.any():
-                self.rivals[taker] = taker + 1 + int(busier.argmax())
+            if shared.most != NOBODY:
+                self.rivals[taker] = shared.most
         if taken:  # only the intersection moves: nobody ever owns devices that it cannot use
             moves = np.zeros(len(self.rates), dtype=bool)
             moves[taken] = True
@@ -159,7 +170,9 @@ class _Queue:
         """
         last = bisect_left(self._sizes, number)
         ends, rate = self._parts[last]
-        before = self._sizes[last - 1] if last else 0
+        if last == 0:  # as nearly always: no sum, and no fraction
+            return ends[number - 1] * within[1] <= within[0] * (rate + self._grown or rate_if_none)
+        before = self._sizes[last - 1]
         work = [(ends[-1], rate) for ends, rate in self._parts[:last]]
         work.append((ends[number - before - 1], rate))
         work = [(demand, rate + self._grown or rate_if_none) for demand, rate in work]

@@ -94,8 +94,11 @@ class Landscape:
         self.queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
         self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
         self.ground = Ground([one.regions for one in merged[self.unsupplied :]], supply)
-        self.regions = [RegionId(region) for region in self.ground.regions.tolist()]
-        self._owners: tuple[bytes, dict[RegionId, int]] = (b"", {})  # of the last plan
+        self._owner = self.ground.owner  # of the last plan: contender by region, and ...
+        regions, owner = self.ground.regions, self.ground.owner
+        self._queues: dict[RegionId, int] = dict(
+            zip(map(RegionId, regions.tolist()), (owner[regions] + self.unsupplied).tolist(), strict=True)
+        )  # ... queue
 
     def is_of(self, view: View) -> bool:
         same = view.groups is self._groups and view.supply is self._supply
@@ -103,14 +106,17 @@ class Landscape:
 
     def owners(self, allocation: Allocation) -> Mapping[RegionId, int]:
         """Queue of each region; the same object as of the last plan where nothing has moved since, as is usual."""
-        known = allocation.owner.tobytes()
-        if known != self._owners[0]:
-            queues = (allocation.owner[self.ground.regions] + self.unsupplied).tolist()
-            self._owners = known, dict(zip(self.regions, queues, strict=True))
-        return self._owners[1]
+        moved = (allocation.owner != self._owner).nonzero()[0]
+        if len(moved):
+            self._queues = self._queues.copy()
+            self._queues.update(zip(moved.tolist(), (allocation.owner[moved] + self.unsupplied).tolist(), strict=True))
+            self._owner = allocation.owner
+        return self._queues
 
     def owned(self, allocation: Allocation, index: int) -> list[RegionId]:
         """The regions of one contender."""
+        if allocation.rates[index] == 0:  # all of them have supply
+            return []
         return [RegionId(region) for region in (allocation.owner == index).nonzero()[0].tolist()]
 
     def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
