@@ -77,7 +77,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
     job.previous, job.latest, job.request = job.latest, request, request
     job.attempts[round_, attempt] = request
     _forget_old(world, job)
-    world.requests[request.id] = world.open_requests[request.id] = request
+    world.requests[request.id] = world.open_requests[request.id] = world.changed[request.id] = request
     world.deadlines.set(Kind.ATTEMPT, request.id, request.deadline_at)
     world.dirty = True
     world.note_job(job, "OPENED", str(request))
@@ -205,6 +205,7 @@ def _flush(world: World, request: Request) -> None:
         )
     )
     request.held, request.flushed_at = 0, world.now
+    world.changed[request.id] = request
     request.round, request.attempt = request.round + 1, 1
     if request.rounds_left is not None:
         request.rounds_left -= 1
@@ -252,6 +253,7 @@ def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEn
     job.state = advance(JOB, job.state, JobStep.SETTLE, job.id, job.story)
     job.request = None
     del world.open_requests[request.id]
+    world.changed[request.id] = request
     world.dirty = True
     world.note_job(job, request.status.name, f"{request}: {reason}, {request.responses} of {request.needed} responses")
     ended = request.round, request.attempt, request.status, reason, request.responses

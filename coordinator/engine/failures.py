@@ -95,7 +95,7 @@ def forgive(job: Job) -> None:
 def pause(world: World, job: Job, reason: str, message: str) -> None:
     """Nothing is leased to the job until the reason is lifted."""
     job.pauses[reason] = message
-    world.dirty = True
+    world.change(job)
     world.note_job(job, "PAUSED", f"{reason}: {message}")
     world.emit(PauseJob(job.id, reason, message))
 
@@ -103,6 +103,6 @@ def pause(world: World, job: Job, reason: str, message: str) -> None:
 def lift(world: World, job: Job, reason: str) -> None:
     """One reason to pause less; with the last one the job goes on."""
     if job.pauses.pop(reason, None) is not None and not job.pauses:
-        world.dirty = True
+        world.change(job)
         world.note_job(job, "RESUMED")
         world.emit(ResumeJob(job.id))

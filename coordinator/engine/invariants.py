@@ -24,6 +24,7 @@ def check(world: World, matcher: Matcher) -> None:
     for request in world.requests.values():
         _check_request(request)
     _check_sums(world)
+    need(matcher.openings.seen() == matcher.openings.anew(), lambda: "a view would not show requests as they are")
     if not world.unsettled:  # in the midst of a turn devices may wait for its end
         _check_work_conservation(world, matcher)
 

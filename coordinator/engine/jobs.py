@@ -67,7 +67,7 @@ def follow(world: World, event: DriverFollowed) -> None:
             lease.ends_at += more_s
             world.deadlines.set(Kind.LEASE, lease.seq, lease.ends_at)
     job.followed, job.away_since = True, None
-    world.dirty = True
+    world.change(job)
     world.note_job(job, "DRIVER", f"incarnation {job.incarnation} follows")
     lift(world, job, DRIVER_AWAY)
 
@@ -227,6 +227,7 @@ def _take_over(world: World, job: Job, incarnation: int) -> None:
 
 def _goes_away(world: World, job: Job) -> None:
     job.followed, job.away_since = False, world.now
+    world.change(job)
     world.deadlines.set(Kind.DRIVER, job.id, world.now + world.settings.driver_grace_s)
 
 

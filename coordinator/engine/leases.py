@@ -306,6 +306,7 @@ def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping)
 def _count(world: World, lease: Lease, *, placed: bool) -> None:
     """A response is in the round, and keeps its lease's place or takes another; asynchronously the place is free."""
     request, device = lease.request, lease.device
+    world.changed[request.id] = request
     lease.counts_in = request.round
     if request.once:
         request.used[device.id] = lease.seq
@@ -335,6 +336,7 @@ def _use_no_more(world: World, lease: Lease) -> None:
 
 def _place(world: World, request: Request) -> None:
     request.placed += 1
+    world.changed[request.id] = request
     _check_full(world, request)
 
 
@@ -373,6 +375,7 @@ def _unplace(world: World, request: Request) -> None:
     request.placed -= 1
     if not request.open:
         return
+    world.changed[request.id] = request
     if request.asynchronous:
         world.vacant = world.vacant or request.unmet == 1
     elif request.unmet == 1 or request.placed + request.counted == request.target - 1:

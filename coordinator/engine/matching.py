@@ -10,7 +10,6 @@ changes no plan: it is in the plan all the time, and skipped while it is full.
 import math
 from collections.abc import Iterator
 from itertools import chain
-from operator import attrgetter
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.deadlines import Kind
@@ -19,16 +18,15 @@ from coordinator.engine.ids import RegionId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
-from coordinator.engine.outlook import OpenJobs, TierSupply
+from coordinator.engine.openings import Openings
+from coordinator.engine.outlook import Attained, OpenJobs, TierSupply
 from coordinator.engine.plan import (
     ANY_TIER,
     LIFTED,
     UNDECIDED,
-    CollectingView,
     Mode,
     Plan,
     Policy,
-    RequestView,
     View,
     flaw,
 )
@@ -58,7 +56,9 @@ class Matcher:
         self._candidates: dict[RegionId | tuple[RegionId, int], Candidates] = {}  # by the present plan
         self._looked_at: set[RegionId] = set()  # by devices, under the present plan
         self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
+        self.openings = Openings(world)
         self._jobs = OpenJobs(world)
+        self._attained = Attained(self._jobs, lambda job: world.jobs[job].attained(world.now))
         self._tier_supply = TierSupply(world)
         self._supply: dict[RegionId, int] = {}  # that the last plan saw, of ...
         self._supply_of: tuple[object, object] = (None, None)  # ... these published counts and regions
@@ -258,10 +258,11 @@ class Matcher:
                 raise PlanError(f"{made}: {what} is not to be restricted to tier {tier}")
             if tier >= 0:
                 request.tier = tier
+                world.changed[id_] = request
                 world.note_job(request.job, "RESTRICTED", f"{request} to {tier_text(tier, world.tiers.number)}")
             else:
                 lift(world, request)
-        if plan.tiers or self._by_tier:
+        if self._by_tier or any(tier >= 0 for tier in plan.tiers.values()):
             self._by_tier = any(request.tier >= 0 for request in world.open_requests.values())
         if plan.review_at is not None:
             world.deadlines.set(Kind.REVIEW, 0, plan.review_at)
@@ -274,55 +275,20 @@ class Matcher:
 
     def _view(self) -> View:
         world = self.world
-        now = world.now
-        requests, collecting = [], []
-        for request in world.open_requests.values():  # thousands of them: no call that can be spared
-            job, places, needed = request.job, request.places, request.needed
-            if not job.followed or job.pauses:
-                continue
-            left = request.rounds_left
-            if request.asynchronous:
-                lacking = places - request.placed
-                places, wanted = needed, needed - request.held
-            else:
-                wanted = places - request.placed - request.counted
-                lacking = wanted - places + needed if places > needed else wanted
-                if lacking <= 0 and left != 1:
-                    after = left if left is None else left - 1
-                    collecting.append(CollectingView(job.spec.job, job.arrival, job.group.id, places, after))
-            if wanted <= 0:
-                continue
-            requests.append(
-                RequestView(
-                    request.id,
-                    job.spec.job,
-                    job.arrival,
-                    job.group.id,
-                    wanted,
-                    left if left is None else wanted + (left - 1) * places if left > 1 else wanted,
-                    job.attained_s + job.live * now - job.live_granted_sum,
-                    places,
-                    needed,
-                    lacking if lacking > 0 else 0,
-                    request.tier,
-                    request.opened_at,
-                    request.deadline_at,
-                )
-            )
-        requests.sort(key=attrgetter("arrival", "job", "request"))
-        collecting.sort(key=attrgetter("arrival", "job"))
+        requests, collecting = self.openings.seen()
         return View(
-            now=now,
+            now=world.now,
             seed=world.settings.seed,
             plan_number=world.plan_number,
             groups=world.regions.views(),
-            requests=tuple(requests),
+            requests=requests,
             supply=self._present_supply(),
             supply_span_s=world.supply.span_s,
             jobs=self._jobs,
             tiers=world.tiers.number,
             tier_supply=self._tier_supply,
-            collecting=tuple(collecting),
+            collecting=collecting,
+            attained=self._attained,
         )
 
     def _present_supply(self) -> dict[RegionId, int]:
@@ -370,6 +336,7 @@ def _may_restrict(request: Request, tier: int, number: int) -> bool:
 
 def lift(world: World, request: Request) -> None:
     """It is for all tiers from now on: it was restricted, or was never to be."""
+    world.changed[request.id] = request
     if request.tier >= 0:
         request.tier = LIFTED
         world.note_job(request.job, "LIFTED", f"{request} is for all tiers again")

@@ -1,6 +1,6 @@
 """What a policy may ask for beyond what is in every view. Looked up when asked, so that others do not pay for it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, overload
 
 from coordinator.engine.ids import JobId, RegionId
@@ -39,6 +39,23 @@ class OpenJobs(Mapping[JobId, JobView]):
 
     def __len__(self) -> int:
         return len(self._world.jobs) - len(self._world.over)
+
+
+class Attained(Mapping[JobId, float]):
+    """Device-seconds leased so far to each unfinished job."""
+
+    def __init__(self, jobs: Mapping[JobId, JobView], attained: Callable[[JobId], float]) -> None:
+        """``jobs``: the unfinished ones."""
+        self._jobs, self._attained = jobs, attained
+
+    def __getitem__(self, key: JobId) -> float:
+        return self._attained(key)
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
 
 
 class Counted(Protocol):

@@ -42,7 +42,6 @@ class RequestView(NamedTuple):
     group: GroupId
     remaining: int  # places still to be leased, >= 1; asynchronously responses that its buffer lacks
     remaining_all_rounds: int | None  # over all rounds left, this one's remaining included; None: unknown
-    attained: float  # device-seconds leased to the job so far
     places: int = 1  # of the attempt: C; asynchronously its buffer
     needed: int = 1  # responses that close the round: K; asynchronously its buffer
     lacking: int = 0  # places until leases and counted responses reach K; 0: it has enough. Asynchronously places that
@@ -116,6 +115,7 @@ class View:
     tiers: int = 1  # of devices by speed, in equal numbers, 0 the fastest; 1: there are none
     tier_supply: Sequence[Mapping[RegionId, int]] = ()  # of each tier, over the same span; kept like ``supply``
     collecting: tuple[CollectingView, ...] = ()  # by (job arrival, job id)
+    attained: Mapping[JobId, float] = field(default_factory=dict)  # device-seconds leased to each so far; like ``jobs``
 
 
 class Mode(StrEnum):

@@ -37,6 +37,7 @@ class World:
         self.plan = Plan()
         self.plan_number = 0
         self.policy = settings.policy  # the name of the one in force
+        self.changed: dict[RequestId, Request] = {}  # views are to show something else of them (see ``openings``)
         self.dirty = False  # the plan is to be remade at the end of this turn
         self.fresh: list[Session] = []  # became matchable in this turn
         self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
@@ -54,6 +55,12 @@ class World:
 
     def emit(self, effect: Effect) -> None:
         self.out.append(effect)
+
+    def change(self, job: Job) -> None:
+        """It may be served from here on, or may not: the plan's inputs have changed."""
+        self.dirty = True
+        if job.request is not None:
+            self.changed[job.request.id] = job.request
 
     def move(self, device: Device, step: DeviceStep) -> None:
         """A step of a device's life."""

@@ -11,4 +11,4 @@ class Las:
     planner = "las"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
-        return in_order(view, lambda request: request.attained, "its job has had less service")
+        return in_order(view, lambda request: view.attained[request.job], "its job has had less service")

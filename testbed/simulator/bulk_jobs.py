@@ -13,10 +13,14 @@ from coordinator.engine.requirements import group_of
 from testbed.simulator.layout import (
     ARRIVED,
     J_KNOWN,
+    J_LIVE,
     J_ROUND,
     J_SIZE,
+    JR_ATTAINED,
     JR_ENDED,
+    JR_GRANTED_SUM,
     NONE,
+    NOW,
     P_AT,
     P_COUNTS,
     P_PERCENT,
@@ -54,6 +58,12 @@ class OpenJobs(Mapping[JobId, JobView]):
             tails_s=self._tails(row),
             responses=ResponseTimes(partial(_profile, t, row)) if len(t.profiles) else ResponseTimes(),
         )
+
+    def attained(self, key: JobId) -> float:
+        """Device-seconds leased to it so far."""
+        t, row = self._world.tables, self._rows[key]
+        live, reals = int(t.jobs[row, J_LIVE]), t.job_reals[row].tolist()
+        return float(reals[JR_ATTAINED] + live * t.reals[NOW] - reals[JR_GRANTED_SUM])
 
     def _tails(self, row: int) -> tuple[float, ...]:
         """Over all tiers, then of each; none before the first response."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coordinator.engine.ids import DeviceId, GroupId, RegionId, RequestId
-from coordinator.engine.outlook import TierSupply
+from coordinator.engine.outlook import Attained, TierSupply
 from coordinator.engine.plan import CollectingView, RequestView, View
 from coordinator.engine.regions import Group, Regions
 from coordinator.engine.requirements import group_of
@@ -25,7 +25,6 @@ from testbed.simulator.layout import (
     J_GROUP,
     J_HELD,
     J_KNOWN,
-    J_LIVE,
     J_NEEDED,
     J_OPEN,
     J_PLACED,
@@ -36,9 +35,7 @@ from testbed.simulator.layout import (
     J_SIZE,
     J_TIER,
     JR_ARRIVAL,
-    JR_ATTAINED,
     JR_DEADLINE,
-    JR_GRANTED_SUM,
     JR_OPENED,
     K_CELL,
     K_COUNTS,
@@ -82,6 +79,7 @@ class BulkWorld:
         self._present_of: tuple[object, object] = (None, None)  # ... these published counts and views of regions
         self._plans = 0  # made until the last tick
         self._jobs = OpenJobs(self, simulation)
+        self._attained = Attained(self._jobs, self._jobs.attained)
         self._tier_supply = TierSupply(self)
 
     def start(self, now: float) -> None:
@@ -209,7 +207,7 @@ class BulkWorld:
     def view(self) -> View:
         t = self.tables
         now = float(t.reals[NOW])
-        requests, collecting = self._requests(now)
+        requests, collecting = self._requests()
         return View(
             now=now,
             seed=self._simulation.settings.seed,
@@ -222,9 +220,10 @@ class BulkWorld:
             tiers=self.tiers.number,
             tier_supply=self._tier_supply,
             collecting=tuple(collecting),
+            attained=self._attained,
         )
 
-    def _requests(self, now: float) -> tuple[list[RequestView], list[CollectingView]]:
+    def _requests(self) -> tuple[list[RequestView], list[CollectingView]]:
         """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
         t, found, collecting = self.tables, [], []
         for row in np.flatnonzero(t.jobs[: t.numbers[ARRIVED], J_OPEN]).tolist():
@@ -238,7 +237,6 @@ class BulkWorld:
             if wanted <= 0:
                 continue
             left = None if known == NONE else wanted + max(known - job[J_ROUND], 0) * job[J_SIZE]
-            attained = reals[JR_ATTAINED] + job[J_LIVE] * now - reals[JR_GRANTED_SUM]
             found.append(
                 RequestView(
                     job[J_REQUEST],
@@ -247,7 +245,6 @@ class BulkWorld:
                     group,
                     wanted,
                     left,
-                    attained,
                     job[J_SIZE],
                     job[J_NEEDED],
                     lacking,

@@ -57,7 +57,6 @@ def views(draw: st.DrawFn) -> View:
                 group=draw(st.sampled_from(groups)).group,
                 remaining=remaining,
                 remaining_all_rounds=draw(st.none() | st.integers(remaining, 90)),
-                attained=float(draw(st.integers(0, 3))),
                 places=(places := draw(st.integers(remaining, 30))),
                 needed=(needed := draw(st.integers(1, places))),
                 lacking=max(needed - places + remaining, 0),
@@ -71,7 +70,8 @@ def views(draw: st.DrawFn) -> View:
         for number in range(draw(st.integers(0, 2)) if groups else 0)
     )
     seed = draw(st.integers(0, 3))
-    return View(0.0, seed, 1, groups, tuple(requests), supply, 60.0, jobs, collecting=collecting)
+    attained = {one.job: float(draw(st.integers(0, 3))) for one in requests}
+    return View(0.0, seed, 1, groups, tuple(requests), supply, 60.0, jobs, collecting=collecting, attained=attained)
 
 
 @given(view=views(), name=st.sampled_from(BUILT_IN))

@@ -9,7 +9,7 @@ from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, OfferLease, OpenSession
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
-from coordinator.engine.lifecycle import PlanError
+from coordinator.engine.lifecycle import InvariantError, PlanError
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
@@ -237,6 +237,38 @@ def test_one_event_can_fill_several_requests_with_a_plan_for_each() -> None:
     assert play.got(OfferLease) == []
 
 
+def test_a_view_shows_a_request_that_has_not_changed_by_the_very_value_of_the_view_before() -> None:
+    recorder = Recorder()
+    play = Play(recorder)
+    play.request("a", demand=3)
+    play.request("b", demand=2)
+    play.request("c", demand=1)
+    assert [one.job for one in recorder.views[-1].requests] == ["me/a/1", "me/b/1", "me/c/1"]
+    for device in ("one", "two", "three"):
+        play.run(device)
+    before, after = recorder.views[-2:]
+    assert [one.job for one in after.requests] == ["me/b/1", "me/c/1"]  # a is full
+    assert all(one is same for one, same in zip(after.requests, before.requests[1:], strict=True))
+
+
+def test_what_is_kept_of_requests_is_held_against_them() -> None:
+    play = Play()
+    request = play.request("a", demand=3)
+    request.rounds_left = 7  # and nobody says so
+    with pytest.raises(InvariantError, match="would not show requests as they are"):
+        play.engine.validate()
+
+
+def test_the_attained_service_is_that_of_the_view_s_time() -> None:
+    recorder = Recorder()
+    play = Play(recorder)
+    play.request("a", demand=3, rounds=None)
+    play.run("one")
+    play.wait(5.0)
+    play.job("b", demand=2)
+    assert dict(recorder.views[-1].attained) == {"me/a/1": 5.0, "me/b/1": 0.0}
+
+
 def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
     recorder = Recorder()
     play = Play(recorder)
@@ -247,7 +279,7 @@ def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
     play.open(job, 1, 1, rounds_left=4)
     view = recorder.views[-1]
     first, second = view.requests
-    assert (first.remaining, first.remaining_all_rounds, first.attained) == (3, None, 5.0)
+    assert (first.remaining, first.remaining_all_rounds) == (3, None)
     assert (second.remaining, second.remaining_all_rounds) == (2, 8)
     assert (first.places, first.needed, first.lacking) == (4, 3, 2)
     assert (second.places, second.needed, second.lacking) == (2, 2, 2)

@@ -66,7 +66,6 @@ def view(
             group=GroupId(letter),
             remaining=left,
             remaining_all_rounds=None if rounds is None else left + (rounds - 1) * demand,
-            attained=attained[index] if attained else 0.0,
             places=demand,
             needed=demand,
             lacking=left,
@@ -77,7 +76,8 @@ def view(
         if left > 0
     )
     supply = {RegionId(index): world.cycle.count(kind) for index, kind in enumerate(world.regions)}
-    return View(0.0, seed, plan_number, groups, requests, supply, float(len(world.cycle)))
+    had = {one.job: attained[one.request] if attained else 0.0 for one in requests}
+    return View(0.0, seed, plan_number, groups, requests, supply, float(len(world.cycle)), attained=had)
 
 
 def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[RequestId, int]) -> list[RequestId]:

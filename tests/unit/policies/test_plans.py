@@ -54,7 +54,8 @@ def test_within_a_group_only_the_open_request_counts_by_request() -> None:
 def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
     world = seen("g", "G3 G3 G3")
     late, z, third = world.requests
-    world = replace(world, requests=(third, z._replace(job=JobId("z")), late._replace(arrival=2.0)))
+    requests = third, z._replace(job=JobId("z")), late._replace(arrival=2.0)
+    world = replace(world, requests=requests, attained={one.job: 0.0 for one in requests})
     for policy in (Srsf(), SrsfJob(), Las(), Venn()):
         assert policy.plan(world).queues == ((2, 1, 0),)
 

@@ -39,7 +39,7 @@ def seen(
     shares: tuple[int, ...] = (200, 200, 200),
 ) -> View:
     """One job in one region: ``supply`` check-ins in 300 s, and ``shares`` of them by tier."""
-    one = RequestView(RequestId(request), JobId("a"), 0.0, GroupId("g"), remaining, None, 0.0)
+    one = RequestView(RequestId(request), JobId("a"), 0.0, GroupId("g"), remaining, None)
     return View(
         now,
         7,
