@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire.chunks import SMALL_BYTES
 from venn.wire.errors import UsageError
 
 
@@ -130,7 +132,7 @@ async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
     reading, read, ended = threading.Event(), threading.Event(), threading.Event()
     end, discard = Spool.end, Spool.discard
 
-    def slow(self: Aggregation, part: Part) -> None:
+    def slow(self: Aggregation, parts: Sequence[Part]) -> None:
         reading.set()
         assert read.wait(10)
         order.append("read")
@@ -146,9 +148,9 @@ async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
     monkeypatch.setattr(Aggregation, "_add", slow)
     monkeypatch.setattr(Spool, "end", tell_end)
     monkeypatch.setattr(Spool, "discard", tell_discard)
-    async with run():
+    async with run(size=SMALL_BYTES):  # numbers of 4 bytes: it is read as soon as it is there
         async with Device(side, (1, 1), 10) as one:
-            await one.submit(response(1.0))
+            await one.submit(response(1.0, size=SMALL_BYTES))
             await asyncio.to_thread(reading.wait, 10)
             await side.end_attempt((1, 1), pb.ATTEMPT_STATUS_ABORTED, pb.ATTEMPT_END_REASON_DEADLINE)
             await asyncio.to_thread(ended.wait, 10)
