@@ -8,7 +8,7 @@ from coordinator.engine.model import AttemptStatus, SessionEnd
 from testbed.report.regions import eligible
 from testbed.report.story import JobStory, LeaseStory, Story
 from testbed.report.task_times import modelled_s
-from testbed.report.waits import longest, waits
+from testbed.report.waits import longest, rules, waits
 from testbed.report.words import CLOCK, counted
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean, printable
@@ -45,7 +45,9 @@ def explain(story: Story, subject: str) -> Explanation:
 
 
 def _job(story: Story, key: JobId, job: JobStory) -> Explanation:
-    reasons = [f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in longest(waits(story)[job.name])]
+    waited = waits(story)[job.name]
+    reasons = [f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in longest(waited)]
+    reasons += [f"the rule of {policy}: {rule}" for policy, rule in rules(waited).items()]
     able = sum(eligible(story, device, key) for device in story.capabilities)
     reasons.append(f"{counted(able, 'device')} of {len(story.capabilities)} could serve it")
     if job.end is None and (last := story.reasons[-1][1].get(key) if story.reasons else None):

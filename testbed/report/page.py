@@ -30,7 +30,7 @@ from testbed.report.table import (
     session_sum,
     simulated_line,
 )  # fmt: skip
-from testbed.report.waits import longest
+from testbed.report.waits import longest, rules
 from venn.wire.text import printable
 
 MOST_FAILURES = 8
@@ -73,6 +73,7 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
             why=[(job.name, wait) for job in summary.jobs for wait in longest(job.waits)],
+            rules=rules(wait for job in summary.jobs for wait in job.waits),
             facts=_facts(record, summary),
             said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),

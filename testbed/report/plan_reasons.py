@@ -11,7 +11,7 @@ from coordinator.engine.engine import Engine
 from coordinator.engine.events import PolicyChanged
 from coordinator.engine.ids import JobId
 from coordinator.engine.plan import Policy
-from coordinator.policies.registry import PolicyError, in_file, load_policy, split
+from coordinator.policies.registry import PolicyError, in_file, load_policy, split, summary
 from testbed.report.journal import Journal
 
 Told = tuple[float, Mapping[JobId, str]]  # engine seconds, job -> why its request waits
@@ -48,6 +48,11 @@ def _of_one(journal: Journal, shift_s: float) -> Iterator[Told]:
         if any(isinstance(effect, AdoptPlan) for effect in effects) and engine.plan.reasons != before:
             before = engine.plan.reasons
             yield entry.t + shift_s, before
+
+
+def rule_of(policy: str) -> str:
+    """What a policy says of itself in one line; empty if it is not installed here, or is in a file."""
+    return "" if _installed(policy) is None else summary(policy)
 
 
 def _installed(name: str) -> Policy | None:

@@ -13,6 +13,7 @@ from itertools import accumulate, pairwise
 from coordinator.engine.ids import DeviceId, JobId, job_name
 from coordinator.engine.requirements import Requirement
 from coordinator.engine.waiting import Part, Why, attribute, holder
+from testbed.report.plan_reasons import rule_of
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
 
 Span = tuple[float, float]  # engine seconds
@@ -34,6 +35,12 @@ class Waited:
 def longest(waited: Sequence[Waited]) -> list[Waited]:
     """What a table has room for, of one job."""
     return in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
+
+
+def rules(waited: Iterable[Waited]) -> dict[str, str]:
+    """By policy that gave devices to others: the rule by which it does, in its own words, where they are known."""
+    found = {wait.rule: rule_of(wait.rule) for wait in waited if wait.why is Why.GIVEN}
+    return {policy: rule for policy, rule in sorted(found.items()) if rule}
 
 
 def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:

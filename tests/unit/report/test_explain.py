@@ -21,7 +21,8 @@ def test_a_job_by_its_name_or_its_key(story: Story) -> None:
         "3.0 s of its delay: present, held back (cooling, at a limit, of another tier, or counted in the round)",
         "1.0 s of its delay: given to wide by venn",
     )
-    assert found.reasons[2] == "2 devices of 3 could serve it"
+    assert found.reasons[3] == "2 devices of 3 could serve it"
+    assert found.reasons[2].startswith("the rule of venn: Intersection Resource Scheduling: ")
     kinds = [line.kind for line in found.story]
     assert kinds == ["ARRIVED", "OPEN", "FILLED", "ABORT", "OPEN", "FILLED", "CLOSED", "ENDED"]
     assert [line.at_s for line in found.story] == sorted(line.at_s for line in found.story)

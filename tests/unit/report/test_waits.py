@@ -21,7 +21,7 @@ from testbed.report.journal import read_journal
 from testbed.report.record import load_run
 from testbed.report.story import Story, tell
 from testbed.report.summary import summarise
-from testbed.report.waits import longest, waits
+from testbed.report.waits import longest, rules, waits
 from tests.unit.engine.play import Play
 from tests.unit.report.world import Lease, World
 
@@ -214,6 +214,9 @@ def test_the_table_the_picture_and_explain_say_the_same(crowded: World, tmp_path
     assert drawn == {key: wait.seconds for key, wait in found.items()}
     page = (folder / "report.html").read_text()
     assert all(f"<td>{wait.text}</td>" in page for wait in found.values())
+    assert "The rule of fifo: by job arrival." in page
+    assert "the rule of fifo: by job arrival" in explain(story, "second").reasons
+    assert rules(waits(story)["first"]) == {}
     assert explain_delay(folder, "second") == [
         f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in waits(story)["second"]
     ]
