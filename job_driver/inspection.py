@@ -11,7 +11,7 @@ from venn.wire.text import printable
 
 
 class Inspection:
-    """Of one response, piece by piece, in their order."""
+    """Checks one response, piece by piece, in their order."""
 
     def __init__(self, size: int) -> None:
         """``size``: bytes that the response will have."""

@@ -249,7 +249,7 @@ def lose(world: World, session: Session, reason: SessionEnd) -> None:
 
 
 def _until_tomorrow_s(world: World, session: Session) -> float | None:
-    """Of a device that has reached a limit: until its next day begins. None: another day does not help it."""
+    """Seconds until the next day begins for a device at a limit. None: another day does not help it."""
     if session.device.limited_in_interval:
         return None
     tomorrow = (day_of(world.now) + 1) * DAY_S

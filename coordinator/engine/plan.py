@@ -147,7 +147,7 @@ class Plan:
 
     @cached_property
     def reasons(self) -> Mapping[JobId, str]:
-        """Of each job whose request waits for more than devices, in the policy's words. Made when first asked for."""
+        """Why jobs wait whose requests lack more than devices, in the policy's words. Made when first asked for."""
         return dict(self.why())
 
 

@@ -100,7 +100,7 @@ class ResponseTimes:
         self._read = read
 
     def of_tier(self, tier: int = -1) -> Profile | None:
-        """Of a tier; over all tiers for -1, and where the tier has too few."""
+        """The profile of a tier; over all tiers for -1, and where the tier has too few responses."""
         if self._read is None:
             return None
         for row in (1 + tier, 0) if tier >= 0 else (0,):
@@ -109,7 +109,7 @@ class ResponseTimes:
         return None
 
     def until_response(self, tier: int) -> Profile | None:
-        """Of places until they bring a response, losses included; of a tier without them, where it is known."""
+        """How long a place takes to bring a response: losses included, but not for a tier with enough responses."""
         if self._read is None or self._read(0).total < ENOUGH:
             return None
         if tier >= 0 and (found := self._read(1 + tier)).total >= ENOUGH:

@@ -31,7 +31,7 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """Of one class. ``form`` % (the fields' texts) is ``encode`` with its tag, as JSON."""
+    """How one class is written and read. ``form`` % (the fields' texts) is ``encode`` with its tag, as JSON."""
 
     make: Callable[..., object]
     form: str

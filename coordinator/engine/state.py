@@ -213,7 +213,7 @@ class Request:
 
     @property
     def left(self) -> int:
-        """Of them, those that do not count in the round on offer yet, and may."""
+        """How many eligible devices do not count in the round on offer yet, and may."""
         return self.eligible - len(self.used)
 
     def counts(self, device: Device) -> bool:

@@ -149,7 +149,7 @@ class _Priced:
         return best
 
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
-        """Of the response that closes a round."""
+        """When the response that closes a round comes, seconds after the lease."""
         return Drawn().tail_s(view, request, tier)
 
     def _lost(self, request: RequestView) -> float:
@@ -161,7 +161,7 @@ class _Priced:
 
 
 def _holdings(view: View, queue: Sequence[RequestView], targets: Mapping[RequestId, int]) -> Iterator[Holding]:
-    """Of each group those who are below their target, and then the others; all that it can use is its own."""
+    """For each group those who are below their target, then the others; all that a group can use is its own."""
     queues: dict[GroupId, list[RequestView]] = {}
     for request in chain.from_iterable(by_target(queue, targets)):
         queues.setdefault(request.group, []).append(request)

@@ -232,7 +232,7 @@ class DeviceService:
             found.heard_at = self._host.now()
 
     def last_seen(self, device: DeviceId) -> LastSeen | None:
-        """Of one that is here, or is among those that left last."""
+        """When a device was heard last that is connected, or is among those that left last; None: another."""
         known = self._host.engine.devices.get(device)
         session = self._sessions.get(known.session.seq) if known is not None and known.session is not None else None
         return self._gone.get(device) if session is None else _seen(session)

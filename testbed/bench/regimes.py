@@ -152,7 +152,7 @@ def _ratios(
 
 
 def _row(regime: Regime, rows: Sequence[tuple[Estimate, Estimate]]) -> str:
-    """Of a Markdown table."""
+    """A row of a Markdown table."""
     cells = [f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})" for pair in rows for one in pair]
     return f"| {regime.name}{'' if regime.name in CHOSEN_ON else ' *'} | {' | '.join(cells)} |"
 

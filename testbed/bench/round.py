@@ -115,7 +115,7 @@ def run(say: Callable[[str], None]) -> Measured:
 
 
 def measured(pairs: Sequence[tuple[list[float], list[float]]]) -> Measured:
-    """Of each repetition: milliseconds of our rounds, and of the bare ones beside them."""
+    """``pairs``, one for each repetition: milliseconds of our rounds, and of the bare ones beside them."""
     ours, bare = (sorted(chain.from_iterable(several)) for several in zip(*pairs, strict=True))
     return Measured(
         name="round",

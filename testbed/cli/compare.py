@@ -64,7 +64,7 @@ def compare(
 
 
 def _names(policies: str) -> tuple[str, ...]:
-    """Of policies, as they were listed; files are named in full."""
+    """The policies, as they were listed; files are named in full."""
     return tuple(absolute(name.strip()) for name in policies.split(",") if name.strip())
 
 

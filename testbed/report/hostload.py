@@ -131,7 +131,7 @@ def _busy(samples: Sequence[Row], zero: float) -> list[str]:
 
 
 def _stalling(stalls: Sequence[Stall]) -> list[str]:
-    """Of processes that stood still again and again, or too long."""
+    """Names processes that stood still again and again, or too long."""
     by_process: dict[str, list[Stall]] = {}
     for stall in stalls:
         by_process.setdefault(stall.process, []).append(stall)
@@ -151,7 +151,7 @@ def _stalling(stalls: Sequence[Stall]) -> list[str]:
 
 
 def _touched(stalls: Sequence[Stall], stalled: Mapping[str, float], jobs: Mapping[str, Span]) -> list[str]:
-    """Of jobs whose figures a few stalls may have moved by too much."""
+    """Names jobs whose figures a few stalls may have moved by too much."""
     found = []
     for name, (start, end) in jobs.items():
         if stalled[name] > TOUCHED_LIMIT * (end - start):

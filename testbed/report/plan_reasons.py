@@ -32,7 +32,7 @@ def plan_reasons(journal: Journal) -> list[Told]:
 
 
 def _of_one(journal: Journal, shift_s: float) -> Iterator[Told]:
-    """Of one life of the coordinator; ``shift_s`` is added to its times."""
+    """What plans said in one life of the coordinator; ``shift_s`` is added to its times."""
     before: Mapping[JobId, str] = {}
     policy = _installed(journal.settings.policy)
     if policy is None:

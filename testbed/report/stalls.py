@@ -37,7 +37,7 @@ def stalls_in(process: str, rows: Iterable[Row], zero_unix_s: float, window: Spa
 
 
 def again_and_again(stalls: Sequence[Stall]) -> Span | None:
-    """Of one process, in order: from when to when ``AGAIN`` of them came within ``BUSY_FOR_S``; None: never."""
+    """From when to when ``AGAIN`` stalls came within ``BUSY_FOR_S``; None: never. They are of one process, in order."""
     close = [
         (first.at_s, last.end_s)
         for first, last in zip(stalls, stalls[AGAIN - 1 :], strict=False)

@@ -25,7 +25,7 @@ class Estimate:
         return self.runs >= LEAST_RUNS and (self.low > value or self.high < value)
 
     def inverse(self) -> "Estimate":
-        """Of a ``ratio``: the other way round."""
+        """A ``ratio`` the other way round."""
         low = 0.0 if self.high == math.inf else 1 / self.high
         return Estimate(1 / self.mean, low, 1 / self.low if self.low else math.inf, self.spread, self.runs)
 

@@ -36,7 +36,7 @@ class Staleness:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """Of a job that lets a device count several times in a round."""
+    """How often devices counted again, in a job that lets a device count several times in a round."""
 
     responses: int | None  # in closed rounds, of devices that count there already; None: nobody counted
 

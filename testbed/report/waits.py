@@ -149,7 +149,7 @@ class _Presence:
         return _Presence(changes)
 
     def share(self, start: float, end: float) -> float:
-        """Of one that is present all the while, seconds."""
+        """The share of one that is present all the while, seconds."""
         return self._share_to(end) - self._share_to(start) if end > start else 0.0
 
     def nobody(self, start: float, end: float) -> float:
@@ -174,7 +174,7 @@ def _offered_at(lease: LeaseStory) -> float:
 
 
 def _changes(story: Story, able: set[DeviceId]) -> dict[float, int]:
-    """Of the number of devices that are present; two sessions of a device at a time are one."""
+    """Changes of the number of devices present, by time; two sessions of a device at a time are one."""
     changes: defaultdict[float, int] = defaultdict(int)
     until: dict[DeviceId, float] = {}
     for session in sorted(story.sessions.values(), key=lambda one: one.started_at):

@@ -293,7 +293,7 @@ def _kinds(simulation: Simulation, tiers: int, at_check_in: bool) -> Integers:
 
 
 def _profiles(simulation: Simulation, tiers: int, profiled: bool) -> Integers:
-    """Of the response times of each job, empty; none where nobody asks for them."""
+    """An empty table of response times for each job; none where nobody asks for them."""
     jobs = [job.spec for job in simulation.jobs] if profiled else []
     profiles = np.zeros((len(jobs), 2 + tiers, P_COUNTS + BINS), np.int64)
     for row, spec in enumerate(jobs):

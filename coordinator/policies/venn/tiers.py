@@ -60,7 +60,7 @@ class Rule(Protocol):
         """A tier, ANY_TIER, or UNDECIDED as long as its queue owns nothing."""
 
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
-        """Of its response times in a tier."""
+        """The tail of its response times in a tier, seconds."""
 
 
 @dataclass(frozen=True, slots=True)
