@@ -19,6 +19,7 @@ from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
 Span = tuple[float, float]  # engine seconds
 OTHERS = JobId("other jobs")
 MOST_NAMED = 4  # parts with a job's name, in a table
+LEAST_S = 0.05  # a table would show less as 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Waited:
 
 def longest(waited: Sequence[Waited]) -> list[Waited]:
     """What a table has room for, of one job."""
-    return in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
+    short = in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
+    return [wait for wait in short if wait.seconds >= LEAST_S]
 
 
 def rules(waited: Iterable[Waited]) -> dict[str, str]:

@@ -248,6 +248,18 @@ def test_of_many_jobs_those_that_had_the_most_are_named(tmp_path: Path) -> None:
     assert len([row for row in drawing.rows if row[0] == "late"]) == 13
 
 
+def test_a_part_that_would_be_shown_as_nothing_is_left_out(tmp_path: Path) -> None:
+    world = World(policy="fifo")
+    world.job(0.0, "one", AllDevices(), label="any", demand=2, rounds=1)
+    attempt = world.open(1.0, "one", 1)
+    for number, at in enumerate((1.02, 1.04)):
+        world.check_in(at, world.device(f"d{number}"))
+        world.lease(at, f"d{number}", attempt)
+    folder = world.write(tmp_path)
+    assert told(tell(read_journal(folder / "events.jsonl"))) == {"one": {"no further eligible device present": 0.04}}
+    assert explain_delay(folder, "one") == []
+
+
 def explain_delay(folder: Path, job: str) -> list[str]:
     reasons = explain(tell(read_journal(folder / "events.jsonl")), job).reasons
     return [reason for reason in reasons if " s of its delay: " in reason]
