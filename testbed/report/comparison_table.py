@@ -102,7 +102,8 @@ def comparison_table(comparison: Comparison) -> RenderableType:
 
 def sheets(comparison: Comparison) -> list[Sheet]:
     """The tables of a comparison: times, one for each policy that the others are held against, and what it took."""
-    return [_times(comparison), *(_speed_ups(comparison, base) for base in comparison.over), _spent(comparison)]
+    others = [_speed_ups(comparison, base) for base in comparison.over]
+    return [_times(comparison), *(sheet for sheet in others if sheet.rows), _spent(comparison)]
 
 
 def _times(comparison: Comparison) -> Sheet:

@@ -248,6 +248,11 @@ def test_policies_are_held_against_as_many_as_asked_for() -> None:
     assert [one.base for one in wholes] == ["random", "fifo"]
 
 
+def test_one_policy_is_held_against_none() -> None:
+    found = compare("three-jobs", ["venn"], runs(("venn", [60.0, 66.0])))
+    assert len(sheets(found)) == 2
+
+
 def test_fairness_is_of_jct_over_fair_jct_where_the_jct_alone_is_known() -> None:
     said = summary("venn", 1, 80.0)
     rows = [{"name": "a", "jct_s": 40.0, "alone_s": 10.0}, {"name": "b", "jct_s": 80.0, "alone_s": 20.0}]
