@@ -46,6 +46,7 @@ class Coordinator(JobServiceServicer):
         self.closes = True  # whether the K-th response closes an attempt
         self.address = ""
         self._frames: list[pb.FollowJobResponse] = []
+        self.follow_calls = 0
         self._gone = 0  # seq of the last frame that is not kept any more
         self._changed = asyncio.Condition()
         self._known = False
@@ -126,6 +127,8 @@ class Coordinator(JobServiceServicer):
     async def FollowJob(self, request: pb.FollowJobRequest, context: Any) -> AsyncIterator[pb.FollowJobResponse]:
         await self._check(context)
         after = request.after_seq or self._gone
+        self.follow_calls += 1
+        await self._change()
         yield pb.FollowJobResponse(now_ms=int(time.time() * 1000), alive=pb.DriverAlive(address_verified=True))
         while self._known:
             if after < self._gone:

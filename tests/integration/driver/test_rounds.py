@@ -164,6 +164,7 @@ async def test_the_end_of_an_attempt_that_was_not_kept_for_a_slow_driver_is_aske
     side: Coordinator, run: Any
 ) -> None:
     async with run():
+        await side.wait_for(lambda s: s.follow_calls)
         ended = pb.AttemptEnded(attempt=side.attempt((1, 1)), status=pb.ATTEMPT_STATUS_ABORTED)
         side.status[1, 1] = pb.ATTEMPT_STATUS_ABORTED
         await side.forget(attempt_ended=ended)
