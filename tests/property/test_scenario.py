@@ -54,11 +54,13 @@ def distributions(draw: st.DrawFn, unit: str) -> Distribution:
 def jobs(draw: st.DrawFn, folder: Path, data: list[str], requirements: list[str]) -> Job:
     exact = draw(st.booleans())
     rounds = draw(COUNTS)
+    repeat = draw(st.sampled_from(["once", "allow"]))
     return Job(
         file=folder / "job.py",
         requirement=draw(st.sampled_from(["all", "cpu >= 0.5 or not site = lab", *requirements])),
         data=draw(st.sampled_from([None, *data])),
-        demand=draw(COUNTS),
+        demand=draw(COUNTS) if repeat == "allow" else 1,  # one device is sure to be eligible
+        repeat=repeat,
         over_commit=draw(PARTS),
         min_response=draw(PARTS),
         deadline=draw(SECONDS),
