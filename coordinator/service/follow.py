@@ -15,7 +15,7 @@ import grpc
 
 from coordinator.engine import effects, events
 from coordinator.engine.failures import DRIVER_AWAY
-from coordinator.engine.model import AttemptStatus, EngineSettings
+from coordinator.engine.model import AttemptStatus, EngineSettings, LeaseEnd
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
@@ -36,6 +36,7 @@ FRAMES_PER_MESSAGE = 256
 IDENTIFY_S = 5.0
 FIRST_RETRY_S = 0.25
 LONGEST_RETRY_S = 5.0
+DECIDED = frozenset({LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED})  # by the driver itself: no news to it
 logger = logging.getLogger(__name__)
 
 
@@ -82,7 +83,7 @@ class Followers:
 
     def _granted(self, now: float, effect: effects.OfferLease) -> None:
         if job := self._jobs.get(effect.job):
-            job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)))
+            job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)), can_wait=True)
 
     def _resumed(self, now: float, effect: effects.ResumeLease) -> None:
         """Its device may not have heard that the driver moved."""
@@ -93,7 +94,7 @@ class Followers:
 
     def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
         if job := self._jobs.get(effect.job):
-            job.tell(convert.lease_ended_frame(effect))
+            job.tell(convert.lease_ended_frame(effect), can_wait=effect.reason in DECIDED)
 
     def _attempt_opened(self, now: float, effect: effects.AcceptAttempt) -> None:
         """Offers are made with this one's task from here on."""
@@ -103,7 +104,7 @@ class Followers:
 
     def _filled(self, now: float, effect: effects.FillAttempt) -> None:
         if job := self._jobs.get(effect.job):
-            job.tell(convert.filled_frame(effect))
+            job.tell(convert.filled_frame(effect), can_wait=True)
 
     def _attempt_ended(self, now: float, effect: effects.EndAttempt) -> None:
         if job := self._jobs.get(effect.job):

@@ -16,6 +16,7 @@ MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
 FRAME_OVERHEAD_BYTES = 48  # of a frame in memory, beside its bytes
 MOST_ATTEMPTS = 64  # whose bodies are remembered, as many as the engine does
 MOST_ROUNDS_SHOWN = 64
+GATHER_S = 0.010  # a frame that can wait leaves at most so much later, with those that come meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,7 @@ class Job:
     last_status: job_pb2.JobStatus | None = None  # of a job that has ended: it changes no more
     heard_at: float = 0.0  # engine time of its driver's last call
     _changed: asyncio.Event | None = None  # somebody waits for a change, or is about to
+    _later: asyncio.TimerHandle | None = None  # frames gather until then
 
     def changed(self) -> asyncio.Event:
         """Is set at the next change. To be taken before looking, so that none is missed."""
@@ -104,14 +106,20 @@ class Job:
 
     def wake(self) -> None:
         """Tell those who wait that something is new."""
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
         if self._changed is not None:
             self._changed.set()
             self._changed = None
 
-    def tell(self, frame: job_pb2.FollowJobResponse) -> None:
-        """Append to the history, and wake the followers."""
+    def tell(self, frame: job_pb2.FollowJobResponse, *, can_wait: bool = False) -> None:
+        """Append to the history, and wake the followers: at once, unless it ``can_wait`` for others."""
         self.history.append(frame)
-        self.wake()
+        if not can_wait:
+            self.wake()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(GATHER_S, self.wake)
 
     def report(self, round_: int, metrics: Mapping[str, float]) -> None:
         """What a closed round reached; told again, it replaces what was told."""

@@ -1,5 +1,10 @@
 """What the shell keeps of a job is bounded, and a follower finds its place in it."""
 
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import EngineSettings
 from coordinator.service import jobs
@@ -95,3 +100,32 @@ def test_bodies_and_metrics_are_bounded() -> None:
 def test_keys_are_per_job() -> None:
     assert job().ticket_key != job().ticket_key
     assert len(job().ticket_key) == 32
+
+
+async def test_frames_that_can_wait_leave_together_and_with_the_first_that_cannot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timers = []
+
+    class Timer:
+        cancelled = False
+
+        def __init__(self, delay: float, fire: Callable[[], None]) -> None:
+            self.delay, self.fire = delay, fire
+            timers.append(self)
+
+        def cancel(self) -> None:
+            self.cancelled = True
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", Timer)
+    job, frame = Job(JobId("ann/digits/1"), "127.0.0.1:1", 1), job_pb2.FollowJobResponse
+    changed = job.changed()
+    for _ in range(3):
+        job.tell(frame(), can_wait=True)
+    assert ([timer.delay for timer in timers], changed.is_set()) == ([jobs.GATHER_S], False)
+    timers[0].fire()
+    assert (changed.is_set(), job.history.last) == (True, 3)
+    changed = job.changed()
+    job.tell(frame(), can_wait=True)
+    job.tell(frame())
+    assert ([timer.cancelled for timer in timers], changed.is_set()) == ([True, True], True)
