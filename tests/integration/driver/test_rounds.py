@@ -145,6 +145,7 @@ async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
         order.append("discarded")
         discard(self, no)
 
+    monkeypatch.setattr("job_driver.aggregation.SMALL_BYTES", 0)  # a small response waits for others before it is read
     monkeypatch.setattr(Aggregation, "_add", slow)
     monkeypatch.setattr(Spool, "end", tell_end)
     monkeypatch.setattr(Spool, "discard", tell_discard)
