@@ -97,6 +97,7 @@ class Allocation:
         self._whole_queues = whole_queues
         self._weights = weights
         self._ends = [list(accumulate(each)) for each in demands]
+        self._waiting = [len(each) for each in demands]
         self._moved = False  # has any region changed hands?
         for taker in reversed(range(len(ground.contenders))):
             if demands[taker]:
@@ -109,7 +110,7 @@ class Allocation:
         queue = _Queue(self._ends[taker], self.rates[taker])
         taken = []
         for holder, share in shared.scarcer:
-            if self._ends[holder] and not self._pays(queue, taker, holder, share):
+            if self._waiting[holder] and not self._pays(queue, taker, holder, share):
                 self.rivals[taker] = holder
                 break
             queue.take(share, self._ends[holder], self.rates[holder])
@@ -130,14 +131,14 @@ class Allocation:
 
         A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
+        waiting = self._waiting[holder]  # its own only; the taker's include what it took over
         rate, held_rate = self.rates[taker], self.rates[holder]
         if self._weights is None:
             outnumbered = waiting if rate == 0 else waiting * rate // held_rate
         else:
             weighed = waiting * self._weights[holder] / self._weights[taker]
             outnumbered = math.floor(weighed if rate == 0 else weighed * rate / held_rate)
-        if len(queue) <= outnumbered:
+        if queue.size <= outnumbered:
             return False
         # The holder has had no turn yet, so it has taken nothing, and serves its requests at all that it owns.
         return self._whole_queues or queue.served(outnumbered + 1, share, within=(self._ends[holder][-1], held_rate))
@@ -146,22 +147,21 @@ class Allocation:
 class _Queue:
     """Requests served one after the other, each at the supply that it had when it joined, plus what came since."""
 
-    __slots__ = ("_grown", "_parts", "_sizes")
+    __slots__ = ("_grown", "_parts", "_sizes", "size")
 
     def __init__(self, ends: list[int], rate: int) -> None:
         self._grown = 0
         self._parts = [(ends, rate)]  # running sums of demands, and the supply without what the queue has grown by
-        self._sizes = [len(ends)]  # requests up to the end of each part
-
-    def __len__(self) -> int:
-        return self._sizes[-1]
+        self.size = len(ends)
+        self._sizes = [self.size]  # requests up to the end of each part
 
     def take(self, share: int, ends: list[int], rate: int) -> None:
         """The queue grows by ``share``; requests that were served at ``rate`` join it at that."""
         self._grown += share
         if ends:
             self._parts.append((ends, rate - self._grown))
-            self._sizes.append(len(self) + len(ends))
+            self.size += len(ends)
+            self._sizes.append(self.size)
 
     def served(self, number: int, rate_if_none: int, within: tuple[int, int]) -> bool:
         """Whether the first ``number`` requests are served within so many check-ins at such a rate, or at exactly that.

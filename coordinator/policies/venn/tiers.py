@@ -72,8 +72,7 @@ class Drawn:
 
     def choice(self, view: View, request: RequestView, holding: Holding) -> int:
         regions = list(holding.owned())
-        rate = total(view.supply, regions)
-        if rate == 0:
+        if not regions or (rate := total(view.supply, regions)) == 0:
             return UNDECIDED
         tail_s = self.tail_s(view, request, -1)
         if tail_s == 0.0 or request.deadline_at == math.inf:
