@@ -61,8 +61,8 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
         round_,
         attempt,
         rounds_left,
-        spec.responses_needed,
-        spec.places,
+        job.needed,
+        job.places,
         world.now,
         math.inf if spec.asynchronous else world.now + spec.deadline_s,
         (round_, attempt),
@@ -184,7 +184,7 @@ def _profile(world: World, lease: Lease) -> None:
     if job.ended:
         return
     if job.profiles is None:
-        percent = closing_percent(job.spec.responses_needed, job.spec.places)
+        percent = closing_percent(job.needed, job.places)
         job.profiles = new_profiles(world.settings.tiers, percent)
     job.profiles.add(world.now - lease.granted_at, lease.device.tier, chosen=request.chosen)
 

@@ -42,6 +42,10 @@ class Deadlines:
             self._hints[kind, key] = at
             heapq.heappush(self._heap, (at, kind, key))
 
+    def may_be_due(self, until: float) -> bool:
+        """False: nothing is due until then. Cheap: nobody is asked for the truth."""
+        return bool(self._heap) and self._heap[0][0] <= until
+
     def next(self) -> float | None:
         """When the first is due. Entries whose time has moved are put where they belong."""
         while self._heap:
@@ -62,9 +66,7 @@ class Deadlines:
 
     def take(self, now: float, *, inclusive: bool) -> tuple[Kind, Key] | None:
         """Remove and return the first that is due before ``now``, or at it if ``inclusive``."""
-        if not self._heap or self._heap[0][0] > now:
-            return None
-        at = self.next()
+        at = self.next() if self.may_be_due(now) else None
         if at is None or at > now or (at == now and not inclusive):
             return None
         _, kind, key = heapq.heappop(self._heap)

@@ -156,7 +156,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
     device.instance, device.interval, device.left = event.instance, event.interval, None
     device.tasks_per_session, device.tasks_per_day = event.tasks_per_session, event.tasks_per_day
     device.tier = world.tiers.of(event.reference_s)
-    if event.capabilities != device.capabilities:
+    if event.capabilities is not device.capabilities and event.capabilities != device.capabilities:
         _reclassify(world, device, event)
     if not again:
         device.tasks_in_interval = 0

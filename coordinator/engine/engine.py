@@ -7,6 +7,7 @@ device or a driver says at once when it hears of an effect, goes before what is 
 else goes after it. An event that comes late, twice or out of order is answered, never raised.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
@@ -116,13 +117,15 @@ class Engine:
         kind = event.__class__
         inclusive, on_frame = kind not in _BEFORE_TIES, _ON_FRAME.get(kind)
         if on_frame is None:
-            self._let_pass(inclusive)
+            if world.deadlines.may_be_due(now):
+                self._let_pass(inclusive)
             self._on_event[kind](world, event)
             return out
         session = world.sessions.get(event.session)  # type: ignore[union-attr]  # a frame has one
         if session is not None:  # else it is a late frame of a session that is over
             devices.heard(world, session)
-        self._let_pass(inclusive)
+        if world.deadlines.may_be_due(now):
+            self._let_pass(inclusive)
         if session is not None and session.seq in world.sessions:
             on_frame(world, event, session)
         return out
@@ -137,9 +140,12 @@ class Engine:
         session = self.world.sessions.get(event.session)
         return session is not None and devices.is_news(session, event)
 
-    def next_deadline(self) -> float | None:
-        """When TimePassed is to be handled at the latest, in engine time; None before the first event."""
-        return self.world.deadlines.next()
+    def next_deadline(self, until: float = math.inf) -> float | None:
+        """When TimePassed is to be handled at the latest, in engine time; None before the first event.
+
+        ``until``: one after that is of no interest, and may be None.
+        """
+        return self.world.deadlines.next() if self.world.deadlines.may_be_due(until) else None
 
     def set_policy(self, policy: Policy) -> None:
         """Takes effect with the event PolicyChanged, which is to follow."""

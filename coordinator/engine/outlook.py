@@ -28,7 +28,7 @@ class OpenJobs(Mapping[JobId, JobView]):
         return JobView(
             arrival=job.arrival,
             group=job.group.id,
-            places=spec.responses_needed if spec.asynchronous else spec.places,
+            places=job.needed if spec.asynchronous else job.places,
             rounds=begun if left is None else begun + left - 1,
             tails_s=job.profiles.tails() if job.profiles is not None else (),
             responses=job.profiles.times() if job.profiles is not None else ResponseTimes(),

@@ -96,6 +96,7 @@ def settings_from_json(record: Mapping[str, object]) -> EngineSettings:
 _OPENED, _FILLED, _CLOSED, _ABORTED = (2**64 - number for number in (1, 2, 3, 4))
 
 
+_FLOAT = struct.Struct("<d")
 _TOLD = frozenset({OfferLease, AcceptAttempt, FillAttempt, EndAttempt})  # effects that a digest is made of
 
 
@@ -134,7 +135,7 @@ class Digest:
 
 
 def _bits(value: float) -> int:
-    return cast(int, struct.unpack("<Q", struct.pack("<d", value))[0])
+    return int.from_bytes(_FLOAT.pack(value), "little")
 
 
 def _tagged(value: object) -> list[object]:

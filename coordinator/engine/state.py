@@ -267,6 +267,11 @@ class Job:
     ended_at: float | None = None
     message: str = ""  # why it ended
     story: Story = field(default_factory=new_story)
+    needed: int = field(init=False)  # K and C of its attempts: its spec works them out, and is asked once
+    places: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.needed, self.places = self.spec.responses_needed, self.spec.places
 
     @property
     def id(self) -> JobId:

@@ -52,6 +52,8 @@ class Accounts:
 
     def note(self, now: float, effects: list[Effect]) -> None:
         """Of one event, in their order."""
+        if not effects:
+            return
         self._digest.update(now, effects)
         for effect in effects:
             if effect.__class__ not in _NOTED:

@@ -45,6 +45,10 @@ class Driver:
     decided: bool = False  # about a response to it
     devices: set[int] = field(default_factory=set)  # that count in it, and so do not again
     missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
+    needed: int = field(init=False)  # responses that close a round
+
+    def __post_init__(self) -> None:
+        self.needed = self.job.spec.responses_needed
 
     def opens(self, round_: int, attempt: int) -> AttemptOpened:
         """The next attempt."""
@@ -64,7 +68,7 @@ class Driver:
     def takes(self) -> bool:
         """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
         spec = self.job.spec
-        full = spec.asynchronous is not None and self.open is not None and self.counted >= spec.responses_needed
+        full = spec.asynchronous is not None and self.open is not None and self.counted >= self.needed
         return self.state is State.THERE and not full
 
     def forget(self) -> None:
@@ -117,7 +121,7 @@ class Drivers:
             counts = asynchronous.max_staleness is None or staleness <= asynchronous.max_staleness
             no = driver.open
         else:
-            counts = driver.open == no and driver.counted < spec.responses_needed
+            counts = driver.open == no and driver.counted < driver.needed
         if spec.repeat is Repeat.ONCE and counts:
             counts = response.device not in driver.devices
             driver.devices.add(response.device)

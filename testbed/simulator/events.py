@@ -112,7 +112,7 @@ class _Run:
         if check_in == arrival == math.inf and not self._anybody():
             return False
         at, what = self.devices.next_due()
-        due = self.engine.next_deadline() if self.coordinator is State.THERE else None
+        due = self.engine.next_deadline(until=at) if self.coordinator is State.THERE else None
         if due is not None and (due < at or (due == at and what > Kind.DUE)):
             at, what = due, Kind.DUE
         if arrival < at:

@@ -92,6 +92,18 @@ def test_a_fresh_engine_waits_for_nothing() -> None:
     assert play.engine.next_deadline() is None
     play.handle(TimePassed())
     assert play.engine.next_deadline() == 300 / 288
+    assert play.engine.next_deadline(until=1.0) is None
+    assert play.engine.next_deadline(until=300 / 288) == 300 / 288
+
+
+def test_nobody_is_asked_for_the_truth_about_what_is_not_due_yet() -> None:
+    asked: list[object] = []
+    deadlines = Deadlines(lambda kind, key: asked.append(key))
+    deadlines.set(Kind.LEASE, 1, 5.0)
+    assert not deadlines.may_be_due(4.0)
+    assert deadlines.take(4.0, inclusive=True) is None
+    assert asked == []
+    assert deadlines.may_be_due(5.0)
 
 
 def _double(play: Play) -> None:
