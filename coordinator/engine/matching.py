@@ -135,14 +135,14 @@ class Matcher:
         Plans may follow each other so fast that few regions have a second device, and need a list.
         """
         world, plan = self.world, self.world.plan
-        if plan.targets or not plan.queues:
+        if not plan.queues:
             return None
         groups, requests, cooling = world.regions.regions[region].groups, world.open_requests, device.cooling
         for id_ in plan.queues[plan.owner.get(region, 0)]:
             request = requests.get(id_)
             if (
                 request is not None
-                and request.places > request.placed + request.counted
+                and request.target > request.placed + request.counted  # below it: such come first
                 and request.job.group.id in groups
                 and device.id not in request.used
                 and not (cooling and _cools(device, request, world.now))

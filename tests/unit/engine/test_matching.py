@@ -70,8 +70,11 @@ def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() ->
     assert play.one(OfferLease).job == "me/a/1"  # was opened after the device had come, and before the turn ended
 
 
-def test_what_a_region_can_have_is_listed_for_its_second_device_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = Play()
+@pytest.mark.parametrize("policy", [Fifo, SparesLast])
+def test_what_a_region_can_have_is_listed_for_its_second_device_of_a_plan(
+    policy: type[Fifo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Play(policy())
     play.request("a", demand=9)
     play.run("one")
     play.request("b", demand=9)  # another plan
