@@ -129,12 +129,17 @@ class Course:
         """On disk first, and not on the loop: with fsync that takes as long as the disk likes."""
         attempt, parts = now.attempt, self._parts
         line = attempt.no, status, list(attempt.counted), attempt.incarnation, round(time.time(), 6)
+        failure: VennError | None = None
         try:
             await asyncio.to_thread(parts.spool.end, *line)
         except VennError as error:
-            now.ended.set_exception(error)
+            failure = error
         except OSError as error:
-            now.ended.set_exception(file_error(error, MANIFEST))
+            failure = file_error(error, MANIFEST)
+        if now.ended.cancelled():
+            return  # the driver was stopped meanwhile: nobody waits for it
+        if failure is not None:
+            now.ended.set_exception(failure)
         else:
             self._end(now, status, reason)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import json
 import os
 import threading
@@ -88,6 +89,32 @@ async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
             await job
+
+
+async def test_a_driver_that_is_stopped_while_the_end_of_an_attempt_is_written_ends_quietly(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    writing, written, end = threading.Event(), threading.Event(), Spool.end
+
+    def slow(self: Spool, *line: Any) -> None:
+        writing.set()
+        assert written.wait(10)
+        end(self, *line)
+
+    monkeypatch.setattr(Spool, "end", slow)
+    async with run(rounds=2) as job:
+        await side.wait_for(lambda s: (1, 1) in s.opened)
+        async with Device(side, (1, 1), 10) as one, Device(side, (1, 1), 11) as two:
+            await one.submit(response(1.0))
+            await two.submit(response(2.0))
+            await asyncio.to_thread(writing.wait, 10)
+            job.cancel()
+            await asyncio.sleep(0)
+            written.set()
+            with pytest.raises(asyncio.CancelledError):
+                await job
+    gc.collect()  # what a task raised is told when it goes
+    assert "never retrieved" not in caplog.text
 
 
 async def test_a_disk_that_refuses_the_end_of_an_attempt_stops_the_driver_and_leaves_the_job(
