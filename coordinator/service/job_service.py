@@ -72,11 +72,14 @@ class JobService(JobServiceServicer):
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """All methods as they are generated, but FollowJob without a serialiser: histories are kept in bytes."""
-        add_JobServiceServicer_to_server(self, server)
         follow: grpc.RpcMethodHandler[job_pb2.FollowJobRequest, bytes] = grpc.unary_stream_rpc_method_handler(
             self.FollowJob, request_deserializer=job_pb2.FollowJobRequest.FromString
         )
-        server.add_registered_method_handlers(SERVICE, {"FollowJob": follow})
+        own = {"FollowJob": follow}
+        # gRPC 1.70 does nothing with registered methods and takes the first generic one; later ones look at them first.
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, own),))
+        add_JobServiceServicer_to_server(self, server)
+        server.add_registered_method_handlers(SERVICE, own)
 
     async def SubmitJob(self, request: job_pb2.SubmitJobRequest, context: Context) -> job_pb2.SubmitJobResponse:
         await check_version(context, request.version)
