@@ -17,6 +17,7 @@ class Download:
     def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore, driver: str) -> None:
         """``driver``: its address."""
         self.sha256, self.offset = artifact.sha256, 0
+        self.small = artifact.size <= chunks.SMALL_BYTES
         self._size, self._store = artifact.size, store
         self._assembly = store.assembly(driver, artifact.sha256, artifact.size)
 

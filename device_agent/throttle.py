@@ -15,6 +15,7 @@ from pathlib import Path
 from venn.wire.errors import UsageError
 
 CONTAINER = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # its own group as it sees it, version 2 or 1
+UNLIMITED = {"cpu.max": "max", "cpu.cfs_quota_us": "-1"}  # what the file of version 2, or 1, begins with
 ANY = "*"  # every device of the process
 
 # Enters each cgroup named before --, then becomes what stands after it.
@@ -35,17 +36,19 @@ class Throttle:
             return list(command)
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.start_in), "--", *command]
 
-    def held_back(self) -> int:
+    def held_back(self) -> int | None:
         """In how many periods the workers used up their processor time, as the kernel counts.
 
-        Where they have no group of their own it is that of the container; 0 where there is none.
+        Where they have no group of their own it is that of the container; None where there is none, or it has no limit.
         """
         for cgroup in self.work_in or CONTAINER:
+            if _unlimited(cgroup):
+                continue
             with suppress(OSError):  # it is gone, or has another controller
                 for line in (cgroup / "cpu.stat").read_text().splitlines():
                     if line.startswith("nr_throttled "):
                         return int(line.split()[1])
-        return 0
+        return None
 
     def slow_down(self, pid: int) -> None:
         """A worker that is warm. Raises OSError: it is not slowed down."""
@@ -57,6 +60,14 @@ class Throttle:
     def proxy(self, device: str) -> str | None:
         """What all of its channels go through."""
         return self.proxies.get(device, self.proxies.get(ANY))
+
+
+def _unlimited(cgroup: Path) -> bool:
+    """Whether it says that its processor time has no limit."""
+    for name, says in UNLIMITED.items():
+        with suppress(OSError):
+            return (cgroup / name).read_text().split()[:1] == [says]
+    return False
 
 
 NOTHING = Throttle()

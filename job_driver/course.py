@@ -25,7 +25,7 @@ from job_driver.versions import Versions
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
-from venn.wire.errors import PeerError, VennError
+from venn.wire.errors import PeerError
 from venn.wire.files import JsonLines, file_error
 from venn.wire.logs import log
 
@@ -63,7 +63,7 @@ class _Open:
     opened_at: float  # Unix seconds
     ended: "asyncio.Future[str]"  # the reason, once it has ended
     ended_at: float = math.nan  # Unix seconds, once it has ended
-    ending: "asyncio.Task[None] | None" = None  # its end is known, and is being written
+    ending: "asyncio.Task[None] | None" = None  # writes its end
 
 
 class Course:
@@ -73,6 +73,7 @@ class Course:
         """``arrays`` is the model, as read from its artifact's file."""
         self._parts, self._checkpoint = parts, checkpoint
         self._model, self.arrays = model, arrays
+        self._former: list[tuple[Artifact, Arrays]] = []  # the model before
         self._open: _Open | None = None
         self._anew = False  # the next attempt has a new request, whatever became of the one before
         self._versions = Versions(parts.checkpoints)
@@ -121,27 +122,20 @@ class Course:
     def attempt_ended(self, no: AttemptNo, status: Status, reason: str) -> None:
         """The coordinator's one word on an attempt; heard again, or about another than the open one, it is ignored."""
         now = self._open
-        if now is None or now.attempt.no != no or now.ending is not None or now.ended.done():
-            return
-        now.ending = asyncio.create_task(self._write_end(now, status, reason))
-
-    async def _write_end(self, now: _Open, status: Status, reason: str) -> None:
-        """On disk first, and not on the loop: with fsync that takes as long as the disk likes."""
-        attempt, parts = now.attempt, self._parts
-        line = attempt.no, status, list(attempt.counted), attempt.incarnation, round(time.time(), 6)
-        failure: VennError | None = None
-        try:
-            await asyncio.to_thread(parts.spool.end, *line)
-        except VennError as error:
-            failure = error
-        except OSError as error:
-            failure = file_error(error, MANIFEST)
-        if now.ended.cancelled():
-            return  # the driver was stopped meanwhile: nobody waits for it
-        if failure is not None:
-            now.ended.set_exception(failure)
-        else:
+        if now is not None and now.attempt.no == no and not now.ended.done():
             self._end(now, status, reason)
+            now.ending = asyncio.create_task(self._write_end(now))
+
+    async def _write_end(self, now: _Open) -> None:
+        """Before the next model or attempt, and not on the loop: with fsync that takes as long as the disk likes. A
+        driver that is killed meanwhile asks the coordinator again.
+        """
+        attempt, at = now.attempt, round(now.ended_at, 6)
+        line = attempt.no, attempt.status, list(attempt.counted), attempt.incarnation, at
+        try:
+            await asyncio.to_thread(self._parts.spool.end, *line)
+        except OSError as error:
+            raise file_error(error, MANIFEST) from error
 
     async def settled(self) -> None:
         """Until no end is being written."""
@@ -162,8 +156,7 @@ class Course:
             await self._ask(self._open.attempt.no)
 
     def lease_granted(self, no: AttemptNo, lease: int) -> None:
-        if self._asynchronous:
-            self._versions.lease_granted(no.round, lease)
+        self._versions.lease_granted(no.round, lease)
 
     def lease_over(self, no: AttemptNo, lease: int) -> None:
         self._versions.lease_over(no.round, lease)
@@ -194,6 +187,8 @@ class Course:
             if not now.ended.done():
                 await self._ask(no)
             reason = await now.ended
+            if now.ending is not None:
+                await asyncio.shield(now.ending)
             if now.attempt.status is Status.CLOSED:
                 break
             await now.aggregation.drop()
@@ -322,6 +317,9 @@ class Course:
         parts.artifacts.add(artifact)
         wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
         parts.artifacts.keep_only(wanted)
+        # Its file was replaced: who lets go of it last deletes it, and waits for the disk.
+        parts.thread.submit(self._former.clear)
+        self._former = [(self._model, self.arrays)]
         self._model, self.arrays = artifact, arrays
         self._write_line(ended, "enough", finite(closed.metrics))
         parts.on_round(closed)

@@ -76,7 +76,8 @@ class Writer:
 class Upload:
     """One response on its way. Its file is opened, written, looked at and deleted on threads, never on the loop.
 
-    A small one that comes in one piece is looked at as it comes, on the loop, and written with its decision.
+    A small one that comes in one piece is looked at as it comes, on the loop, and written there with its decision, but
+    for a driver that waits for its disk (fsync).
     """
 
     def __init__(self, announcement: Announcement, spool: Spool, threads: ThreadPoolExecutor) -> None:
@@ -233,7 +234,8 @@ class Intake:
     async def acknowledge(self, announcement: Announcement) -> tuple[Decision, bool]:
         """The decision on a response whose bytes are all here, or are not needed; and whether it is new.
 
-        Goes on to its end even if its caller is cancelled. Raises Refused (ATTEMPT_PURGED), VennError (a disk).
+        Goes on to its end even if its caller is cancelled. Raises Refused (ATTEMPT_PURGED; BYTES_NEEDED: it could not
+        count, and now it may), VennError (a disk).
         """
         upload = self._uploads.get((announcement.no, announcement.lease))
         if upload is None:
@@ -299,6 +301,9 @@ class Intake:
                 while self.rounds.waits(announcement.no, announcement.lease):
                     self._turn.clear()
                     await self._turn.wait()
+                here = upload is not None and upload.complete
+                if not (here or problem or self.foreseen(announcement)):
+                    raise Refused("BYTES_NEEDED", "a round opened meanwhile in which it may count: send it again")
                 return await self._decide(announcement, upload, problem)
         finally:
             if upload is not None:
@@ -335,7 +340,10 @@ class Intake:
         try:
             with self._disk(path):
                 body = upload.body if upload is not None else None
-                await asyncio.to_thread(self._spool.keep, response, body)
+                if self._spool.keeps_at_once(response):
+                    self._spool.keep(response, body)
+                else:
+                    await asyncio.to_thread(self._spool.keep, response, body)
         except VennError as error:
             self.rounds.retract(no, lease, error.reason)
             raise

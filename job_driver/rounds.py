@@ -93,7 +93,8 @@ class Rounds:
         """
         self.keep_s, self._asynchronous, self._max_staleness = keep_s, asynchronous, max_staleness
         self._repeat = repeat
-        self._attempts: dict[AttemptNo, Attempt] = {}
+        self._attempts: dict[AttemptNo, Attempt] = {}  # in their order
+        self._closed = 0  # the latest round that has
         self._since = AttemptNo(1, 1)  # asynchronous: the first attempt of the present request
         self._over = False
         self.oldest = 1  # asynchronous: responses to the models of earlier rounds cannot count any more
@@ -106,7 +107,7 @@ class Rounds:
         if needed < 1:
             raise ValueError(f"an attempt needs at least one response, not {needed}")
         if self._attempts:
-            latest = self._attempts[max(self._attempts)]
+            latest = self._latest
             if latest.no >= no or latest.status is Status.OPEN:
                 raise ValueError(f"attempt {no} cannot open after {latest.no}, which is {latest.status}")
             anew = anew or latest.status is Status.ABORTED
@@ -131,7 +132,7 @@ class Rounds:
         """The attempt in which a response to a lease of ``no`` counts, if it counts."""
         if not self._asynchronous or no < self._since:
             return self._attempts[no]
-        return self._attempts[max(self._attempts)]
+        return self._latest
 
     def waits(self, no: AttemptNo, lease: int) -> bool:
         """Whether a response is to be decided once the next round is open, and not before."""
@@ -197,8 +198,14 @@ class Rounds:
         if attempt.status is not Status.OPEN:
             return False
         attempt.status, attempt.ended_at = status, now
+        if status is Status.CLOSED:
+            self._closed = no.round
         self._purge(now)
         return True
+
+    @property
+    def _latest(self) -> Attempt:
+        return self._attempts[next(reversed(self._attempts))]
 
     def _note(self, attempt: Attempt, into: Attempt, decision: Decision, device: str) -> None:
         attempt.decisions[decision.lease] = decision
@@ -217,7 +224,9 @@ class Rounds:
         return no.round < self.oldest or (self._max_staleness is not None and staleness > self._max_staleness)
 
     def _purge(self, now: float) -> None:
-        closed = max((no.round for no, a in self._attempts.items() if a.status is Status.CLOSED), default=0)
-        for no, attempt in list(self._attempts.items()):
-            if attempt.ended_at is not None and no.round < closed and attempt.ended_at + self.keep_s <= now:
-                del self._attempts[no]
+        """The oldest first: attempts end in the order in which they open."""
+        while True:
+            no, attempt = next(iter(self._attempts.items()))
+            if attempt.ended_at is None or no.round >= self._closed or attempt.ended_at + self.keep_s > now:
+                return
+            del self._attempts[no]

@@ -15,7 +15,7 @@ from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames
-from venn.wire.chunks import boundary, check_size
+from venn.wire.chunks import SMALL_BYTES, boundary, check_size
 from venn.wire.errors import VennError
 from venn.wire.status import abort
 from venn.wire.text import printable
@@ -40,6 +40,7 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "FILE": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "OTHER_RESPONSE": grpc.StatusCode.ALREADY_EXISTS,
     "SUPERSEDED": grpc.StatusCode.ABORTED,
+    "BYTES_NEEDED": grpc.StatusCode.UNAVAILABLE,  # its device tries again
 }
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -80,11 +81,11 @@ class TaskService:
                 offset = stop
 
     async def Submit(self, request_iterator: object, context: Context) -> None:
-        announcement, left_s = await self._header(context)
+        announcement, body, left_s = await self._header(context)
         self._intake.active.add(announcement.lease)
         try:
             if not self._intake.foreseen(announcement):
-                await self._receive(announcement, left_s, context)
+                await self._receive(announcement, body, left_s, context)
             decision, new = await self._intake.acknowledge(announcement)
         except VennError as error:
             await _refuse(context, error)
@@ -97,7 +98,8 @@ class TaskService:
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 
-    async def _header(self, context: Context) -> tuple[Announcement, float]:
+    async def _header(self, context: Context) -> tuple[Announcement, memoryview, float]:
+        """What is announced, the bytes that came with it (all or none), and how long the ticket holds."""
         try:
             async with asyncio.timeout(HEADER_WITHIN_S):
                 message = await _next(context)
@@ -109,17 +111,18 @@ class TaskService:
         await check_version(context, first.header.version)
         payload = await self._admit(first.header.ticket, context)
         try:
-            return announcement_of(first.header, payload), self._admission.seconds_left(payload)
+            announcement = announcement_of(first.header, payload)
+            return announcement, memoryview(first.header.body), self._admission.seconds_left(payload)
         except Refused as error:
             await _refuse(context, error)
 
-    async def _receive(self, announcement: Announcement, left_s: float, context: Context) -> None:
+    async def _receive(self, announcement: Announcement, body: memoryview, left_s: float, context: Context) -> None:
         """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
         upload = self._intake.begin(announcement, left_s)
         writer = upload.writer
         assert writer is not None
         try:
-            await self._take(upload, writer, context)
+            await self._take(upload, writer, body, context)
         except TimeoutError:
             _still_writes(upload, writer)
             if not self._intake.foreseen(announcement):
@@ -127,9 +130,12 @@ class TaskService:
         finally:
             self._intake.leave(upload, writer)
 
-    async def _take(self, upload: Upload, writer: Writer, context: Context) -> None:
+    async def _take(self, upload: Upload, writer: Writer, body: memoryview, context: Context) -> None:
         """Bytes into the upload, and credit for more as soon as half of the last is used up."""
         await self._intake.settled(upload)
+        if rest := body[upload.offset :]:  # an earlier stream may have brought some, or all
+            _still_writes(upload, writer)
+            await self._intake.append(upload, upload.offset, rest)
         announcement, granted = upload.announcement, upload.offset
         while not upload.complete:
             credit = self._intake.credit(upload)
@@ -177,6 +183,8 @@ def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) ->
         raise Refused("HEADER", f"the weight must be a finite number above 0, not {weight}")
     if len(header.sha256) != 32:
         raise Refused("HEADER", "the SHA-256 must have 32 bytes")
+    if header.body and (len(header.body) != header.total_bytes or header.total_bytes > SMALL_BYTES):
+        raise Refused("HEADER", f"a body must be all of a response of at most {SMALL_BYTES} bytes")
     attempt = AttemptNo(payload.attempt.round, payload.attempt.attempt)
     device, metrics = printable(payload.device, 64), _metrics(header.metrics)
     return Announcement(attempt, payload.lease, device, header.total_bytes, header.sha256, weight, metrics)

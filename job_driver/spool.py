@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from job_driver.rounds import AttemptNo, Decision, Outcome, Status
+from venn.wire.chunks import SMALL_BYTES
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_all, writing
 
@@ -153,8 +154,14 @@ class Spool:
         finally:
             partial.unlink(missing_ok=True)
 
+    def keeps_at_once(self, response: Response) -> bool:
+        """Whether ``keep`` takes less time than to hand it to a thread: nothing large is deleted, and the disk is not
+        waited for.
+        """
+        return response.size <= SMALL_BYTES and not self._fsync
+
     def _write(self, response: Response, body: memoryview) -> None:
-        partial = self.prepare(response.given, response.decision.lease, len(body))
+        partial = self.partial(response.given, response.decision.lease)
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
             write_all(file.write, body)
 

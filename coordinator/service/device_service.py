@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import grpc
+from grpc.aio import EOF
 
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
@@ -30,6 +31,7 @@ from venn.wire.versions import check_version, this_version
 
 SERVICE = "venn.v1.DeviceService"
 FIRST_FRAME_S = 10.0  # a stream says CheckIn within it
+ACKNOWLEDGED_WITHIN_S = 0.1  # the end of a task, unless an offer takes it along before
 
 STATUS = {  # of a session that the engine ends
     SessionEnd.SILENT: (grpc.StatusCode.UNAVAILABLE, "nothing was heard from this device"),
@@ -42,6 +44,7 @@ STATUS = {  # of a session that the engine ends
     SessionEnd.SENT_AWAY: (grpc.StatusCode.UNAVAILABLE, "this device was sent away and has not left"),
     SessionEnd.SLOW_READER: (grpc.StatusCode.RESOURCE_EXHAUSTED, "this device does not read what it is sent"),
 }
+SIGNS_OF_LIFE = (events.DeviceHeard, events.TaskProgressed)  # handled only where they are news
 MOST_GONE = 10_000  # devices that left, of which is known from where they came and when they were heard
 logger = logging.getLogger(__name__)
 
@@ -63,6 +66,8 @@ class DeviceService:
         self._host, self._settings, self._offers = host, settings, offers
         self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
         self._gone: dict[DeviceId, LastSeen] = {}  # those whose stream ended, the last one at the end
+        self._ack = device_pb2.ConnectResponse(ack=device_pb2.Ack())  # filled in for each
+        self._gathering: list[Session] = []  # with something to say that can wait
         self._last = 0
         self._streams = 0
         self._silence = Silence(host, settings, self._sessions, self._fell_silent)
@@ -107,7 +112,8 @@ class DeviceService:
     async def _run(self, session: Session) -> None:
         if not await self._check_in(session):
             return
-        while (raw := await session.read()) is not None:
+        read = session.context.read
+        while (raw := await read()) is not EOF:
             if not session.may_speak():
                 raise MalformedError("stream", "more frames than a device has reason to send")
             frame = convert.parse_frame(raw)
@@ -126,11 +132,11 @@ class DeviceService:
         """The first frame. False if the stream ended before it."""
         try:
             async with asyncio.timeout(FIRST_FRAME_S):
-                raw = await session.read()
+                raw = await session.context.read()
         except TimeoutError:
             message = f"no check-in within {FIRST_FRAME_S:g} s"  # a slow device's bad luck: it may dial again
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "NO_CHECK_IN", message)
-        if raw is None:
+        if raw is EOF:  # the end of the stream, however it came
             return False
         frame = convert.parse_frame(raw)
         if frame.WhichOneof("frame") != "check_in":
@@ -151,22 +157,36 @@ class DeviceService:
 
     def _heard(self, session: Session, event: events.Event) -> None:
         """Let the engine hear what is news to it, and acknowledge it once it is recorded."""
-        if isinstance(event, events.DeviceHeard | events.TaskProgressed) and not self._host.engine.is_news(event):
+        if isinstance(event, SIGNS_OF_LIFE) and not self._host.engine.is_news(event):
             session.heard_at = self._host.now()
             self._acknowledge(session)
             return
 
         def recorded(_: list[Effect]) -> None:
-            self._acknowledge(session)
+            self._acknowledge(session, can_wait=isinstance(event, events.TaskFinished))  # the next offer is not far
 
         # The acknowledgement of an acceptance can wait for that of the lease's end.
         self._host.handle(event, None if isinstance(event, events.LeaseAccepted) else recorded)
         session.heard_at = self._host.latest
 
-    def _acknowledge(self, session: Session) -> None:
+    def _acknowledge(self, session: Session, *, can_wait: bool = False) -> None:
         if session.acknowledged < session.received:
             session.acknowledged = session.received
-            self._send(session, convert.ack_frame(session.received).SerializeToString())
+            self._ack.ack.through = session.received
+            self._send(session, self._ack.SerializeToString(), can_wait=can_wait)
+            if can_wait:
+                self._gather(session)
+
+    def _gather(self, session: Session) -> None:
+        """Its outbox waits for more, a moment."""
+        self._gathering.append(session)
+        if len(self._gathering) == 1:
+            self._host.loop.call_later(ACKNOWLEDGED_WITHIN_S, self._let_go)
+
+    def _let_go(self) -> None:
+        sessions, self._gathering = self._gathering, []
+        for session in sessions:
+            session.let_go()
 
     # -- effects
 
@@ -183,7 +203,7 @@ class DeviceService:
 
     def _offer(self, now: float, effect: effects.OfferLease) -> None:
         session = self._sessions.get(effect.session)
-        offer = self._offers.offer(effect, self._host.now()) if session else None
+        offer = self._offers.offer(effect, self._host.latest) if session else None
         if session and offer:
             session.expect_answers()
             self._send(session, offer)
@@ -207,8 +227,8 @@ class DeviceService:
             session.open = False
             session.end(_ending(effect.reason, effect.retry_after_s))
 
-    def _send(self, session: Session, frame: bytes) -> None:
-        if not session.send(frame) and session.ending is None:
+    def _send(self, session: Session, frame: bytes, *, can_wait: bool = False) -> None:
+        if not session.send(frame, can_wait=can_wait) and session.ending is None:
             self._ended(session, SessionEnd.SLOW_READER, "its outbox is full")
             session.end(_ending(SessionEnd.SLOW_READER))
 

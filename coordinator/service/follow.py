@@ -82,7 +82,8 @@ class Followers:
     # -- effects
 
     def _granted(self, now: float, effect: effects.OfferLease) -> None:
-        if job := self._jobs.get(effect.job):
+        job = self._jobs.get(effect.job)
+        if job is not None and job.asynchronous:
             job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)), can_wait=True)
 
     def _resumed(self, now: float, effect: effects.ResumeLease) -> None:
@@ -93,8 +94,9 @@ class Followers:
             self._devices.redirect(effect.session, effect.lease, job.verified)
 
     def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
-        if job := self._jobs.get(effect.job):
-            job.tell(convert.lease_ended_frame(effect), can_wait=effect.reason in DECIDED)
+        job, decided = self._jobs.get(effect.job), effect.reason in DECIDED
+        if job is not None and (job.asynchronous or not decided):
+            job.tell(convert.lease_ended_frame(effect), can_wait=decided)
 
     def _attempt_opened(self, now: float, effect: effects.AcceptAttempt) -> None:
         """Offers are made with this one's task from here on."""
@@ -111,7 +113,8 @@ class Followers:
             request = self._host.engine.requests.get(effect.request)
             if request is None or not request.open:  # an asynchronous one goes on
                 job.templates.pop((effect.round, effect.attempt), None)
-            job.tell(convert.attempt_ended_frame(effect))
+            closed = effect.status is AttemptStatus.CLOSED  # its driver hears so in the answer to RecordResponses
+            job.tell(convert.attempt_ended_frame(effect), can_wait=closed)
 
     def _pauses_changed(self, now: float, effect: effects.PauseJob | effects.ResumeJob) -> None:
         if job := self._jobs.get(effect.job):

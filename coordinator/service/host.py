@@ -1,8 +1,9 @@
 """The shell around the engine: a clock, one timer, the journal, and the way out for effects.
 
-Events are handled at once. At the end of the event loop's turn the engine makes its plan and matches devices, once for
-all of them; then their effects leave, after the turn's journal lines are with the system. So nobody is told what a
-crash could make unsaid, and a busy turn costs one plan and one write.
+Events are handled at once, as of the time that was read last: when their turn of the event loop began, or since. At the
+end of the turn the engine makes its plan and matches devices, once for all of them; then their effects leave, after the
+turn's journal lines are with the system. So nobody is told what a crash could make unsaid, and a busy turn costs one
+plan and one write.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ class Host:
 
     @property
     def latest(self) -> float:
-        """What ``now`` gave last: good enough where seconds matter, and cheaper."""
+        """What ``now`` gave last, when the turn began or later."""
         return self._now
 
     def wall_ms(self, at: float) -> int:
@@ -85,11 +86,11 @@ class Host:
         if self.failure.done():
             return
         if not self._turn:
+            self.now()
             self.loop.call_soon(self._end_turn)
-        self._let_happen(event, recorded)
+        self._let_happen(event, recorded, self._now)
 
-    def _let_happen(self, event: Event, recorded: Recorded | None) -> None:
-        now = self.now()
+    def _let_happen(self, event: Event, recorded: Recorded | None, now: float) -> None:
         try:
             effects = self.engine.handle(event, now)
             if self._validate:
@@ -125,13 +126,14 @@ class Host:
     def _end_turn(self) -> None:
         """Plan for the turn, record it, let its effects leave. What listeners handle meanwhile is the next turn."""
         if self._turn and not self.failure.done() and self.engine.unsettled:
-            self._let_happen(TurnEnded(), None)
+            self._let_happen(TurnEnded(), None, self.now())
         turn, self._turn = self._turn, []
         if not turn or self.failure.done():
             return
         try:
             if self._journal is not None:
                 self._journal.flush()
+            self.now()  # the disk may have taken its time
             for now, effects, recorded in turn:
                 if recorded is not None:
                     recorded(effects)
@@ -144,7 +146,7 @@ class Host:
 
     def _set_timer(self) -> None:
         """One timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
-        deadline = self.engine.next_deadline()
+        deadline = self.engine.next_deadline(self._timer_at)
         if deadline is None or deadline >= self._timer_at:
             return
         if self._timer is not None:

@@ -93,7 +93,7 @@ class JobService(JobServiceServicer):
         accepted = await self._ask(context, events.JobSubmitted(spec, incarnation), effects.AcceptJob)
         job = self._jobs.get(name)
         if job is None or job.ended:  # the engine has forgotten the one that ended
-            job = Job(name, request.address, incarnation)
+            job = Job(name, request.address, incarnation, spec.asynchronous is not None)
             self._jobs.add(job, self._host.engine.jobs)
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address

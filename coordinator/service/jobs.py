@@ -82,6 +82,7 @@ class Job:
     job: JobId
     address: str  # literal host:port that its driver says its TaskService has
     incarnation: int  # of its driver: the highest that was accepted
+    asynchronous: bool = False  # its driver hears of every lease: it keeps a model as long as one on it lives
     ticket_key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
     key_id: str = field(default_factory=lambda: secrets.token_hex(8))
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from grpc.aio import EOF
 
 from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.service.convert.packed import TO_DEVICES, joined
@@ -78,11 +77,6 @@ class Session:
 
     # -- in
 
-    async def read(self) -> bytes | None:
-        """The next frame's bytes; None at the end of the stream, however it came."""
-        raw = await self.context.read()
-        return None if raw is EOF else raw
-
     def may_speak(self) -> bool:
         """Count one frame against the session's allowance."""
         self._allowance -= 1
@@ -94,8 +88,10 @@ class Session:
 
     # -- out
 
-    def send(self, raw: bytes) -> bool:
-        """Put a frame into the outbox; False if it is full, or the stream ends."""
+    def send(self, raw: bytes, *, can_wait: bool = False) -> bool:
+        """Put a frame into the outbox; False if it is full, or the stream ends. One that can wait leaves with the next
+        that cannot, or at ``let_go``.
+        """
         if self.ending is not None:
             return False
         outbox = self._outbox
@@ -105,9 +101,14 @@ class Session:
             return False
         outbox.append(raw)
         self._bytes += len(raw)
-        if self._writer is None:
-            self._writer = self._loop.create_task(self._write())
+        if not can_wait:
+            self.let_go()
         return True
+
+    def let_go(self) -> None:
+        """What is in the outbox leaves."""
+        if self._outbox and self._writer is None:
+            self._writer = self._loop.create_task(self._write())
 
     def expect_answers(self) -> None:
         """An offer was sent: the device may say that much more."""
@@ -140,7 +141,8 @@ class Session:
                 self._reader.cancel()
 
     async def flush(self) -> None:
-        """Before the stream ends of itself: let what is being written leave, if the device still reads."""
+        """Before the stream ends of itself: let what is in the outbox leave, if the device still reads."""
+        self.let_go()
         if self._writer is not None:
             await asyncio.wait([self._writer], timeout=FAREWELL_S)
 
@@ -148,6 +150,7 @@ class Session:
         """In the reader's task, after ``end``: flush, then the status. Bounded in time, whatever the device does."""
         assert self.ending is not None
         ending = self.ending
+        self.let_go()
         try:
             async with asyncio.timeout(FAREWELL_S):
                 if self._writer is not None:

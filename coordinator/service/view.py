@@ -8,6 +8,7 @@ from coordinator.engine.census import JobCount, RegionCount
 from coordinator.engine.explain import device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
 from coordinator.engine.lifecycle import Story as StoryOf
+from coordinator.engine.lifecycle import written
 from coordinator.engine.state import Device
 from coordinator.engine.waiting import Present
 from coordinator.service.convert import jobs as convert
@@ -196,6 +197,6 @@ def _region(count: RegionCount) -> admin_pb2.RegionStatus:
 
 def _explanation(subject: str, state: str, reasons: list[str], story: StoryOf) -> admin_pb2.ExplainResponse:
     answer = admin_pb2.ExplainResponse(subject=subject, state=state, reasons=reasons)
-    for at, kind, text in story:
+    for at, kind, text in written(story):
         answer.story.add(at=duration(at), kind=kind, text=text)
     return answer

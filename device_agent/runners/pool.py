@@ -21,6 +21,8 @@ class WorkerPool:
         self._most_idle = size + IDLE_KEPT
         self._nice, self._throttle = nice, throttle
         self._duty = None if throttle.duty_cores is None else DutyCycle(throttle.duty_cores)
+        # Whether anybody counts how often the processor limit was used up; else no task asks again.
+        self._counted = self._duty is not None or throttle.held_back() is not None
         self._idle: list[WorkerProcess] = []  # the last used at the end
         self._background: set[asyncio.Task[None]] = set()
 
@@ -33,7 +35,7 @@ class WorkerPool:
         async with self._slots:
             worker = await self._take(work.code_sha256)
             with self._returned(worker):
-                return await worker.run(work, self._held_back)
+                return await worker.run(work, self._held_back if self._counted else None)
 
     async def close(self) -> None:
         """All workers are gone when this returns."""
@@ -47,7 +49,9 @@ class WorkerPool:
 
     def _held_back(self) -> int:
         """How often the processor limit was used up so far."""
-        return self._throttle.held_back() if self._duty is None else self._duty.stops
+        if self._duty is not None:
+            return self._duty.stops
+        return self._throttle.held_back() or 0
 
     async def _start(self) -> WorkerProcess:
         """Warm first, slowed down from then on: its start is no part of any task. Raises OSError."""

@@ -115,8 +115,8 @@ class WorkerProcess:
         """Whether it holds this code, or none yet: one job's code never runs where another's has been."""
         return self._code is None or self._code == code_sha256
 
-    async def run(self, work: Work, held_back: Callable[[], int] = lambda: 0) -> Output:
-        """``held_back`` counts how often the processor limit was used up so far.
+    async def run(self, work: Work, held_back: Callable[[], int] | None = None) -> Output:
+        """``held_back`` counts how often the processor limit was used up so far; None: nobody does.
 
         Raises TaskFailed, or LeaseOver when the lease ends first. If cancelled, the task has stopped, or its process
         was killed, when this returns.
@@ -126,7 +126,7 @@ class WorkerProcess:
         self._task += 1
         try:
             async with asyncio.timeout_at(work.ends_at + work.grace_s):
-                await self._hand_over(work)
+                await self._hand_over(work, counts=held_back is not None)
                 return await self._outcome(work.progress, held_back)
         except TimeoutError:
             await self._stop()
@@ -168,7 +168,7 @@ class WorkerProcess:
 
     # -- messages
 
-    async def _hand_over(self, work: Work) -> None:
+    async def _hand_over(self, work: Work, *, counts: bool) -> None:
         if work.code is not None and self._code != work.code_sha256:
             await self._send({"do": "load", "sha256": work.code_sha256.hex()}, work.code)
         self._code = work.code_sha256
@@ -177,14 +177,14 @@ class WorkerProcess:
             self._model = work.model_sha256
         seconds_left = work.ends_at - asyncio.get_running_loop().time()
         said = {name: getattr(work, name) for name in ("params", "data", "device", "round", "attempt", "seed")}
-        await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, **said})
+        await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, "say_began": counts, **said})
 
-    async def _outcome(self, progress: Callable[[float], None], held_back: Callable[[], int]) -> Output:
-        before = held_back()
+    async def _outcome(self, progress: Callable[[float], None], held_back: Callable[[], int] | None) -> Output:
+        before = 0
         while True:
             said, body = await self._receive()
             match said:
-                case {"say": "began"}:
+                case {"say": "began"} if held_back is not None:
                     before = held_back()
                 case {"say": "progress", "fraction": float(fraction)}:
                     progress(fraction)
@@ -196,7 +196,7 @@ class WorkerProcess:
                         said["metrics"],
                         said["compute_s"],
                         said["compute_cpu_s"],
-                        held_back() - before,
+                        held_back() - before if held_back is not None else 0,
                     )
                 case {"say": "failed", "phase": str(phase), "message": str(message)}:
                     reason = common_pb2.FAILURE_REASON_TASK_CRASHED

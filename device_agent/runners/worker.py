@@ -47,13 +47,14 @@ class Worker:
     def __init__(self, up: BinaryIO) -> None:
         self._up = up
         self._bundle: tuple[str, str, bytes] | None = None  # sha256, file name, source
+        self._code: types.CodeType | None = None  # of it, once it was compiled
         self._model: tuple[str, bytes] = ("", b"")
         self.cancelled: set[int] = set()  # written by the reading thread
 
     def handle(self, header: Header, body: bytes) -> None:
         match header["do"]:
             case "load":
-                self._bundle = (header["sha256"], *_unpack(body))
+                self._bundle, self._code = (header["sha256"], *_unpack(body)), None
             case "model":
                 self._model = (header["sha256"], body)
             case "run":
@@ -67,7 +68,8 @@ class Worker:
         try:
             on_device, like_model = self._function()
             phase = "on_device"
-            frames.write(self._up, {"say": "began", "id": header["id"]})
+            if header["say_began"]:  # somebody counts something from here on
+                frames.write(self._up, {"say": "began", "id": header["id"]})
             result, took = self._work(on_device, like_model, header)
             body = tensors.encode(result.arrays)
             answer |= {"say": "done", "weight": float(result.weight), "sha256": hashlib.sha256(body).hexdigest()}
@@ -90,7 +92,9 @@ class Worker:
         module = types.ModuleType(MODULE)
         module.__file__ = name
         sys.modules[MODULE] = module
-        exec(compile(source, name, "exec", dont_inherit=True), module.__dict__)
+        if self._code is None:
+            self._code = compile(source, name, "exec", dont_inherit=True)
+        exec(self._code, module.__dict__)
         job = getattr(module, "job", None)
         if not isinstance(job, Job):
             raise ImportFailed(f"{name} has no Job named job")

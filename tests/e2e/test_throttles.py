@@ -121,7 +121,7 @@ def test_a_group_holds_a_process_to_its_quota() -> None:
         with subprocess.Popen([sys.executable, "-m", "testbed.bench.spin", "60"]) as process:
             held.slow_down(process.pid)
             try:
-                waited(lambda: held.held_back() > 0, "the kernel to hold it back")
+                waited(lambda: (held.held_back() or 0) > 0, "the kernel to hold it back")
             finally:
                 process.kill()
         assert cgroup.cores_in_force(group.work_in) == pytest.approx(0.2)

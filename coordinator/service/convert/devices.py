@@ -33,10 +33,15 @@ def seconds(value: Duration, where: str) -> float:
     return length
 
 
+def split(length: float) -> tuple[int, int]:
+    """Whole seconds and the nanoseconds beyond them, of a length of at least 0 s."""
+    return divmod(max(0, round(length * 1e9)), 1_000_000_000)
+
+
 def duration(length: float) -> Duration:
     """Of ``length`` seconds, at least 0."""
-    nanos = max(0, round(length * 1e9))
-    return Duration(seconds=nanos // 1_000_000_000, nanos=nanos % 1_000_000_000)
+    whole, nanos = split(length)
+    return Duration(seconds=whole, nanos=nanos)
 
 
 # -- up
@@ -215,10 +220,6 @@ def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> event
 # -- down
 
 
-def ack_frame(through: int) -> device_pb2.ConnectResponse:
-    return device_pb2.ConnectResponse(ack=device_pb2.Ack(through=through))
-
-
 def redirect_frame(lease: int, address: str) -> device_pb2.ConnectResponse:
     return device_pb2.ConnectResponse(redirect=device_pb2.Redirect(lease=lease, driver_address=address))
 
@@ -260,8 +261,8 @@ def offer_bytes(
 ) -> bytes:
     """One offer. It is filled into the template itself: what differs between offers is overwritten by each."""
     offer = template.offer
-    offer.lease = lease
-    offer.ticket.payload, offer.ticket.mac = payload, mac
-    offer.driver_address = address
-    offer.remaining.CopyFrom(duration(remaining_s))
+    ticket, remaining = offer.ticket, offer.remaining
+    offer.lease, offer.driver_address = lease, address
+    ticket.payload, ticket.mac = payload, mac
+    remaining.seconds, remaining.nanos = split(remaining_s)
     return template.SerializeToString()

@@ -155,24 +155,34 @@ def in_one(frames: Sequence[bytes], now_ms: int) -> bytes:
     return joined([frames[0] + now, *frames[1:]], TO_FOLLOWERS)
 
 
+@lru_cache(maxsize=256)
+def _granted(job: JobId, round_: int, attempt: int) -> job_pb2.FollowJobResponse:
+    return job_pb2.FollowJobResponse(granted=job_pb2.LeaseGranted(attempt=attempt_key(job, round_, attempt)))
+
+
+@lru_cache(maxsize=256)
+def _ended(job: JobId, round_: int, attempt: int) -> job_pb2.FollowJobResponse:
+    return job_pb2.FollowJobResponse(ended=job_pb2.LeaseEnded(attempt=attempt_key(job, round_, attempt)))
+
+
 def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:
-    frame = job_pb2.FollowJobResponse()
+    """Good until the next one of its attempt, which is filled into the same message."""
+    frame = _granted(effect.job, effect.round, effect.attempt)
     granted = frame.granted
     granted.lease, granted.device, granted.ends_ms = effect.lease, effect.device, ends_ms
-    granted.attempt.CopyFrom(attempt_key(effect.job, effect.round, effect.attempt))
     return frame
 
 
 def lease_ended_frame(effect: effects.EndLease) -> job_pb2.FollowJobResponse:
-    frame = job_pb2.FollowJobResponse()
+    """Good until the next one of its attempt, which is filled into the same message."""
+    frame = _ended(effect.job, effect.round, effect.attempt)
     ended = frame.ended
     ended.lease, ended.device, ended.message = effect.lease, effect.device, effect.message
     ended.reason = names.LEASE_END[effect.reason]
-    ended.attempt.CopyFrom(attempt_key(effect.job, effect.round, effect.attempt))
-    if effect.phase is not None:
-        ended.phase = names.PHASE[effect.phase]
-    if effect.failure is not None:
-        ended.failure = names.FAILURE[effect.failure]
+    ended.phase = names.PHASE[effect.phase] if effect.phase is not None else common_pb2.PHASE_UNSPECIFIED
+    ended.failure = (
+        names.FAILURE[effect.failure] if effect.failure is not None else common_pb2.FAILURE_REASON_UNSPECIFIED
+    )
     return frame
 
 

@@ -513,7 +513,7 @@ global___FollowJobResponse = FollowJobResponse
 
 @typing.final
 class LeaseGranted(google.protobuf.message.Message):
-    """A device holds a lease."""
+    """A device holds a lease. Told of asynchronous jobs only."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -544,7 +544,9 @@ global___LeaseGranted = LeaseGranted
 
 @typing.final
 class LeaseEnded(google.protobuf.message.Message):
-    """A lease is over: what its device still submits is refused, unless it was counted."""
+    """A lease is over: what its device still submits is refused, unless it was counted. If it ended as the driver decided, that
+    is told of asynchronous jobs only.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -206,9 +206,12 @@ class SubmitHeader(google.protobuf.message.Message):
     TOTAL_BYTES_FIELD_NUMBER: builtins.int
     SHA256_FIELD_NUMBER: builtins.int
     METRICS_FIELD_NUMBER: builtins.int
+    BODY_FIELD_NUMBER: builtins.int
     total_bytes: builtins.int
     sha256: builtins.bytes
     """of all bytes"""
+    body: builtins.bytes
+    """all bytes, if they are at most 64 KiB; empty: they come in chunks"""
     @property
     def ticket(self) -> venn.v1.common_pb2.Ticket: ...
     @property
@@ -230,9 +233,10 @@ class SubmitHeader(google.protobuf.message.Message):
         total_bytes: builtins.int = ...,
         sha256: builtins.bytes = ...,
         metrics: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
+        body: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ticket", b"ticket", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["covers", b"covers", "metrics", b"metrics", "sha256", b"sha256", "ticket", b"ticket", "total_bytes", b"total_bytes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "covers", b"covers", "metrics", b"metrics", "sha256", b"sha256", "ticket", b"ticket", "total_bytes", b"total_bytes", "version", b"version"]) -> None: ...
 
 global___SubmitHeader = SubmitHeader
 

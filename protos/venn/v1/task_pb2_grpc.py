@@ -72,6 +72,7 @@ class TaskServiceServicer(object):
 
     def Submit(self, request_iterator, context):
         """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt.
+        A small one may come whole, in its header: then its Receipt is the one answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -37,7 +37,9 @@ class TaskServiceStub:
         venn.v1.task_pb2.SubmitRequest,
         venn.v1.task_pb2.SubmitResponse,
     ]
-    """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt."""
+    """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt.
+    A small one may come whole, in its header: then its Receipt is the one answer.
+    """
 
 class TaskServiceAsyncStub:
     """Served by each job driver. Fetch and Submit are admitted by the ticket."""
@@ -58,7 +60,9 @@ class TaskServiceAsyncStub:
         venn.v1.task_pb2.SubmitRequest,
         venn.v1.task_pb2.SubmitResponse,
     ]
-    """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt."""
+    """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt.
+    A small one may come whole, in its header: then its Receipt is the one answer.
+    """
 
 class TaskServiceServicer(metaclass=abc.ABCMeta):
     """Served by each job driver. Fetch and Submit are admitted by the ticket."""
@@ -85,6 +89,8 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[venn.v1.task_pb2.SubmitRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[venn.v1.task_pb2.SubmitResponse], collections.abc.AsyncIterator[venn.v1.task_pb2.SubmitResponse]]:
-        """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt."""
+        """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt.
+        A small one may come whole, in its header: then its Receipt is the one answer.
+        """
 
 def add_TaskServiceServicer_to_server(servicer: TaskServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -12,17 +12,33 @@ KEPT_BYTES = 8 * 2**20
 # What an engine keeps is large, and what it throws away is seldom cyclic: with Python's defaults the collector takes
 # 5 % of a busy coordinator's time, and a fifth of a simulation's event by event.
 COLLECTOR_THRESHOLDS = (20_000, 20, 50)
+NOBODY_WAITS = 2_000_000  # in place of the first: one collection of so many takes a fifth of a second
+
+
+class _LeftBehind:
+    """By engines in this process."""
+
+    objects = 0  # that the collector has not looked at
 
 
 @contextmanager
-def collecting_seldom() -> Iterator[None]:
-    """Around whatever runs an engine: what is there already is not looked at, and the rest seldom."""
+def collecting_seldom(after: int = COLLECTOR_THRESHOLDS[0]) -> Iterator[None]:
+    """Around whatever runs an engine: what is there already is not looked at, and the rest seldom.
+
+    ``after``: so many objects more than were freed. What an engine leaves behind, which is all reachable until it goes,
+    is looked at only before another one runs, once it is as many.
+    """
+    if _LeftBehind.objects > after:
+        gc.collect()
+        _LeftBehind.objects = 0
     thresholds = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
+    gc.set_threshold(after, *COLLECTOR_THRESHOLDS[1:])
     try:
         yield
     finally:
+        _LeftBehind.objects += gc.get_count()[0]
+        gc.freeze()
         gc.set_threshold(*thresholds)
         gc.unfreeze()
 

@@ -12,6 +12,8 @@ def printable(text: str, limit: int = 200, *, keep_newlines: bool = False) -> st
 
     Newlines and tabs become spaces, unless they are kept.
     """
+    if len(text) <= limit and text.isprintable():
+        return text.strip()
     kept = "".join(map(_shown_with_newlines if keep_newlines else _shown, text[: 4 * limit]))
     kept = kept.strip()
     return kept if len(kept) <= limit else kept[: max(0, limit - 3)] + "..."

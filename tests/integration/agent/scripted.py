@@ -113,6 +113,7 @@ class Driver(TaskServiceServicer):
         self.cut_fetch_at = self.cut_submit_at = 0
         self.corrupt_fetches = 0
         self.credit = 1 << 20
+        self.fail_whole: int | None = None  # of a response that comes whole so much is kept, and no answer given
         self.outcome: common.Outcome.ValueType = common.OUTCOME_COUNTED
         self.refuse: tuple[grpc.StatusCode, str] | None = None
         self.submitted = asyncio.Event()
@@ -147,6 +148,9 @@ class Driver(TaskServiceServicer):
         header = (await anext(aiter(requests))).header
         self.headers.append(header)
         self.resumed_at.append(len(self.received))
+        self.received += header.body[len(self.received) : self.fail_whole]
+        if header.body and self.fail_whole is not None:
+            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "as the test says")
         while len(self.received) < header.total_bytes:
             offset = len(self.received)
             yield task.SubmitResponse(proceed=task.Proceed(offset=offset, credit_bytes=self.credit))

@@ -5,11 +5,17 @@ import hashlib
 import random
 from collections.abc import AsyncIterator
 
+import grpc
 import pytest
 
+from device_agent.artifacts import ArtifactStore
+from device_agent.failures import TaskFailed
 from device_agent.transfer import Drivers, Response, Transfer
 from tests.integration.agent.scripted import Coordinator, Driver, serving
 from venn.v1 import common_pb2 as common
+from venn.v1 import task_pb2 as task
+from venn.wire.channel import bind, make_server
+from venn.wire.chunks import SMALL_BYTES
 
 BODY = bytes(range(256)) * 8
 RESPONSE = Response(BODY, hashlib.sha256(BODY).digest(), 1.0, {})
@@ -29,6 +35,11 @@ async def drivers() -> AsyncIterator[Drivers]:
     drivers = Drivers(reach)
     yield drivers
     await drivers.close()
+
+
+def begun(drivers: Drivers, driver: Driver) -> Transfer:
+    ends_at = asyncio.get_running_loop().time() + 60.0
+    return Transfer(drivers, driver.address, common.Ticket(), lease=5, ends_at=ends_at, rng=random.Random(1))
 
 
 def pass_time(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -112,3 +123,67 @@ async def test_the_driver_is_waited_for_from_the_first_transfer_not_from_the_lea
     pass_time(monkeypatch, 50.0)
     receipt = await transfer.submit(RESPONSE, lambda _: None)
     assert receipt.outcome == common.OUTCOME_COUNTED
+
+
+async def met(drivers: Drivers, driver: Driver) -> Transfer:
+    """Begun, and its driver has answered."""
+    transfer = begun(drivers, driver)
+    await transfer.fetch(driver.artifact(b"model"), ArtifactStore())
+    return transfer
+
+
+async def test_what_is_small_travels_whole(driver: Driver, drivers: Drivers) -> None:
+    transfer, moved = begun(drivers, driver), list[int]()
+    artifact = driver.artifact(BODY)
+    assert await transfer.fetch(artifact, ArtifactStore()) == BODY
+    receipt = await transfer.submit(RESPONSE, moved.append)
+    assert receipt.outcome == common.OUTCOME_COUNTED
+    assert [header.body for header in driver.headers] == [BODY]
+    assert (transfer.downloaded, transfer.uploaded, moved) == (len(BODY), len(BODY), [])
+
+
+async def test_what_is_larger_waits_until_the_driver_says_from_where(driver: Driver, drivers: Drivers) -> None:
+    body, moved = bytes(SMALL_BYTES + 1), list[int]()
+    response = Response(body, hashlib.sha256(body).digest(), 1.0, {})
+    transfer = begun(drivers, driver)
+    assert (await transfer.submit(response, moved.append)).outcome == common.OUTCOME_COUNTED
+    assert ([header.body for header in driver.headers], moved) == ([b""], [0])
+
+
+async def test_a_driver_that_is_met_only_now_says_first_that_it_is_there(driver: Driver, drivers: Drivers) -> None:
+    """It is given up where it does not answer soon, and what is sent whole may take longer than that on its way."""
+    assert (await begun(drivers, driver).submit(RESPONSE, lambda _: None)).outcome == common.OUTCOME_COUNTED
+    assert ([header.body for header in driver.headers], bytes(driver.received)) == ([b""], BODY)
+
+
+async def test_what_failed_whole_goes_by_a_stream_from_where_the_driver_has_it(
+    driver: Driver, drivers: Drivers
+) -> None:
+    """Its receipt may be lost, or the link too slow for one message of it within the driver's patience."""
+    driver.fail_whole = 1000
+    transfer = await met(drivers, driver)
+    assert (await transfer.submit(RESPONSE, lambda _: None)).outcome == common.OUTCOME_COUNTED
+    assert [header.body for header in driver.headers] == [BODY, b""]
+    assert (bytes(driver.received), transfer.uploaded) == (BODY, 2 * len(BODY) - 1000)
+
+
+@pytest.mark.parametrize("answer", [b"", b"\xff", task.SubmitResponse(proceed=task.Proceed()).SerializeToString()])
+async def test_an_answer_that_is_none_is_asked_for_again(drivers: Drivers, answer: bytes) -> None:
+    """And given up after three times; by a driver that says nothing useful no agent is brought down."""
+    asked = list[bytes]()
+
+    async def submit(message: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+        asked.append(message)
+        return answer
+
+    server = make_server()
+    handlers = {"Submit": grpc.unary_unary_rpc_method_handler(submit)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("venn.v1.TaskService", handlers),))
+    silent = Driver()
+    silent.address = bind(server, "127.0.0.1:0")
+    await server.start()
+    with pytest.raises(TaskFailed) as caught:
+        await begun(drivers, silent).submit(RESPONSE, lambda _: None)
+    assert caught.value.reason == common.FAILURE_REASON_TRANSFER_FAILED
+    assert len(asked) >= 3
+    await server.stop(0)

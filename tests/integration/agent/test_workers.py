@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from device_agent.failures import LeaseOver, TaskFailed
+from device_agent.runners import frames
 from device_agent.runners.pool import WorkerPool
 from device_agent.runners.process import Work, WorkerProcess
 from device_agent.throttle import Throttle
@@ -324,6 +325,7 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from device_agent.throttle import Throttle
 from job_driver.bundle import pack
+from device_agent.runners import frames
 from device_agent.runners.pool import WorkerPool
 from tests.integration.agent.test_workers import work
 
@@ -375,6 +377,36 @@ async def test_a_worker_that_is_slowed_down_was_warm_before_and_gets_its_share(
     assert output.held_back >= 10  # 0.3 s of the processor, some 4 ms at a time
     pid = str(tensors.decode(output.body)["pid"])
     assert [(group / "cgroup.procs").read_text().strip() for group in (born, works)] == [pid, pid]
+
+
+@pytest.mark.parametrize(
+    ("counted", "looks", "told"),
+    [(None, 1, ["ready", "progress", "done"]), (17, 3, ["ready", "began", "progress", "done"])],
+)
+async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_counts(
+    counted: int | None, looks: int, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a worker say then that it began: its agent would wake for nothing."""
+    asked, said = list[Throttle](), list[str]()
+    receive = frames.receive
+
+    async def heard(reader: asyncio.StreamReader) -> tuple[frames.Header, bytes]:
+        header, body = await receive(reader)
+        said.append(header["say"])
+        return header, body
+
+    def held_back(throttle: Throttle) -> int | None:
+        asked.append(throttle)
+        return counted
+
+    monkeypatch.setattr(Throttle, "held_back", held_back)
+    monkeypatch.setattr(frames, "receive", heard)
+    pool = WorkerPool(1, nice=0)
+    try:
+        assert (await pool.run(work(None))).held_back == 0
+    finally:
+        await pool.close()
+    assert (len(asked), said) == (looks, told)
 
 
 async def test_a_group_that_cannot_be_entered_starts_no_worker(tmp_path: Path, job: Callable[..., Work]) -> None:

@@ -258,6 +258,17 @@ class Device:
         """A Submit stream."""
         return self.stub.Submit()
 
+    async def submit_whole(self, body: bytes, frame: task.SubmitRequest) -> task.SubmitResponse:
+        """All bytes in the header, in a call for one answer. Raises AioRpcError."""
+        frame.header.body = body
+        submit = self._channel.unary_unary(
+            "/venn.v1.TaskService/Submit",
+            request_serializer=task.SubmitRequest.SerializeToString,
+            response_deserializer=task.SubmitResponse.FromString,
+        )
+        answer: task.SubmitResponse = await submit(frame)
+        return answer
+
     async def submit(
         self, arrays: Mapping[str, np.ndarray] | bytes, *, weight: float = 1.0, **metrics: float
     ) -> common.Receipt:

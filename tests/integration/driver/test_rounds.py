@@ -3,24 +3,30 @@
 import asyncio
 import errno
 import gc
+import hashlib
 import json
 import os
 import threading
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import grpc
 import numpy as np
 import pytest
 
 from job_driver.aggregation import Aggregation, Part
+from job_driver.artifacts import Artifact
 from job_driver.rounds import AttemptNo
 from job_driver.spool import Spool
-from tests.integration.driver.scripted import Coordinator, Device
+from tests.integration.driver.scripted import Coordinator, Device, piece, refusal
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.errors import UsageError
+from venn.wire.status import reason_of
 
 
 def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray]:
@@ -32,6 +38,77 @@ async def test_a_driver_with_nothing_to_say_says_that_it_lives(side: Coordinator
     async with run():
         await side.wait_for(lambda s: s.activity_calls > 2)
     assert side.activity == []
+
+
+async def test_what_was_the_model_before_is_let_go_of_on_a_thread(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file has no name any more: it is deleted then and there, and a large one takes its time."""
+    gc.collect()  # what earlier tests left in cycles would be counted with it
+    gone = dict[str, list[str]]()  # what of which model, and on which threads
+    loop, enough = asyncio.get_running_loop(), asyncio.Event()
+    open_file, close = tensors.open_file, Artifact.__del__
+
+    def noted(kind: str) -> None:
+        gone.setdefault(kind, []).append(threading.current_thread().name.partition("_")[0])
+        if sum(map(len, gone.values())) == 5:  # the first artifact is held all the time
+            loop.call_soon_threadsafe(enough.set)
+
+    def opened(path: Path) -> Any:
+        arrays = open_file(path)
+        weakref.finalize(arrays["w"], noted, "arrays")
+        return arrays
+
+    def closed(artifact: Artifact) -> None:
+        noted("artifact")
+        close(artifact)
+
+    monkeypatch.setattr(tensors, "open_file", opened)
+    monkeypatch.setattr(Artifact, "__del__", closed)
+    async with run(rounds=5):
+        for round_ in range(1, 5):
+            await side.wait_for(lambda s, r=round_: (r, 1) in s.opened)
+            for lease in (10 * round_, 10 * round_ + 1):
+                async with Device(side, (round_, 1), lease) as device:
+                    await device.submit(response(float(round_)))
+        await side.wait_for(lambda s: (5, 1) in s.opened)
+        await asyncio.wait_for(enough.wait(), 10)
+        assert gone == {"artifact": ["job"] * 2, "arrays": ["job"] * 3}
+
+
+async def test_small_responses_come_whole_in_their_headers(side: Coordinator, run: Any, tmp_path: Path) -> None:
+    small, other = tensors.encode(response(1.0)), tensors.encode(response(5.0))
+    async with run(folder=tmp_path / "job") as job:
+        async with Device(side, (1, 1), 1) as one, Device(side, (1, 1), 2) as two:
+            answers = await asyncio.gather(*(one.submit_whole(small, one.header(small)) for _ in range(3)))
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await two.submit_whole(small[:-1], two.header(small))
+            assert reason_of(caught.value) == "HEADER"
+            begun = two.begin()
+            await begun.write(two.header(other))
+            assert (await begun.read()).proceed.offset == 0
+            await begun.write(piece(other, 0, 1000))  # a device that comes back may send the rest with its header
+            await begun.done_writing()
+            assert await refusal(begun) == (grpc.StatusCode.FAILED_PRECONDITION, "TRUNCATED")
+            assert (await two.submit_whole(other, two.header(other))).receipt.outcome == common.OUTCOME_COUNTED
+        result = await job
+    told = {answer.receipt.outcome for answer in answers}
+    assert common.OUTCOME_COUNTED in told <= {common.OUTCOME_COUNTED, common.OUTCOME_DUPLICATE}
+    assert {answer.receipt.sha256 for answer in answers} == {hashlib.sha256(small).digest()}
+    assert side.recorded[1, 1] == {1: common.OUTCOME_COUNTED, 2: common.OUTCOME_COUNTED}
+    assert result.model["w"][0] == 3.0
+
+
+async def test_a_small_response_with_another_digest_or_nan_is_rejected(side: Coordinator, run: Any) -> None:
+    good, poison = tensors.encode(response(1.0)), tensors.encode(response(float("nan")))
+    async with run():
+        for lease, body, digest, reason in ((1, good, bytes(32), "DIGEST"), (2, poison, None, "TENSOR_NOT_FINITE")):
+            async with Device(side, (1, 1), lease) as device:
+                frame = device.header(body)
+                frame.header.sha256 = digest or frame.header.sha256
+                receipt = (await device.submit_whole(body, frame)).receipt
+                assert receipt.outcome == common.OUTCOME_REJECTED
+                assert receipt.reason.startswith(reason)
 
 
 async def test_a_round_closes_at_the_kth_response_and_its_mean_is_the_next_model(
@@ -64,27 +141,39 @@ async def test_a_round_closes_at_the_kth_response_and_its_mean_is_the_next_model
     assert not list((tmp_path / "job" / "spool").iterdir())
 
 
-async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody(
-    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not written on the event loop, and the next model is not published before it is."""
-    writing, written, end = threading.Event(), threading.Event(), Spool.end
+class SlowDisk(NamedTuple):
+    """The end of an attempt is being written; it is not over before `written` is set."""
+
+    writing: threading.Event
+    written: threading.Event
+
+
+@pytest.fixture
+def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+    disk, end = SlowDisk(threading.Event(), threading.Event()), Spool.end
 
     def slow(self: Spool, *line: Any) -> None:
-        writing.set()
-        assert written.wait(10)
+        disk.writing.set()
+        assert disk.written.wait(10)
         end(self, *line)
 
     monkeypatch.setattr(Spool, "end", slow)
+    return disk
+
+
+async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody(
+    side: Coordinator, run: Any, slow_disk: SlowDisk
+) -> None:
+    """It is not written on the event loop, and the next model is not published before it is."""
     async with run(rounds=2) as job:
         await side.wait_for(lambda s: (1, 1) in s.opened)
         async with Device(side, (1, 1), 10) as one, Device(side, (1, 1), 11) as two:
             await one.submit(response(1.0))
             await two.submit(response(2.0))
-            await asyncio.to_thread(writing.wait, 10)
+            await asyncio.to_thread(slow_disk.writing.wait, 10)
             await one.model()  # it is served all the same
             assert (2, 1) not in side.opened
-            written.set()
+            slow_disk.written.set()
         await side.wait_for(lambda s: (2, 1) in s.opened)
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -92,25 +181,17 @@ async def test_a_disk_that_is_slow_to_take_the_end_of_an_attempt_holds_up_nobody
 
 
 async def test_a_driver_that_is_stopped_while_the_end_of_an_attempt_is_written_ends_quietly(
-    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    side: Coordinator, run: Any, slow_disk: SlowDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writing, written, end = threading.Event(), threading.Event(), Spool.end
-
-    def slow(self: Spool, *line: Any) -> None:
-        writing.set()
-        assert written.wait(10)
-        end(self, *line)
-
-    monkeypatch.setattr(Spool, "end", slow)
     async with run(rounds=2) as job:
         await side.wait_for(lambda s: (1, 1) in s.opened)
         async with Device(side, (1, 1), 10) as one, Device(side, (1, 1), 11) as two:
             await one.submit(response(1.0))
             await two.submit(response(2.0))
-            await asyncio.to_thread(writing.wait, 10)
+            await asyncio.to_thread(slow_disk.writing.wait, 10)
             job.cancel()
             await asyncio.sleep(0)
-            written.set()
+            slow_disk.written.set()
             with pytest.raises(asyncio.CancelledError):
                 await job
     gc.collect()  # what a task raised is told when it goes
@@ -186,6 +267,30 @@ async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
             read.set()
         await side.wait_for(lambda s: (1, 2) in s.opened)
     assert order == ["read", "discarded"]
+
+
+async def test_an_attempt_has_ended_though_a_slow_disk_still_writes_so(
+    side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, written = threading.Event(), threading.Event()
+    end = Spool.end
+
+    def slow(self: Spool, *line: Any) -> None:
+        writing.set()
+        assert written.wait(10)
+        end(self, *line)
+
+    monkeypatch.setattr(Spool, "end", slow)
+    async with run():
+        await side.wait_for(lambda s: (1, 1) in s.opened)
+        await side.end_attempt((1, 1), pb.ATTEMPT_STATUS_ABORTED, pb.ATTEMPT_END_REASON_DEADLINE)
+        await asyncio.to_thread(writing.wait, 10)
+        async with Device(side, (1, 1), 1) as late:
+            outcome = (await late.submit(response(1.0))).outcome
+        opened = list(side.opened)
+        written.set()
+        await side.wait_for(lambda s: (1, 2) in s.opened)
+    assert (outcome, opened) == (common.OUTCOME_STRAGGLER, [(1, 1)])
 
 
 async def test_the_end_of_an_attempt_that_was_not_kept_for_a_slow_driver_is_asked_for(

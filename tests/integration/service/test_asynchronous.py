@@ -25,6 +25,9 @@ async def test_rounds_close_under_the_leases_of_one_request() -> None:
         assert (await driver.record(first.lease)).status == CLOSED
         ended = (await follower.next("attempt_ended")).attempt_ended
         assert (ended.attempt.round, ended.status) == (1, CLOSED)
+        told = [frame for frame in follower.seen if frame.HasField("granted") or frame.HasField("ended")]
+        leases = [frame.granted.lease or frame.ended.lease for frame in told]
+        assert leases == [first.lease, second.lease, first.lease]  # granted, granted, counted
 
         third = await (await some_device(made, "phone-3")).accept()  # the next model is not there yet
         assert (third.task.data, third.attempt.round) == ("one", 1)

@@ -169,8 +169,9 @@ async def test_a_device_that_was_away_when_its_driver_moved_is_told_as_it_resume
 async def test_the_grace_of_absent_drivers_is_in_offers_tickets_and_the_drivers_answer() -> None:
     async with world(engine=EngineSettings(seed=1, policy="fifo", driver_grace_s=300.0)) as made:
         driver = made.driver()
-        follower = await driver.start()
-        assert (await driver.submit()).driver_grace.ToSeconds() == 300
+        spec = {"asynchronous": job_pb2.Asynchronous(buffer=1)}
+        follower = await driver.start(**spec)
+        assert (await driver.submit(**spec)).driver_grace.ToSeconds() == 300
         await driver.open()
         offer = await (await one_device(made)).accept()
         granted = (await follower.next("granted")).granted

@@ -25,6 +25,22 @@ async def one_device(made: World, name: str = "phone-1") -> Device:
     return device
 
 
+async def test_the_frame_of_a_closed_attempt_waits_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its driver knows it from the answer to what it recorded."""
+    monkeypatch.setattr("coordinator.service.jobs.GATHER_S", 3600.0)
+    async with world() as made:
+        driver = made.driver()
+        follower = await driver.start(demand=1, min_response="1", rounds=1)
+        await driver.open()
+        offer = await (await one_device(made, "phone-1")).accept()
+        assert (await driver.record(offer.lease)).status == CLOSED
+        await driver.stub.FinishJob(job_pb2.FinishJobRequest(job=driver.key, driver_incarnation=1))
+        while not (message := await follower.call.read()).seq:
+            pass  # a sign of life
+        kinds = [frame.WhichOneof("frame") for frame in (message, *message.more)]
+        assert kinds == ["filled", "attempt_ended", "job_ended"]
+
+
 async def test_a_round_from_offer_to_close() -> None:
     async with world() as made:
         driver = made.driver()
@@ -42,13 +58,35 @@ async def test_a_round_from_offer_to_close() -> None:
         assert (answer.status, answer.responses) == (CLOSED, 2)
         ended = (await follower.next("attempt_ended")).attempt_ended
         assert (ended.status, ended.reason) == (CLOSED, job_pb2.ATTEMPT_END_REASON_ENOUGH)
-        assert [frame.granted.device for frame in follower.seen if frame.HasField("granted")] == ["phone-1", "phone-2"]
-        assert [frame.seq for frame in follower.seen if frame.seq] == list(range(1, 7))
+        told = [(frame.seq, frame.WhichOneof("frame")) for frame in follower.seen if frame.seq]
+        assert told == [(1, "filled"), (2, "attempt_ended")]  # it knows what it decided
         for phone, offer in zip(phones, offers, strict=True):
             await phone.finish(offer)
             await phone.next("ack")
         await driver.open(round_=2)
         assert (await phones[0].accept()).attempt.round == 2
+
+
+async def test_the_end_of_a_task_is_acknowledged_with_the_next_offer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one message; and a device that leaves before one comes hears it all the same."""
+    monkeypatch.setattr("coordinator.service.device_service.ACKNOWLEDGED_WITHIN_S", 60.0)
+    async with world() as made:
+        driver = made.driver()
+        await driver.start(demand=1, rounds=2)
+        await driver.open()
+        phone = await one_device(made)
+        offer = await phone.accept()
+        await driver.record(offer.lease)
+        await phone.finish(offer)
+        await driver.open(round_=2)
+        message = await phone.call.read()
+        assert message.ack.through == phone.seq
+        assert [frame.offer.attempt.round for frame in message.more] == [2]
+        await phone.say(accepted=device_pb2.Accepted(lease=message.more[0].offer.lease))
+        await phone.finish(message.more[0].offer)
+        finished = phone.seq
+        await phone.say(goodbye=device_pb2.Goodbye(reason=device_pb2.GOODBYE_REASON_STOPPED))
+        assert (await phone.next("ack")).ack.through >= finished
 
 
 async def test_the_same_submission_has_the_same_answer() -> None:
@@ -182,11 +220,11 @@ async def test_a_cancelled_job_revokes_its_leases() -> None:
 async def test_a_job_that_has_ended_keeps_no_history() -> None:
     async with world() as made:
         driver = made.driver()
-        follower = await driver.start()
+        follower = await driver.start(demand=1)
         await driver.open()
         await (await one_device(made)).accept()
         job = next(iter(made.coordinator.jobs))
-        await follower.next("granted")
+        await follower.next("filled")
         assert job.history.bytes > 0
         assert job.bodies
         await driver.stub.CancelJob(job_pb2.CancelJobRequest(job=driver.key, reason="enough"))
@@ -299,6 +337,9 @@ async def test_a_device_that_counts_is_not_leased_to_the_same_round_again() -> N
         await again.check_in(interval=2)
         answer = await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-1"))
         assert (answer.state, answer.reasons[0]) == ("waiting", "ONCE: it counts already in round 1 of ann/digits/1")
+        told = [(entry.kind, entry.text) for entry in answer.story]
+        assert told[0] == ("CHECKED IN", "session 1, interval 1")
+        assert ("ENDED", f"lease {offer.lease} counted") in told
         other = await one_device(made, "phone-2")
         await driver.record((await other.accept()).lease)
         await driver.open(round_=2)

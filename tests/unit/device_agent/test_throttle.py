@@ -37,12 +37,30 @@ def test_a_worker_enters_its_groups_and_becomes_the_command(tmp_path: Path) -> N
 def test_the_kernel_counts_how_often_a_worker_was_held_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     throttle = Throttle(work_in=(tmp_path,))
     monkeypatch.setattr("device_agent.throttle.CONTAINER", ())
-    assert throttle.held_back() == 0  # no such file: another controller, or the group is gone
+    assert throttle.held_back() is None  # no such file: another controller, or the group is gone
     (tmp_path / "cpu.stat").write_text("nr_periods 40\nnr_throttled 17\nthrottled_time 12345\n")
     assert throttle.held_back() == 17
-    assert NOTHING.held_back() == 0
+    assert NOTHING.held_back() is None
     monkeypatch.setattr("device_agent.throttle.CONTAINER", (tmp_path,))
     assert NOTHING.held_back() == 17
+
+
+@pytest.mark.parametrize(
+    ("file", "limit", "counted"),
+    [
+        ("cpu.max", "max 100000", None),
+        ("cpu.max", "25000 100000", 17),
+        ("cpu.cfs_quota_us", "-1", None),
+        ("cpu.cfs_quota_us", "25000", 17),
+    ],
+)
+def test_where_nothing_is_limited_nothing_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, limit: str, counted: int | None
+) -> None:
+    monkeypatch.setattr("device_agent.throttle.CONTAINER", (tmp_path,))
+    (tmp_path / "cpu.stat").write_text("nr_periods 40\nnr_throttled 17\n")
+    (tmp_path / file).write_text(f"{limit}\n")
+    assert NOTHING.held_back() == counted
 
 
 def test_nothing_changes_where_nothing_is_limited() -> None:

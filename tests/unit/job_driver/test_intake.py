@@ -14,7 +14,7 @@ import pytest
 
 from job_driver.aggregation import Aggregation, ResponseForm
 from job_driver.bundle import JobFile
-from job_driver.intake import Announcement, Intake, Upload
+from job_driver.intake import Announcement, Intake, Refused, Upload
 from job_driver.job import Job
 from job_driver.rounds import AttemptNo, Outcome, Rounds, Status
 from job_driver.spool import MANIFEST, Spool
@@ -113,6 +113,26 @@ async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(des
     assert desk.parts() == 0
 
 
+@pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
+async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_bytes(desk: Desk) -> None:
+    """Its device counts in the buffer, so they were not taken; but the buffer is full before the word on it is said."""
+    intake, rounds, no = desk.intake, desk.intake.rounds, AttemptNo(1, 1)
+    second = Announcement(no, 2, "d1", SIZE, bytes(32), 1.0)
+    rounds.open(no, 2)
+    rounds.decide(no, 1, "d1", bytes(32))
+    assert intake.foreseen(second)
+    rounds.decide(no, 3, "d3", bytes(32))
+    deciding = asyncio.create_task(intake.acknowledge(second))
+    await asyncio.wait([deciding], timeout=0.01)
+    rounds.end(no, Status.CLOSED, 0.0)
+    rounds.open(AttemptNo(2, 1), 2)
+    intake.sweep()
+    with pytest.raises(Refused) as caught:
+        await deciding
+    assert caught.value.reason == "BYTES_NEEDED"
+    assert not intake.foreseen(second)
+
+
 async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> None:
     """A process that still reads it in place would be killed: reading past the end of a mapped file is SIGBUS."""
     one, two = AttemptNo(1, 1), AttemptNo(1, 2)
@@ -205,18 +225,25 @@ class Threads(ThreadPoolExecutor):
 
 
 @pytest.mark.parametrize(
-    ("size", "on_intake"),
-    [(SMALL_BYTES, 0), (SMALL_BYTES + 8, 3)],
+    ("size", "fsync", "on_intake", "kept_on_loop"),
+    [(SMALL_BYTES, False, 0, True), (SMALL_BYTES, True, 0, False), (SMALL_BYTES + 8, False, 3, False)],
 )
-async def test_a_small_response_is_handed_to_a_thread_only_to_be_kept(
-    tmp_path: Path, size: int, on_intake: int
+async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fsync: bool, on_intake: int, kept_on_loop: bool
 ) -> None:
-    """A large one is also written, looked at and let go of there. Either is on disk when it is acknowledged."""
+    """A large one is written, looked at, kept and let go of there. Either is on disk when it is acknowledged."""
     no, threads = AttemptNo(1, 1), Threads(1)
+    keep, kept = Spool.keep, list[int]()
+
+    def tell(self: Spool, *arguments: Any) -> None:
+        kept.append(threading.get_ident())
+        keep(self, *arguments)
+
+    monkeypatch.setattr(Spool, "keep", tell)
     body = tensors.encode({"w": np.zeros(size - ALIGNMENT, np.uint8)})
     assert len(body) == size
     model = {"w": np.zeros(size - ALIGNMENT, np.uint8)}
-    spool = Spool(tmp_path)
+    spool = Spool(tmp_path, fsync=fsync)
     intake = Intake(Rounds(keep_s=1.0), spool, threads, decided=lambda _: None, failed=pytest.fail)
     intake.rounds.open(no, 3)
     file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
@@ -228,6 +255,7 @@ async def test_a_small_response_is_handed_to_a_thread_only_to_be_kept(
         await intake.append(upload, 0, memoryview(body))
         decision, new = await intake.acknowledge(announcement)
     assert (decision.outcome, decision.reason, new, threads.given) == (Outcome.COUNTED, "", True, on_intake)
+    assert [ident == threading.get_ident() for ident in kept] == [kept_on_loop]
     assert spool.path(no, 1).read_bytes() == body
     assert [line["lease"] for line in read_json_lines(tmp_path / MANIFEST)] == [1]
     threads.shutdown()

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from coordinator.engine import events
-from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
+from coordinator.engine import effects, events
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import (
     Asynchronous,
     AttemptStatus,
@@ -269,8 +269,24 @@ def test_a_task_is_bounded() -> None:
             jobs.check_task(made)
 
 
+def test_nothing_of_the_frame_before_is_left_in_a_frame_of_the_same_attempt() -> None:
+    told = (DeviceId("phone-1"), RequestId(3), JOB, 2, 1)
+    failed = effects.EndLease(LeaseSeq(7), *told, LeaseEnd.FAILED, Phase.FETCH, FailureReason.BUSY, "no room")
+    counted = effects.EndLease(LeaseSeq(8), *told, LeaseEnd.COUNTED)
+    first = job_pb2.FollowJobResponse.FromString(jobs.lease_ended_frame(failed).SerializeToString()).ended
+    second = job_pb2.FollowJobResponse.FromString(jobs.lease_ended_frame(counted).SerializeToString()).ended
+    assert (first.phase, first.failure, first.message) == (
+        common_pb2.PHASE_FETCH,
+        common_pb2.FAILURE_REASON_BUSY,
+        "no room",
+    )
+    assert second == job_pb2.LeaseEnded(
+        lease=8, device="phone-1", attempt=jobs.attempt_key(JOB, 2, 1), reason=common_pb2.LEASE_END_COUNTED
+    )
+
+
 def test_frames_that_leave_together_are_one_message() -> None:
-    frames = [devices.ack_frame(through) for through in (1, 2, 3)]
+    frames = [device_pb2.ConnectResponse(ack=device_pb2.Ack(through=through)) for through in (1, 2, 3)]
     frames[1].revoke.lease = 7
     frames[1].revoke.reason = common_pb2.LEASE_END_REVOKED
     long = devices.redirect_frame(9, "x" * 300)  # its length takes two bytes

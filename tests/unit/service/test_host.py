@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -35,7 +36,7 @@ class ScriptedEngine:
         self.unsettled = isinstance(event, DriverFollowed)
         return [RunLease(LeaseSeq(len(self.events)), DeviceId("phone-1"))]
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, until: float = math.inf) -> float | None:
         return self.deadline
 
 
@@ -135,10 +136,21 @@ async def test_events_of_listeners_are_the_next_turn() -> None:
 async def test_time_never_goes_back() -> None:
     bench = Bench()
     bench.time = 5.0
-    bench.host.handle(HEARD)
+    await bench.host.ask(HEARD)
     bench.time = 4.0
-    bench.host.handle(HEARD)
+    await bench.host.ask(HEARD)
     assert [now for now, _ in bench.engine.events] == [5.0, 5.0]
+
+
+async def test_events_of_a_turn_happen_at_once_and_its_plan_when_it_ends() -> None:
+    bench = Bench()
+    followed = DriverFollowed(JobId("ann/digits/1"), 1)
+    for bench.time in (5.0, 6.0):
+        bench.host.handle(followed)
+    bench.time = 7.0
+    await turn()
+    await bench.host.ask(HEARD)
+    assert bench.engine.events == [(5.0, followed), (5.0, followed), (7.0, TurnEnded()), (7.0, HEARD)]
 
 
 async def test_one_timer_wakes_the_engine_at_its_deadline() -> None:

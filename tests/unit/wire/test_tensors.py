@@ -160,6 +160,20 @@ def test_uploads_that_are_not_finite_are_refused(dtype: str, bad: float) -> None
     assert error.value.reason == "TENSOR_NOT_FINITE"
 
 
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+def test_numbers_whose_sum_is_too_large_are_finite(dtype: str) -> None:
+    largest = np.full(70, np.finfo(dtype).max, dtype)
+    decode(encode({"up": largest, "down": -largest}), refuse_nan=True)
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
+def test_infinities_that_cancel_out_are_found(dtype: str) -> None:
+    weights = np.zeros(70, dtype)
+    weights[[3, 50]] = np.inf, -np.inf
+    with pytest.raises(TensorError, match="weights holds NaN or infinity"):
+        decode(encode({"weights": weights}), refuse_nan=True)
+
+
 def test_a_mismatch_names_both_sides() -> None:
     model = signature_of({"w": np.zeros((64, 10)), "b": np.zeros(10)})
     check_same(model, signature_of({"b": np.ones(10), "w": np.ones((64, 10))}))
