@@ -36,7 +36,7 @@ from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttemp
 from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject, warm
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.leases import correct, end
-from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestStep, advance
+from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestState, RequestStep, advance
 from coordinator.engine.model import (
     AttemptEndReason,
     AttemptStatus,
@@ -48,6 +48,7 @@ from coordinator.engine.profiles import closing_percent, new_profiles
 from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
 
+_ENDS_AS = {outcome: LeaseEnd(outcome.value) for outcome in Outcome}
 _CHEAPEST_FIRST = (LeaseState.OFFERED, LeaseState.RUNNING, LeaseState.DELIVERED)
 
 
@@ -114,7 +115,8 @@ def record(
     for seq, outcome in responses:
         lease = request.leases.get(seq)
         if lease is not None and lease.recorded is None:
-            late = request.status_of(round_) is AttemptStatus.CLOSED or request.counts(lease.device)
+            closed = round_ < request.round or request.state is RequestState.CLOSED
+            late = closed or (lease.device.id in request.used and request.counts(lease.device))
             _record_one(world, lease, Outcome.STRAGGLER if late and outcome is Outcome.COUNTED else outcome)
     counted = request.responses if round_ == request.round else request.needed
     world.emit(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))
@@ -161,7 +163,7 @@ def purge(world: World, request: Request) -> None:
 def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     request = lease.request
     lease.recorded = outcome
-    if outcome is not Outcome.REJECTED:
+    if lease.device.cooling and outcome is not Outcome.REJECTED:
         warm(world, lease.device, request.job)
     if lease.state is LeaseState.ENDED:
         if outcome is Outcome.COUNTED:
@@ -170,8 +172,8 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
         reject(world, lease)
     else:
         _profile(world, lease)
-        end(world, lease, LeaseEnd(outcome.value))
-    if request.open and outcome is Outcome.COUNTED:
+        end(world, lease, _ENDS_AS[outcome])
+    if outcome is Outcome.COUNTED and request.ended_at is None:
         while request.unmet < 0:
             end(world, _cheapest(request), LeaseEnd.REPLACED)
         if request.responses >= request.needed:

@@ -1,6 +1,7 @@
 """Chance without state: a draw is a pure function of the seed, a purpose and ids (SplitMix64, Steele et al. 2014)."""
 
 from enum import IntEnum
+from functools import lru_cache
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -18,9 +19,9 @@ class Purpose(IntEnum):
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:
     """64 uniform bits."""
-    state = mix(seed & _MASK)
-    for value in (int(purpose), *ids):
-        state = mix((state ^ (value & _MASK)) & _MASK)
+    state = _begun(seed, purpose)
+    for value in ids:
+        state = mix(state ^ (value & _MASK))
     return state
 
 
@@ -34,12 +35,19 @@ def fraction(bits: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
+@lru_cache(maxsize=1024)
 def number_of(name: str) -> int:
     """64 bits that stand for a name among the ids of a draw: FNV-1a of its UTF-8 bytes (Fowler, Noll, Vo)."""
     bits = 0xCBF29CE484222325
     for byte in name.encode():
         bits = ((bits ^ byte) * 0x100000001B3) & _MASK
     return bits
+
+
+@lru_cache(maxsize=64)
+def _begun(seed: int, purpose: Purpose) -> int:
+    """A draw, before its ids."""
+    return mix(mix(seed & _MASK) ^ purpose)
 
 
 def mix(value: int) -> int:

@@ -1,13 +1,14 @@
-"""One heap of deadlines. An entry is a hint: the truth is in the state, and is asked for when the hint comes up.
+"""Deadlines. An entry is a hint: the truth is in the state, and is asked for when the hint comes up.
 
-So what moves a deadline costs no heap operation: its entry is moved on when it comes up. There is at most one entry per
+So what moves a deadline costs nothing: its entry is moved on when it comes up. There is at most one entry per
 (kind, key). Ties go by kind, then key: the order of ``Kind`` is the order of events.
 """
 
-import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
+
+from coordinator.engine.calendar import Calendar
 
 Key = int | str  # of one type within a kind
 
@@ -26,53 +27,50 @@ class Kind(IntEnum):
 Truth = Callable[[Kind, Key], float | None]
 
 
-class Deadlines:
+class Deadlines(Calendar[tuple[float, Kind, Key]]):
     def __init__(self, truth: Truth) -> None:
         """``truth`` gives the time at which (kind, key) is really due, or None if it no longer is."""
+        super().__init__(self._holds)
         self._truth = truth
-        self._heap: list[tuple[float, Kind, Key]] = []
-        self._hints: dict[tuple[Kind, Key], float] = {}  # the one valid entry of each; never later than the truth
+        # The one valid entry of each key of a kind; never later than the truth.
+        self._hints: Mapping[Kind, dict[Key, float]] = {kind: {} for kind in Kind}
 
     def set(self, kind: Kind, key: Key, at: float) -> None:
         """(kind, key) is due at ``at`` or later. A later time than the present entry's needs no call; inf: never."""
-        if at == math.inf:
-            return
-        hint = self._hints.get((kind, key))
-        if hint is None or at < hint:
-            self._hints[kind, key] = at
-            heapq.heappush(self._heap, (at, kind, key))
-
-    def may_be_due(self, until: float) -> bool:
-        """False: nothing is due until then. Cheap: nobody is asked for the truth."""
-        return bool(self._heap) and self._heap[0][0] <= until
+        hints = self._hints[kind]
+        if at < hints.get(key, math.inf):
+            hints[key] = at
+            self.note((at, kind, key))
 
     def next(self) -> float | None:
         """When the first is due. Entries whose time has moved are put where they belong."""
-        while self._heap:
-            at, kind, key = self._heap[0]
-            if self._hints.get((kind, key)) != at:  # replaced by an earlier one
-                heapq.heappop(self._heap)
-                continue
-            due = self._truth(kind, key)
-            if due is None:
-                heapq.heappop(self._heap)
-                del self._hints[kind, key]
-            elif due > at:
-                heapq.heapreplace(self._heap, (due, kind, key))
-                self._hints[kind, key] = due
-            else:
-                return at
-        return None
+        first = self.first()
+        return None if first is None else first[0]
 
     def take(self, now: float, *, inclusive: bool) -> tuple[Kind, Key] | None:
         """Remove and return the first that is due before ``now``, or at it if ``inclusive``."""
-        at = self.next() if self.may_be_due(now) else None
-        if at is None or at > now or (at == now and not inclusive):
+        first = self.first() if self.soonest <= now else None
+        if first is None or first[0] > now or (first[0] == now and not inclusive):
             return None
-        _, kind, key = heapq.heappop(self._heap)
-        del self._hints[kind, key]
+        _, kind, key = self.pop()
+        del self._hints[kind][key]
         return kind, key
 
     def hint(self, kind: Kind, key: Key) -> float | None:
         """The time of the present entry, for checks."""
-        return self._hints.get((kind, key))
+        return self._hints[kind].get(key)
+
+    def _holds(self, entry: tuple[float, Kind, Key]) -> bool:
+        at, kind, key = entry
+        hints = self._hints[kind]
+        if hints.get(key) != at:  # replaced by an earlier one
+            return False
+        due = self._truth(kind, key)
+        if due is None or due == math.inf:
+            del hints[key]
+        elif due > at:
+            hints[key] = due
+            self.note((due, kind, key))
+        else:
+            return True
+        return False

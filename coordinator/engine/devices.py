@@ -147,7 +147,7 @@ def drain(world: World, event: DevicesDrained) -> None:
 
 
 def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
-    again = (event.interval, event.instance) == (device.interval, device.instance)
+    again = event.interval == device.interval and event.instance == device.instance
     session = Session(event.session, device, world.now, world.now)
     world.sessions[session.seq] = device.session = session
     world.gone.pop(device.id, None)
@@ -168,9 +168,11 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
         device.cooling = {
             id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended
         }
-    world.note(device, "CHECKED IN", f"session {session.seq}, interval {event.interval}{' again' if again else ''}")
+    text = "session {}, interval {} again" if again else "session {}, interval {}"
+    device.story.append((world.now, "CHECKED IN", text, session.seq, event.interval))
     world.emit(OpenSession(session.seq, device.id))
-    _take_up(world, session, event.held, event.foreign)
+    if device.lease is not None or device.stopping or event.held or event.foreign:
+        _take_up(world, session, event.held, event.foreign)
     if device.state is DeviceState.IDLE:
         settle(world, session)
 

@@ -1,8 +1,6 @@
 """What is to be done, and what has changed. Imperatives go to a device or a driver; the rest is told to followers
 of a job and kept in the record. The order within one ``handle`` is the order in which they took effect."""
 
-from dataclasses import dataclass
-
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import (
     AttemptEndReason,
@@ -14,11 +12,12 @@ from coordinator.engine.model import (
     Phase,
     SessionEnd,
 )
+from coordinator.engine.value import value
 
 # -- to devices
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OpenSession:
     """Answer the check-in with Welcome."""
 
@@ -26,7 +25,7 @@ class OpenSession:
     device: DeviceId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CloseSession:
     """End this stream, or refuse its check-in: SILENT, SUPERSEDED, DUPLICATE_DEVICE, DRAINED."""
 
@@ -36,7 +35,7 @@ class CloseSession:
     retry_after_s: float = 0.0  # of DUPLICATE_DEVICE
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OfferLease:
     """A lease is granted (OFFERED) and offered; its place is taken from now."""
 
@@ -50,7 +49,7 @@ class OfferLease:
     ends_at: float  # engine time
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RevokeLease:
     """Tell the device to stop. Also the answer to a late frame about a lease that has ended."""
 
@@ -59,7 +58,7 @@ class RevokeLease:
     reason: LeaseEnd
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendAway:
     """ComeBack. ``after_s`` is None at a limit per interval: the device's own next availability interval."""
 
@@ -72,7 +71,7 @@ class SendAway:
 # -- to a job's driver, and the record
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AcceptJob:
     """JobSubmitted stands, now or already. ``open_request`` is its open attempt, if any."""
 
@@ -80,7 +79,7 @@ class AcceptJob:
     open_request: RequestId | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RefuseJob:
     """JobSubmitted, AttemptOpened, ... do not stand: KEY_REUSED, SUPERSEDED, UNKNOWN_JOB, JOB_ENDED, OUT_OF_ORDER."""
 
@@ -89,7 +88,7 @@ class RefuseJob:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AcceptAttempt:
     """AttemptOpened stands, now or already (then ``status`` may be CLOSED or ABORTED). All rounds of an asynchronous
     request have its number."""
@@ -104,7 +103,7 @@ class AcceptAttempt:
     deadline_at: float | None  # engine time; None: asynchronous
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class FillAttempt:
     """Live leases + counted responses reached C for the first time: the scheduling delay ends."""
 
@@ -114,7 +113,7 @@ class FillAttempt:
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndAttempt:
     """The one outcome of an attempt: CLOSED or ABORTED. An asynchronous request goes on with its next round after it,
     unless it was the last one."""
@@ -128,7 +127,7 @@ class EndAttempt:
     responses: int  # counted
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AnswerResponses:
     """ResponsesRecorded was handled: how the attempt stands now."""
 
@@ -139,7 +138,7 @@ class AnswerResponses:
     responses: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunLease:
     """The device accepted: the lease is RUNNING."""
 
@@ -147,7 +146,7 @@ class RunLease:
     device: DeviceId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MissLease:
     """Its session ended while RUNNING: the lease is ABSENT and its place is free."""
 
@@ -155,7 +154,7 @@ class MissLease:
     device: DeviceId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResumeLease:
     """Its device returned in time: RUNNING again."""
 
@@ -164,7 +163,7 @@ class ResumeLease:
     session: SessionSeq
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndLease:
     """A lease is over, which was offered with this round and attempt. A second one, COUNTED, corrects the first: its
     driver had counted it before it heard."""
@@ -181,7 +180,7 @@ class EndLease:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndSession:
     """A session is over, for this reason, once; ``in_task`` if a lease of it was RUNNING then."""
 
@@ -191,7 +190,7 @@ class EndSession:
     in_task: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PauseJob:
     """No leases for it until its driver does something: JOB_CRASHES, DRIVER_AWAY."""
 
@@ -200,19 +199,19 @@ class PauseJob:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResumeJob:
     job: JobId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndJob:
     job: JobId
     end: JobEnd
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AdoptPlan:
     """The plan was remade."""
 

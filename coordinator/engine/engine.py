@@ -9,11 +9,11 @@ else goes after it. An event that comes late, twice or out of order is answered,
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from coordinator.engine import devices, explain, invariants, jobs
-from coordinator.engine.attempts import abort
-from coordinator.engine.deadlines import Key, Kind
+from coordinator.engine.deadlines import Kind
+from coordinator.engine.due import DUE_AT, ON_DUE
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import (
     AttemptOpened,
@@ -38,10 +38,9 @@ from coordinator.engine.events import (
     TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
-from coordinator.engine.leases import close, end, free
-from coordinator.engine.lifecycle import InvariantError, LeaseState
+from coordinator.engine.lifecycle import InvariantError
 from coordinator.engine.matching import Matcher
-from coordinator.engine.model import AttemptEndReason, EngineSettings, LeaseEnd, SessionEnd
+from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Plan, Policy
 from coordinator.engine.regions import Regions
 from coordinator.engine.state import Device, Job, Lease, Request, Session
@@ -97,7 +96,7 @@ class Engine:
     """Not to be entered twice at a time. The mappings it shows are its own: read, never changed."""
 
     def __init__(self, settings: EngineSettings, policy: Policy) -> None:
-        self.world = World(settings, self._due_at)
+        self.world = World(settings, lambda kind, key: DUE_AT[kind](self.world, key))
         self.matcher = Matcher(self.world, policy)
         own = {TurnEnded: self._turn_ended, PolicyChanged: self._policy_changed}
         self._on_event: Mapping[type, Callable[[World, Any], None]] = {**_ON_EVENT, **own}
@@ -113,21 +112,27 @@ class Engine:
             raise InvariantError(f"time went back from {world.now} to {now}")
         world.now = now
         out: list[Effect] = []
-        world.out = out
+        world.emit = out.append
         kind = event.__class__
-        inclusive, on_frame = kind not in _BEFORE_TIES, _ON_FRAME.get(kind)
+        due = world.deadlines.soonest <= now
+        on_frame = _ON_FRAME.get(kind)
         if on_frame is None:
-            if world.deadlines.may_be_due(now):
-                self._let_pass(inclusive)
+            if due:
+                self._let_pass(inclusive=kind not in _BEFORE_TIES)
             self._on_event[kind](world, event)
             return out
         session = world.sessions.get(event.session)  # type: ignore[union-attr]  # a frame has one
-        if session is not None:  # else it is a late frame of a session that is over
+        if session is None:  # a late frame of a session that is over
+            if due:
+                self._let_pass(inclusive=kind not in _BEFORE_TIES)
+            return out
+        if session.device.quiet:
             devices.heard(world, session)
-        if world.deadlines.may_be_due(now):
-            self._let_pass(inclusive)
-        if session is not None and session.seq in world.sessions:
-            on_frame(world, event, session)
+        if due:
+            self._let_pass(inclusive=kind not in _BEFORE_TIES)
+            if session.seq not in world.sessions:
+                return out
+        on_frame(world, event, session)
         return out
 
     @property
@@ -145,7 +150,7 @@ class Engine:
 
         ``until``: one after that is of no interest, and may be None.
         """
-        return self.world.deadlines.next() if self.world.deadlines.may_be_due(until) else None
+        return self.world.deadlines.next() if self.world.deadlines.soonest <= until else None
 
     def set_policy(self, policy: Policy) -> None:
         """Takes effect with the event PolicyChanged, which is to follow."""
@@ -235,87 +240,9 @@ class Engine:
         world.tiers = Tiers(world.settings, now)
         world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
 
-    def _let_pass(self, inclusive: bool) -> None:
+    def _let_pass(self, *, inclusive: bool) -> None:
         """What was due before now happens now, in the order of its times."""
         take, now = self.world.deadlines.take, self.world.now
         while (due := take(now, inclusive=inclusive)) is not None:
-            self._on_due(*due)
-
-    def _due_at(self, kind: Kind, key: Key) -> float | None:
-        """When (kind, key) is really due, by the present state; None: no longer."""
-        world = self.world
-        match kind:
-            case Kind.ATTEMPT:
-                request = world.open_requests.get(RequestId(cast(int, key)))
-                return None if request is None else request.deadline_at
-            case Kind.LEASE:
-                lease = world.leases.get(LeaseSeq(cast(int, key)))
-                return None if lease is None else _lease_due(world, lease)
-            case Kind.STOP:
-                device = world.devices.get(DeviceId(cast(str, key)))
-                return None if device is None else min((one.until for one in device.stopping.values()), default=None)
-            case Kind.DRIVER:
-                job = world.jobs.get(JobId(cast(str, key)))
-                return None if job is None else jobs.driver_due(world, job)
-            case Kind.LEAVE:
-                session = world.sessions.get(SessionSeq(cast(int, key)))
-                return None if session is None else session.leave_by
-            case Kind.TICK:
-                return world.supply.next_tick
-            case Kind.REVIEW:
-                return world.plan.review_at
-            case Kind.WAKE:
-                session = world.sessions.get(SessionSeq(cast(int, key)))
-                return None if session is None else session.wake_at
-
-    def _on_due(self, kind: Kind, key: Key) -> None:
-        world = self.world
-        match kind:
-            case Kind.ATTEMPT:
-                abort(world, world.open_requests[RequestId(cast(int, key))], AttemptEndReason.DEADLINE)
-            case Kind.LEASE:
-                self._lease_is_due(world.leases[LeaseSeq(cast(int, key))])
-            case Kind.STOP:
-                self._stop_is_due(world.devices[DeviceId(cast(str, key))])
-            case Kind.DRIVER:
-                jobs.driver_gone(world, world.jobs[JobId(cast(str, key))])
-            case Kind.LEAVE:
-                close(world, world.sessions[SessionSeq(cast(int, key))], SessionEnd.SENT_AWAY)
-            case Kind.TICK:
-                self._tick()
-            case Kind.REVIEW:
-                world.dirty = True
-            case Kind.WAKE:
-                session = world.sessions[SessionSeq(cast(int, key))]
-                session.wake_at = None
-                world.fresh.append(session)
-
-    def _lease_is_due(self, lease: Lease) -> None:
-        if lease.state is LeaseState.OFFERED:
-            end(self.world, lease, LeaseEnd.UNACCEPTED)
-        else:
-            end(self.world, lease, LeaseEnd.LOST if lease.state is LeaseState.ABSENT else LeaseEnd.EXPIRED)
-
-    def _stop_is_due(self, device: Device) -> None:
-        now = self.world.now
-        device.stopping = {seq: one for seq, one in device.stopping.items() if one.until > now}
-        if device.stopping:
-            self.world.deadlines.set(Kind.STOP, device.id, min(one.until for one in device.stopping.values()))
-        free(self.world, device)
-
-    def _tick(self) -> None:
-        world = self.world
-        world.supply.tick(world.now)
-        world.tiers.tick(world.now)
-        world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
-        if world.open_requests and world.supply.moved(world.supply.by_region(world.regions.region_of)):
-            world.dirty = True
-
-
-def _lease_due(world: World, lease: Lease) -> float:
-    """When a live lease ends by itself. While its driver is away, that waits for at most the driver grace in all."""
-    if lease.state is LeaseState.OFFERED:
-        return lease.accept_by
-    if lease.request.job.away_since is None:
-        return lease.ends_at
-    return lease.ends_at + world.settings.driver_grace_s - lease.extended_s
+            kind, key = due
+            ON_DUE[kind](self.world, key)

@@ -4,8 +4,6 @@ Every event can arrive late, twice or out of order; what no longer makes sense i
 turns: plans are made and devices matched at ``TurnEnded`` alone.
 """
 
-from dataclasses import dataclass
-
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import (
     FailureReason,
@@ -17,11 +15,12 @@ from coordinator.engine.model import (
     SessionEnd,
 )
 from coordinator.engine.requirements import Capabilities
+from coordinator.engine.value import value
 
 # -- devices
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeviceCheckedIn:
     """A stream said CheckIn. The host has numbered it; the engine answers SessionOpened or SessionRefused."""
 
@@ -37,20 +36,20 @@ class DeviceCheckedIn:
     reference_s: float = 0.0  # modelled time of a reference task, > 0: its tier goes by that; 0: unknown
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeviceHeard:
     """A heartbeat, or any sign of life that has no event of its own. One that changes nothing need not be handled."""
 
     session: SessionSeq
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseAccepted:
     session: SessionSeq
     lease: LeaseSeq
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseDeclined:
     session: SessionSeq
     lease: LeaseSeq
@@ -59,14 +58,14 @@ class LeaseDeclined:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskProgressed:
     session: SessionSeq
     lease: LeaseSeq
     fraction: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskFinished:
     """The device has its receipt; it frees the device and nothing else."""
 
@@ -79,7 +78,7 @@ class TaskFinished:
     held_back: int = 0  # times that the device's processor limit was used up meanwhile
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TaskFailed:
     session: SessionSeq
     lease: LeaseSeq
@@ -88,7 +87,7 @@ class TaskFailed:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaseReleased:
     """After a revoke: the device has stopped."""
 
@@ -96,7 +95,7 @@ class LeaseReleased:
     lease: LeaseSeq
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionEnded:
     """The device said Goodbye, its stream ended (CONNECTION_ENDED, SLOW_READER, BAD_FRAME), or it was SILENT.
 
@@ -110,7 +109,7 @@ class SessionEnded:
 # -- jobs
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobSubmitted:
     """A job arrives; or, with a higher incarnation, its restarted driver takes it up again."""
 
@@ -118,7 +117,7 @@ class JobSubmitted:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DriverFollowed:
     """The driver's follow stream is up and its address was verified: its job may be offered devices."""
 
@@ -126,7 +125,7 @@ class DriverFollowed:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DriverLost:
     """The driver's follow stream ended."""
 
@@ -134,7 +133,7 @@ class DriverLost:
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AttemptOpened:
     """The driver asks for devices; or, after the close of an asynchronous round, has the next model for them."""
 
@@ -145,7 +144,7 @@ class AttemptOpened:
     rounds_left: int | None  # with this one; None: unknown
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ResponsesRecorded:
     """The driver's decisions, in its order. Idempotent per lease."""
 
@@ -156,7 +155,7 @@ class ResponsesRecorded:
     responses: tuple[tuple[LeaseSeq, Outcome], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JobEnded:
     """The driver finished it, or somebody cancelled it, or its driver gave up."""
 
@@ -169,26 +168,26 @@ class JobEnded:
 # -- the coordinator
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PolicyChanged:
     """The host has given the engine another policy (``Engine.set_policy`` is not an event: this is its record)."""
 
     policy: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DevicesDrained:
     """No new leases for these devices (None: for all); idle ones are sent away, busy ones after their task."""
 
     devices: tuple[DeviceId, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TimePassed:
     """A deadline is due: ``next_deadline() <= now``."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TurnEnded:
     """All that came at once has been handled: now one plan is made for all of it, and devices are matched.
 

@@ -59,13 +59,16 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
     before = device.cooling.get(job.id)
     failures = before.failures if before is not None else 0
     wait_s = wait_s or min(settings.cooling_most_s, settings.cooling_first_s * 2 ** min(failures, _MOST_DOUBLINGS))
-    device.cooling[job.id] = Cooling(world.now + wait_s, failures + 1)
+    device.cooling = {**device.cooling, job.id: Cooling(world.now + wait_s, failures + 1)}
     device.story.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
 
 
 def warm(world: World, device: Device, job: Job) -> None:
     """A response: the failures of the pair are forgotten."""
-    if device.cooling.pop(job.id, None) is not None and device.session and device.state is DeviceState.IDLE:
+    if job.id not in device.cooling:
+        return
+    device.cooling = {id_: one for id_, one in device.cooling.items() if id_ != job.id}
+    if device.session and device.state is DeviceState.IDLE:
         world.fresh.append(device.session)
 
 

@@ -39,6 +39,7 @@ from coordinator.engine.model import (
     LeaseEnd,
     Outcome,
     Phase,
+    Repeat,
     SessionEnd,
 )
 from coordinator.engine.state import DAY_S, Device, Lease, Request, Session, Stopping, day_of
@@ -67,7 +68,8 @@ def grant(world: World, session: Session, request: Request) -> None:
     job.live += 1
     job.live_granted_sum += now
     world.deadlines.set(Kind.LEASE, seq, accept_by)
-    device.story.append((now, "OFFERED", f"lease {seq} of {request}"))
+    text = "lease {} of {} round {} attempt {}"
+    device.story.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
     world.emit(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
     _place(world, request)
 
@@ -80,7 +82,7 @@ def accept(world: World, lease: Lease) -> None:
     today = day_of(world.now)
     device.tasks_today = device.tasks_today + 1 if device.day == today else 1
     device.day = today
-    device.story.append((world.now, "RUNNING", f"lease {lease.seq}"))
+    device.story.append((world.now, "RUNNING", "lease {}", lease.seq))
     world.emit(RunLease(lease.seq, device.id))
 
 
@@ -100,7 +102,7 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
     device.lease = None
     if lease.request.uses(lease):
         lease.request.used.setdefault(device.id, lease.seq)
-    device.story.append((world.now, "FINISHED", f"lease {lease.seq}"))
+    device.story.append((world.now, "FINISHED", "lease {}", lease.seq))
     free(world, device)
 
 
@@ -136,9 +138,10 @@ def end(
     message: str = "",
 ) -> None:
     """A lease is over. Frees its place, and its device where that is not still at work."""
-    device, request, job, was = lease.device, lease.request, lease.request.job, lease.state
+    device, request, was, now = lease.device, lease.request, lease.state, world.now
+    job = request.job
     _step(lease, LeaseStep.END)
-    lease.ended_at, lease.reason = world.now, reason
+    lease.ended_at, lease.reason = now, reason
     del world.leases[lease.seq]
     if request.purged:
         del request.leases[lease.seq]
@@ -148,11 +151,11 @@ def end(
             request.over.append(lease)
     job.live -= 1
     job.live_granted_sum -= lease.granted_at
-    job.attained_s += world.now - lease.granted_at
+    job.attained_s += now - lease.granted_at
     world.ends[reason] += 1
-    device.story.append((world.now, "ENDED", f"lease {lease.seq} {reason} {message}"))
+    device.story.append((now, "ENDED", "lease {} {} {}", lease.seq, reason, message))
     _say_end(world, lease, reason, phase, failure, message)
-    if reason is LeaseEnd.COUNTED and request.open:
+    if reason is LeaseEnd.COUNTED and request.ended_at is None:
         _count(world, lease, placed=was in PLACED)
     else:
         _use_no_more(world, lease)
@@ -265,6 +268,7 @@ def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
         world.emit(RevokeLease(lease.session, lease.seq, reason))
     if reason in _STILL_AT_WORK:
         _wait_for(world, device.session, lease.seq, Stopping(lease.ends_at, reason))
+        return
     if reason is LeaseEnd.UNACCEPTED:
         device.quiet = True
     free(world, device)
@@ -292,8 +296,10 @@ def _say_end(
 
 
 def _occupy(world: World, session: Session) -> None:
-    world.leave_idle(session)
-    world.move(session.device, DeviceStep.TAKE)
+    device = session.device
+    if device.state is not DeviceState.BUSY:
+        world.leave_idle(session)
+        world.move(device, DeviceStep.TAKE)
 
 
 def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping) -> None:
@@ -308,7 +314,7 @@ def _count(world: World, lease: Lease, *, placed: bool) -> None:
     request, device = lease.request, lease.device
     world.changed[request.id] = request
     lease.counts_in = request.round
-    if request.once:
+    if request.job.spec.repeat is Repeat.ONCE:
         request.used[device.id] = lease.seq
         other = device.lease
         if other is not None and other is not lease and other.request is request:
@@ -346,11 +352,11 @@ def _check_full(world: World, request: Request) -> None:
 
     Asynchronously the plan stays: a full request is skipped, and has a place again soon.
     """
-    unmet = request.unmet
-    if not request.open:
+    if request.ended_at is not None:
         return
-    if unmet > 0:
-        if request.placed + request.counted == request.target:
+    taken = request.placed + request.counted
+    if taken < request.places:
+        if taken == request.target:
             world.dirty = True
         return
     world.dirty = world.dirty or not request.asynchronous
@@ -383,4 +389,5 @@ def _unplace(world: World, request: Request) -> None:
 
 
 def _step(lease: Lease, step: LeaseStep) -> None:
-    lease.state = advance(LEASE, lease.state, step, lease, lease.device.story)
+    state = lease.state
+    lease.state = LEASE.get((state, step)) or advance(LEASE, state, step, lease, lease.device.story)

@@ -13,11 +13,13 @@ What is not in a table cannot happen: ``advance`` raises InvariantError with the
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
-Story = deque[tuple[float, str, str]]  # (engine time, kind, text) of what happened last, oldest first
+# (engine time, kind, text, what is filled into the text when it is told ...) of what happened last, oldest first. Few
+# are ever told.
+Story = deque[tuple[Any, ...]]
 STORY_LENGTH = 24
 
 State = TypeVar("State", bound=StrEnum)
@@ -159,9 +161,14 @@ def new_story() -> Story:
     return deque(maxlen=STORY_LENGTH)
 
 
+def written(story: Story) -> Iterator[tuple[float, str, str]]:
+    """(engine time, kind, text) of each entry, oldest first."""
+    return ((at, kind, (text.format(*what) if what else text).rstrip()) for at, kind, text, *what in story)
+
+
 def tell(story: Story) -> list[str]:
     """A line for each entry, oldest first."""
-    return [f"{at:.3f} {kind} {text}".rstrip() for at, kind, text in story]
+    return [f"{at:.3f} {kind} {text}".rstrip() for at, kind, text in written(story)]
 
 
 def advance(table: Mapping[tuple[State, Step], State], state: State, step: Step, what: object, story: Story) -> State:

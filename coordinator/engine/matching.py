@@ -1,20 +1,22 @@
 """The life of a plan, and matching by it.
 
 A plan is remade when its inputs have changed (``World.dirty``), at the end of a turn and with its ``now``. Between
-plans nothing is reordered. Matching a device is a look-up among the candidates of its region, listed once per plan and
-region, and only as far as somebody looked. After a new plan idle devices are matched in the order of their sessions; a
-fill makes the next plan, and the matching goes on with that. An asynchronous request that fills, or has a place again,
-changes no plan: it is in the plan all the time, and skipped while it is full.
+plans nothing is reordered. Matching a device is a look-up. Nearly always the first request of its region takes it,
+known for as many plans as leave the queue of that region as it was. Otherwise the candidates of the region, listed once
+per plan and only as far as somebody looked, are gone through. After a new plan idle devices are matched in the order of
+their sessions; a fill makes the next plan, and the matching goes on with that. An asynchronous request that fills, or
+has a place again, changes no plan: it is in the plan all the time, and skipped while it is full.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Literal
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
-from coordinator.engine.ids import RegionId, SessionSeq
+from coordinator.engine.ids import RegionId, RequestId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
 from coordinator.engine.model import ComeBackReason
@@ -24,6 +26,7 @@ from coordinator.engine.plan import (
     ANY_TIER,
     LIFTED,
     UNDECIDED,
+    GroupView,
     Mode,
     Plan,
     Policy,
@@ -54,7 +57,11 @@ class Matcher:
         self.world = world
         self.policy = policy
         self._candidates: dict[RegionId | tuple[RegionId, int], Candidates] = {}  # by the present plan
-        self._looked_at: set[RegionId] = set()  # by devices, under the present plan
+        self._firsts: list[Request | Literal[False] | None] = [None] * (world.regions.most + 1)  # by capability class,
+        # with one more for OVERFLOW: who comes first in the queue that it tries first. False: nobody; None: not known
+        self._asked: list[dict[int, list[int]]] = []  # by queue of the present plan, and by place in it: the classes
+        # whose first is known to be there
+        self._groups: tuple[GroupView, ...] = ()  # that the present plan saw
         self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
         self.openings = Openings(world)
         self._jobs = OpenJobs(world)
@@ -81,7 +88,8 @@ class Matcher:
             world.vacant = False
             self._match_idle()
         for session in fresh:
-            self._rest(session)
+            if session.device.session is session and session.device.state is DeviceState.IDLE:
+                self._rest(session)
 
     def candidates(self, device: Device) -> Candidates:
         """Of a device like this."""
@@ -97,58 +105,90 @@ class Matcher:
 
     def choose(self, session: Session) -> Request | None:
         """Who gets this device now."""
-        world, device = self.world, session.device
-        if world.plan.mode is Mode.UNIFORM:
-            able = [
-                request
-                for request in self.candidates(device)
-                if request.unmet > 0 and device.id not in request.used and not _cools(device, request, world.now)
-            ]
-            able = [request for request in able if not request.at_target] or able
-            if not able:
-                return None
-            return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
-        # This runs for every check-in: no call into Python that can be spared.
-        klass, cooling, id_, listed = device.klass, device.cooling, device.id, None
-        if klass != OVERFLOW and not self._by_tier:
-            region = world.regions.classes[klass].region
-            listed = self._candidates.get(region)
-            if listed is None and region not in self._looked_at:
-                self._looked_at.add(region)
-                if (request := self._first(region, device)) is not None:
-                    return request
-        if listed is None:
-            listed = self.candidates(device)
-        for some in (listed.found, listed.rest):
-            for request in some:
-                if (
-                    request.places > request.placed + request.counted
-                    and id_ not in request.used
-                    and not (cooling and _cools(device, request, world.now))
-                ):
-                    return request
-        return None
+        device = session.device
+        first = self._firsts[device.klass]
+        if first is None:
+            first = self._first(device.klass)
+        if (
+            first
+            and first.ended_at is None
+            and first.places > first.placed + first.counted
+            and _may_take(first, device, self.world.now)
+        ):
+            return first
+        return self._search(session)
 
-    def _first(self, region: RegionId, device: Device) -> Request | None:
-        """Who gets it in the queue that its region tries first. None: nobody there, or it takes a list to say.
+    def _first(self, klass: int) -> Request | Literal[False]:
+        """Who comes first in the queue that devices of this class try first, full or not; from here on it is known."""
+        plan = self.world.plan
+        if klass == OVERFLOW or not plan.queues or plan.mode is Mode.UNIFORM:
+            return False
+        queue = self._queue_of(klass)
+        at, first = self._first_in(queue, klass)
+        self._asked[queue].setdefault(at, []).append(klass)
+        self._firsts[klass] = first
+        return first
 
-        Plans may follow each other so fast that few regions have a second device, and need a list.
-        """
-        world, plan = self.world, self.world.plan
-        if not plan.queues:
-            return None
-        groups, requests, cooling = world.regions.regions[region].groups, world.open_requests, device.cooling
-        for id_ in plan.queues[plan.owner.get(region, 0)]:
+    def _first_in(self, queue: int, klass: int) -> tuple[int, Request | Literal[False]]:
+        """Of those that such devices may be leased to, the first below its target, and its place in the queue."""
+        world, names = self.world, self.world.plan.queues[queue]
+        groups, requests = world.regions.regions[world.regions.classes[klass].region].groups, world.open_requests
+        for at, id_ in enumerate(names):
             request = requests.get(id_)
-            if (
-                request is not None
-                and request.target > request.placed + request.counted  # below it: such come first
-                and request.job.group.id in groups
-                and device.id not in request.used
-                and not (cooling and _cools(device, request, world.now))
-            ):
-                return request
-        return None
+            if request is not None and request.job.group.id in groups and not request.at_target:
+                return at, request
+        return len(names), False
+
+    def _search(self, session: Session) -> Request | None:
+        """Who gets it, in the list of its region."""
+        world, device = self.world, session.device
+        listed = self.candidates(device)
+        if world.plan.mode is Mode.ORDERED:
+            for some in (listed.found, listed.rest):
+                for request in some:
+                    if request.places > request.placed + request.counted and _may_take(request, device, world.now):
+                        return request
+            return None
+        able = [
+            request
+            for request in listed
+            if request.places > request.placed + request.counted and _may_take(request, device, world.now)
+        ]
+        if world.plan.targets:
+            able = [request for request in able if not request.at_target] or able
+        if not able:
+            return None
+        return able[index(draw(world.settings.seed, Purpose.MATCH, session.seq, session.draws), len(able))]
+
+    def _forget(self, before: Plan, plan: Plan) -> None:
+        """What was known by the plan before and may be otherwise by this one.
+
+        Where regions and owners are the same and a queue begins alike, so is who comes first: most plans change little.
+        """
+        self._candidates.clear()
+        groups, self._groups = self._groups, self.world.regions.views()
+        alike = plan.mode is before.mode and len(plan.queues) == len(before.queues)
+        alike = alike and (plan.owner is before.owner or plan.owner == before.owner)
+        kept = alike and groups is self._groups and not before.targets and not plan.targets
+        for queue, asked in enumerate(self._asked):
+            if not asked or (kept and plan.queues[queue] is before.queues[queue]):
+                continue
+            same = _alike(before.queues[queue], plan.queues[queue], 1 + max(asked)) if kept else 0
+            for at in [at for at in asked if at >= same]:
+                for klass in asked.pop(at):
+                    self._firsts[klass] = None
+        if not alike:
+            self._asked = [{} for _ in plan.queues]
+
+    def knows_firsts(self) -> bool:
+        """Whether what is known of who comes first is what a walk would find now, unless that is over: the slow way."""
+        known = [klass for asked in self._asked for each in asked.values() for klass in each]
+        firsts = [(self._firsts[klass], self._first_in(self._queue_of(klass), klass)[1]) for klass in known]
+        return all(first is found or (first and not first.open) for first, found in firsts)
+
+    def _queue_of(self, klass: int) -> int:
+        """Which one devices of this class try first."""
+        return self.world.plan.owner.get(self.world.regions.classes[klass].region, 0)
 
     def may_match(self, device: Device) -> bool:
         """Idle, and nothing of its own keeps it from an offer."""
@@ -220,16 +260,15 @@ class Matcher:
     def _make_plan(self) -> None:
         world = self.world
         world.plan_number += 1
-        view = self._view()
+        before, view = world.plan, self._view()
         plan = self.policy.plan(view)
-        if problem := flaw(plan, view):
+        if problem := flaw(plan, view, before):
             raise PlanError(f"plan {view.plan_number} of policy {self.policy.name} at {view.now:.3f} s: {problem}")
-        self._aim(world.plan, plan)
+        self._aim(before, plan)
         world.plan = plan
+        self._forget(before, plan)
         self._decide(plan)
         world.supply.plan_made(view.supply)
-        self._candidates.clear()
-        self._looked_at.clear()
         world.emit(AdoptPlan(world.plan_number))
 
     def _aim(self, before: Plan, plan: Plan) -> None:
@@ -302,8 +341,6 @@ class Matcher:
     def _rest(self, session: Session) -> None:
         """A device that was not taken: it is looked at again when something that keeps it ends, or sent away."""
         world, device = self.world, session.device
-        if device.session is not session or device.state is not DeviceState.IDLE:
-            return
         settings, now = world.settings, world.now
         if len(world.sessions) > settings.most_sessions:
             self._send_away(session, ComeBackReason.OVERLOAD, len(world.sessions))
@@ -342,6 +379,21 @@ def lift(world: World, request: Request) -> None:
         world.note_job(request.job, "LIFTED", f"{request} is for all tiers again")
     elif request.tier == UNDECIDED:
         request.tier = ANY_TIER
+
+
+def _may_take(request: Request, device: Device, now: float) -> bool:
+    """It is for this device's tier, and nothing that was between the two is in the way."""
+    return (
+        (request.tier < 0 or request.tier == device.tier)
+        and not (request.used and device.id in request.used)
+        and not (device.cooling and _cools(device, request, now))
+    )
+
+
+def _alike(before: Sequence[RequestId], after: Sequence[RequestId], most: int) -> int:
+    """How many of the first ``most`` are the same, up to one that is not."""
+    pairs = zip(before[:most], after[:most], strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(before), len(after), most))
 
 
 def _cools(device: Device, request: Request, now: float) -> bool:

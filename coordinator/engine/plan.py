@@ -133,6 +133,8 @@ class Plan:
 
     Thousands of plans are made for each that somebody asks about: so why requests wait is a function, which holds what
     it needs of the view (``View.jobs`` is no part of that: it is live).
+
+    What is in it is never changed once it is returned: ``owner`` may be the very object of the plan before, as it was.
     """
 
     queues: tuple[tuple[RequestId, ...], ...] = ()  # in the order in which they are tried; a request is in one, once
@@ -159,11 +161,17 @@ class Policy(Protocol):
     def plan(self, view: View) -> Plan: ...
 
 
-def flaw(plan: object, view: View) -> str:
-    """Why what a policy returned cannot be followed; empty: it can. What it decides of tiers is checked apart."""
+def flaw(plan: object, view: View, before: Plan) -> str:
+    """Why what a policy returned cannot be followed; empty: it can. What it decides of tiers is checked apart.
+
+    ``before``: the plan before, which could be.
+    """
     if not isinstance(plan, Plan):
         return f"it is a {type(plan).__name__}, not a Plan"
-    owners = set(plan.owner.values())
+    if not all(isinstance(one, tuple) for one in (plan.queues, *plan.queues)):
+        return "its queues are not a tuple of tuples"
+    known = plan.owner is before.owner and len(plan.queues) == len(before.queues)
+    owners = set() if known else set(plan.owner.values())
     if owners and not 0 <= min(owners) <= max(owners) < len(plan.queues):
         return f"owner names a queue outside 0 to {len(plan.queues) - 1}"
     if sum(map(len, plan.queues)) > len(view.requests) and len(set().union(*plan.queues)) < sum(map(len, plan.queues)):

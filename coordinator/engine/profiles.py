@@ -29,65 +29,54 @@ MOST_PERCENT = 95  # beyond it single devices decide
 
 @dataclass(slots=True)
 class Profile:
-    """Times counted on the scale, and their tail, which moves by a few bins at most with each of them."""
+    """Times counted on the scale; who asks for a quantile begins at the last one, which is seldom far away."""
 
     counts: list[int] = field(default_factory=lambda: [0] * BINS)
     total: int = 0  # of all bins, < FULL
-    at: int = 0  # bin of the percentile
-    upto: int = 0  # the sum of the bins up to ``at``
+    at: int = field(default=0, compare=False)  # bin of the last quantile that was asked for
+    upto: int = field(default=0, compare=False)  # the sum of the bins up to ``at``
     percent: int = MOST_PERCENT  # of the tail, in 1 .. MOST_PERCENT
 
     def add(self, bin_: int) -> None:
-        counts = self.counts
-        counts[bin_] += 1
+        self.counts[bin_] += 1
         self.total += 1
         if bin_ <= self.at:
             self.upto += 1
         if self.total == FULL:
-            self.counts = counts = [count // 2 for count in counts]
-            self.total, self.upto = sum(counts), sum(counts[: self.at + 1])
-        wanted = -(-self.percent * self.total // 100)
-        while self.upto < wanted:
-            self.at += 1
-            self.upto += counts[self.at]
-        while self.upto - counts[self.at] >= wanted:
-            self.upto -= counts[self.at]
-            self.at -= 1
+            self.counts = [count // 2 for count in self.counts]
+            self.total, self.upto = sum(self.counts), sum(self.counts[: self.at + 1])
 
     def quantile(self, part: int, whole: int) -> float:
         """The least edge that at least ``part / whole`` of the times did not exceed, seconds; 0 < part <= whole."""
-        at, upto, wanted = self.at, self.upto, -(-part * self.total // whole)
-        while upto < wanted:
-            at += 1
-            upto += self.counts[at]
-        while upto - self.counts[at] >= wanted:
-            upto -= self.counts[at]
-            at -= 1
-        return EDGES[at]
+        return EDGES[self._reach(-(-part * self.total // whole))]
 
     def falls(self, needed: int, places: int) -> Iterator[tuple[int, float]]:
         """(n, quantile needed / (n + 1)) for n = ``needed``, and for those up to ``places`` at which it is lower."""
-        at, upto, work = self.at, self.upto, needed * self.total
-        n = needed
+        n, work = needed, needed * self.total
         while n <= places:
-            wanted = -(-work // (n + 1))
-            while upto < wanted:
-                at += 1
-                upto += self.counts[at]
-            while upto - self.counts[at] >= wanted:
-                upto -= self.counts[at]
-                at -= 1
+            at = self._reach(-(-work // (n + 1)))
+            below = self.upto - self.counts[at]
             yield n, EDGES[at]
-            upto -= self.counts[at]
-            at -= 1
-            if upto <= 0:
+            if below <= 0:
                 return
-            n = -(-work // upto) - 1
+            n = -(-work // below) - 1
 
     @property
     def tail_s(self) -> float:
         """0: not known."""
-        return EDGES[self.at] if self.total >= ENOUGH else 0.0
+        return self.quantile(self.percent, 100) if self.total >= ENOUGH else 0.0
+
+    def _reach(self, wanted: int) -> int:
+        """The first bin with which so many of the times are reached, 0 < wanted <= total."""
+        counts, at, upto = self.counts, self.at, self.upto
+        while upto < wanted:
+            at += 1
+            upto += counts[at]
+        while upto - counts[at] >= wanted:
+            upto -= counts[at]
+            at -= 1
+        self.at, self.upto = at, upto
+        return at
 
 
 class ResponseTimes:

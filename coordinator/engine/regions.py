@@ -28,6 +28,7 @@ from coordinator.engine.requirements import (
 
 OVERFLOW = -1  # the class of devices beyond the bound
 MOST_ATOMS = 64  # comparisons of ended jobs are remembered until there are so many
+MOST_KINDS = 4096  # capabilities, each an object of its own, whose class is remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +75,9 @@ class Regions:
         self.overflow = RegionId(most)  # the region of the class OVERFLOW
         self.overflow_devices = 0
         self._atoms: dict[str, Comparison | Ids] = {}  # by their text
+        self._by_name = False  # an atom asks for certain devices: then those with the same capabilities are not alike
         self._index: dict[tuple[bool, ...], int] = {}  # answers to the atoms, in their order -> class
+        self._kinds: dict[int, tuple[Capabilities, int]] = {}  # (itself, class), by its identity
         self._by_groups: dict[frozenset[GroupId], Region] = {}
         self._views: tuple[GroupView, ...] | None = None  # until a region comes, or all are numbered anew
 
@@ -138,7 +141,7 @@ class Regions:
         ``rebuild`` follows.
         """
         self._learn_atoms()
-        former, self.classes, self._index, self.overflow_devices = self.classes, [], {}, 0
+        former, self.classes, self._index, self._kinds, self.overflow_devices = self.classes, [], {}, {}, 0
         done = Recut()
         weights: dict[int, dict[int, int]] = {}
         for device, capabilities, before, weight in devices:
@@ -168,16 +171,21 @@ class Regions:
         wanted = {text: atom for group in self.groups.values() for text, atom in _atoms_of(group.requirement)}
         remembered = {text: atom for text, atom in self._atoms.items() if text not in wanted}
         self._atoms = remembered | wanted if len(remembered) + len(wanted) <= MOST_ATOMS else wanted
+        self._by_name = any(isinstance(atom, Ids) for atom in self._atoms.values())
 
     def _class(self, device: DeviceId, capabilities: Capabilities) -> int:
+        known = self._kinds.get(id(capabilities))
+        if known is not None:
+            return known[1]
         answers = tuple([atom.matches(device, capabilities) for atom in self._atoms.values()])
-        klass = self._index.get(answers)
-        if klass is None:
-            klass = len(self.classes)
-            if klass >= self.most:
-                return OVERFLOW
+        klass = self._index.get(answers, OVERFLOW)
+        if klass == OVERFLOW and len(self.classes) < self.most:
+            klass = self._index[answers] = len(self.classes)
             self.classes.append(DeviceClass((device, capabilities)))
-            self._index[answers] = klass
+        if not self._by_name:
+            if len(self._kinds) >= MOST_KINDS:
+                self._kinds.clear()
+            self._kinds[id(capabilities)] = capabilities, klass
         return klass
 
     def _place(self, klass: int) -> None:

@@ -17,4 +17,4 @@ EDGES: tuple[float, ...] = tuple(accumulate(repeat(STEP, BINS - 1), mul, initial
 
 def bin_of(seconds: float) -> int:
     """The bin of a time >= 0."""
-    return min(bisect_left(EDGES, seconds), BINS - 1)
+    return bisect_left(EDGES, seconds, 0, BINS - 1)

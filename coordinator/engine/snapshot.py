@@ -12,7 +12,7 @@ from coordinator.engine.state import Device, Job, Lease, Request, Session
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
-_APART = ("settings", "deadlines", "regions", "supply", "tiers", "out", "fresh", "changed")  # no state, or shown below
+_APART = ("settings", "deadlines", "regions", "supply", "tiers", "emit", "fresh", "changed")  # no state, or shown below
 
 
 def snapshot(engine: Engine) -> dict[str, Plain]:

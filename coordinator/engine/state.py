@@ -4,7 +4,7 @@ Compared by identity; ``snapshot`` makes comparable copies. Each attribute has i
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
@@ -44,6 +44,9 @@ class Cooling:
     failures: int  # >= 1, since its last response
 
 
+NOT_COOLING: Mapping[JobId, Cooling] = {}  # one for all: look-ups read it, and next to no device has another
+
+
 @dataclass(slots=True)
 class Stopping:
     """A lease that has ended while its device may still work on it."""
@@ -72,7 +75,9 @@ class Device:
     tier: int = NO_TIER  # as of its last check-in
     lease: "Lease | None" = None  # in hand: OFFERED, RUNNING or ABSENT
     stopping: dict[LeaseSeq, Stopping] = field(default_factory=dict)  # it is BUSY while one is left
-    cooling: dict[JobId, Cooling] = field(default_factory=dict)  # of unfinished jobs, or not yet swept
+    cooling: Mapping[JobId, Cooling] = field(
+        default_factory=lambda: NOT_COOLING
+    )  # of unfinished jobs, or not swept yet
     resting_until: float = 0.0  # it said it was busy: no lease before
     quiet: bool = False  # let an offer lapse, and has not spoken since
     drained: bool = False  # no more leases, no more sessions
@@ -86,7 +91,7 @@ class Device:
 
     def limited(self, now: float) -> bool:
         """Has it reached a limit of its own?"""
-        if self.limited_in_interval:
+        if 0 < self.tasks_per_session <= self.tasks_in_interval:
             return True
         return 0 < self.tasks_per_day <= self.tasks_today and self.day == day_of(now)
 
@@ -267,15 +272,12 @@ class Job:
     ended_at: float | None = None
     message: str = ""  # why it ended
     story: Story = field(default_factory=new_story)
+    id: JobId = field(init=False)
     needed: int = field(init=False)  # K and C of its attempts: its spec works them out, and is asked once
     places: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.needed, self.places = self.spec.responses_needed, self.spec.places
-
-    @property
-    def id(self) -> JobId:
-        return self.spec.job
+        self.id, self.needed, self.places = self.spec.job, self.spec.responses_needed, self.spec.places
 
     @property
     def ended(self) -> bool:

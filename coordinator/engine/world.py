@@ -1,6 +1,6 @@
 """The whole state of the engine, and what is being said about the event in hand. No rule of the protocol is here."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from coordinator.engine.deadlines import Deadlines, Truth
 from coordinator.engine.effects import Effect
@@ -41,7 +41,7 @@ class World:
         self.dirty = False  # the plan is to be remade at the end of this turn
         self.fresh: list[Session] = []  # became matchable in this turn
         self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
-        self.out: list[Effect] = []  # of this event
+        self.emit: Callable[[Effect], None]  # as what follows from this event
         self.leases_granted = 0
         self.requests_opened = 0
         self.ends: dict[LeaseEnd, int] = dict.fromkeys(LeaseEnd, 0)  # leases ended, by reason
@@ -53,9 +53,6 @@ class World:
         """A plan is to be made, or devices are to be matched."""
         return self.dirty or self.vacant or bool(self.fresh)
 
-    def emit(self, effect: Effect) -> None:
-        self.out.append(effect)
-
     def change(self, job: Job) -> None:
         """It may be served from here on, or may not: the plan's inputs have changed."""
         self.dirty = True
@@ -64,10 +61,12 @@ class World:
 
     def move(self, device: Device, step: DeviceStep) -> None:
         """A step of a device's life."""
-        after = advance(DEVICE, device.state, step, device.id, device.story)
-        if after is not device.state:
-            self.device_counts[device.state] -= 1
-            self.device_counts[after] += 1
+        before = device.state
+        after = DEVICE.get((before, step)) or advance(DEVICE, before, step, device.id, device.story)
+        if after is not before:
+            counts = self.device_counts
+            counts[before] -= 1
+            counts[after] += 1
             device.state = after
 
     def make_idle(self, session: Session) -> None:

@@ -56,7 +56,7 @@ from coordinator.engine.record import effect_to_json, event_from_json, event_to_
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
 from coordinator.engine.state import Job, Request
-from tests.unit.engine.play import Fifo, Tiered, Uniform
+from tests.unit.engine.play import Fifo, Standing, Tiered, Uniform
 
 SETTINGS = EngineSettings(
     seed=3,
@@ -90,7 +90,7 @@ CAPABILITIES = [
 DEVICES = [DeviceId(f"d{number}") for number in range(9)]
 JOBS = [JobId(f"me/{name}/1") for name in "abcd"]
 SCORES = st.sampled_from([0.0, 0.2, 1.0, 1.0, 5.0])
-POLICIES: dict[str, type[Policy]] = {one.name: one for one in (Fifo, Uniform, Tiered)}
+POLICIES: dict[str, type[Policy]] = {one.name: one for one in (Fifo, Uniform, Tiered, Standing)}
 leases = st.integers(1, 60).map(LeaseSeq)
 recent = st.integers(0, 6)  # so many back from the newest
 outcomes = st.sampled_from(list(Outcome))

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import accumulate
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from coordinator.engine.ids import RegionId
 Integers = NDArray[np.intp]
 
 NOBODY = -1
+MOST_GROUNDS = 256  # that are remembered
 _CLEAR = 1e-9  # relative; sums of fewer than a million quotients are off by less than a thousandth of it
 
 
@@ -38,23 +39,55 @@ class Contender:
 
 
 class Ground:
-    """What can be said of contenders without their requests. They come scarcest first, and are known by their index.
+    """Who owns which region, and what each contender could use of what others own. It does not know the requests.
+
+    Contenders come scarcest first, and are known by their index. ``contest`` gives the ground where nobody has taken
+    anything yet.
+    """
+
+    def __init__(self, contenders: Sequence[Contender], owner: Integers, rates: list[int]) -> None:
+        self.contenders = contenders
+        self.owner = owner  # region -> contender, or NOBODY
+        self.rates = rates  # supply of what each owns
+        self._shared: dict[int, Shared] = {}
+
+    def shared(self, index: int) -> "Shared":
+        found = self._shared.get(index)
+        if found is None:
+            found = self._shared[index] = _shared(self.owner, index, self.contenders[index])
+        return found
+
+
+@lru_cache(maxsize=MOST_GROUNDS)
+def _after(ground: Ground, taker: int, number: int) -> Ground:
+    """``taker`` has taken what it shares with the first ``number`` (> 0) of the scarcer ones.
+
+    Only the intersection moves: nobody ever owns devices that it cannot use. Most plans take what plans before took.
+    """
+    rates, owner, moves = list(ground.rates), ground.owner.copy(), np.zeros(len(ground.rates), dtype=bool)
+    for holder, share in ground.shared(taker).scarcer[:number]:
+        rates[taker] += share
+        rates[holder] -= share
+        moves[holder] = True
+    regions = ground.contenders[taker].regions
+    owner[regions[moves[owner[regions]]]] = taker
+    return Ground(ground.contenders, owner, rates)
+
+
+def contest(eligible: Sequence[Sequence[RegionId] | Integers], supply: Mapping[RegionId, int]) -> Ground:
+    """The scarcest that can use a region owns it.
 
     ``supply`` holds the check-ins counted over the window, > 0 for every region of a contender.
     """
-
-    def __init__(self, eligible: Sequence[Sequence[RegionId] | Integers], supply: Mapping[RegionId, int]) -> None:
-        counts = np.zeros(max(supply, default=-1) + 1)
-        counts[list(supply)] = list(supply.values())
-        self.contenders = [Contender(regions := np.asarray(each, dtype=np.intp), counts[regions]) for each in eligible]
-        self.owner: Integers = np.full(len(counts), NOBODY, dtype=np.intp)  # region -> the scarcest that can use it
-        for index in reversed(range(len(self.contenders))):
-            self.owner[self.contenders[index].regions] = index
-        owned = self.owner != NOBODY
-        self.regions: Integers = np.flatnonzero(owned)  # of any contender
-        rates = np.bincount(self.owner[owned], weights=counts[owned], minlength=len(self.contenders))
-        self.rates = [int(rate) for rate in rates]  # supply of what each owns
-        self.shared = [_shared(self.owner, index, each) for index, each in enumerate(self.contenders)]
+    counts = np.zeros(max(supply, default=-1) + 1)
+    counts[list(supply)] = list(supply.values())
+    contenders = [Contender(regions := np.asarray(each, dtype=np.intp), counts[regions]) for each in eligible]
+    owner: Integers = np.full(len(counts), NOBODY, dtype=np.intp)
+    for index in reversed(range(len(contenders))):
+        owner[contenders[index].regions] = index
+    owned = owner != NOBODY
+    rates = np.bincount(owner[owned], weights=counts[owned], minlength=len(contenders))
+    return Ground(contenders, owner, [int(rate) for rate in rates])
 
 
 class Shared(NamedTuple):
@@ -77,62 +110,53 @@ def _shared(owner: Integers, index: int, contender: Contender) -> Shared:
 
 
 class Allocation:
-    """Lines 1 to 9, for the remaining demands of each contender's requests in the order in which they are served.
+    """Lines 1 to 9, for each contender's requests in the order in which they are served.
 
-    With ``whole_queues`` all requests of the one who looks count as held up, however long they would wait anyway. A
-    request of contender i counts ``weights``[i] times (> 0); without weights comparisons are of whole numbers.
+    ``ends`` are the running sums of their remaining demands. With ``whole_queues`` all requests of the one who looks
+    count as held up, however long they would wait anyway. A request of contender i counts ``weights``[i] times (> 0);
+    without weights comparisons are of whole numbers.
     """
 
     def __init__(
         self,
         ground: Ground,
-        demands: Sequence[Sequence[int]],
+        ends: Sequence[Sequence[int]],
         *,
         weights: Sequence[float] | None = None,
         whole_queues: bool = False,
     ) -> None:
-        self.owner = ground.owner.copy()  # region -> contender, or NOBODY
-        self.rates = list(ground.rates)  # supply of what each owns
+        self.ground = ground  # as it is in the end
         self.rivals: dict[int, int] = {}  # a scarcer one that kept shared devices, else a busier one that took some
         self._whole_queues = whole_queues
         self._weights = weights
-        self._ends = [list(accumulate(each)) for each in demands]
-        self._waiting = [len(each) for each in demands]
-        self._moved = False  # has any region changed hands?
-        for taker in reversed(range(len(ground.contenders))):
-            if demands[taker]:
-                self._take_from_scarcer(taker, ground)
+        self._ends = ends
+        for taker in reversed(range(len(ends))):
+            if ends[taker]:
+                self._take_from_scarcer(taker)
 
-    def _take_from_scarcer(self, taker: int, ground: Ground) -> None:
+    def _take_from_scarcer(self, taker: int) -> None:
         """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
-        contender = ground.contenders[taker]
-        shared = _shared(self.owner, taker, contender) if self._moved else ground.shared[taker]
-        queue = _Queue(self._ends[taker], self.rates[taker])
-        taken = []
+        ends, rates, shared = self._ends, self.ground.rates, self.ground.shared(taker)
+        queue, number = _Queue(ends[taker], rates[taker]), 0
         for holder, share in shared.scarcer:
-            if self._waiting[holder] and not self._pays(queue, taker, holder, share):
+            if ends[holder] and not self._pays(queue, taker, holder, share):
                 self.rivals[taker] = holder
                 break
-            queue.take(share, self._ends[holder], self.rates[holder])
-            self.rates[taker] += share
-            self.rates[holder] -= share
-            taken.append(holder)
+            queue.take(share, ends[holder], rates[holder])
+            number += 1
         else:
             if shared.most != NOBODY:
                 self.rivals[taker] = shared.most
-        if taken:  # only the intersection moves: nobody ever owns devices that it cannot use
-            moves = np.zeros(len(self.rates), dtype=bool)
-            moves[taken] = True
-            self.owner[contender.regions[moves[self.owner[contender.regions]]]] = taker
-            self._moved = True
+        if number:
+            self.ground = _after(self.ground, taker, number)
 
     def _pays(self, queue: "_Queue", taker: int, holder: int, share: int) -> bool:
         """Whether more requests wait per device of the taker than per device of the holder.
 
         A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
         """
-        waiting = self._waiting[holder]  # its own only; the taker's include what it took over
-        rate, held_rate = self.rates[taker], self.rates[holder]
+        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
+        rate, held_rate = queue.rate, self.ground.rates[holder]
         if self._weights is None:
             outnumbered = waiting if rate == 0 else waiting * rate // held_rate
         else:
@@ -147,16 +171,18 @@ class Allocation:
 class _Queue:
     """Requests served one after the other, each at the supply that it had when it joined, plus what came since."""
 
-    __slots__ = ("_grown", "_parts", "_sizes", "size")
+    __slots__ = ("_grown", "_parts", "_sizes", "rate", "size")
 
-    def __init__(self, ends: list[int], rate: int) -> None:
+    def __init__(self, ends: Sequence[int], rate: int) -> None:
+        self.rate = rate
         self._grown = 0
         self._parts = [(ends, rate)]  # running sums of demands, and the supply without what the queue has grown by
         self.size = len(ends)
         self._sizes = [self.size]  # requests up to the end of each part
 
-    def take(self, share: int, ends: list[int], rate: int) -> None:
+    def take(self, share: int, ends: Sequence[int], rate: int) -> None:
         """The queue grows by ``share``; requests that were served at ``rate`` join it at that."""
+        self.rate += share
         self._grown += share
         if ends:
             self._parts.append((ends, rate - self._grown))

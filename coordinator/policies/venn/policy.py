@@ -5,7 +5,8 @@ What is restricted to a tier of devices is said in ``tiers``, and what the fairn
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 
 import numpy as np
 
@@ -13,14 +14,12 @@ from coordinator.engine.ids import GroupId, RegionId
 from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
 from coordinator.policies.order import left_of_job, left_of_request
 from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
-from coordinator.policies.venn.irs import Allocation, Ground
-from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions
+from coordinator.policies.venn.irs import NOBODY, Allocation, Ground, contest
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, may_restrict, restrictions
 
 ORDERS: Mapping[str, Callable[[RequestView], int]] = {"job": left_of_job, "request": left_of_request}
 PAPER, CLOSING = "paper", "closing"
 MOST_PERCENTILE = 99
-
-Queue = list[RequestView]  # of one group, or of several that the same regions supply, in the order of service
 
 
 class Venn:
@@ -62,27 +61,45 @@ class Venn:
         shares = FairShares(view, self.fairness, left) if self.fairness else None
         queues = land.queues(view.requests, shares.demand if shares else left)
         supplied = queues[land.unsupplied :]
-        demands = [[request.remaining for request in queue] for queue in supplied]
-        weights = [shares.weight(queue) for queue in supplied] if shares else None
-        allocation = Allocation(land.ground, demands, weights=weights, whole_queues=self.whole_queues)
+        weights = [shares.weight(queue.requests) for queue in supplied] if shares else None
+        ends = [queue.ends for queue in supplied]
+        allocation = Allocation(land.ground, ends, weights=weights, whole_queues=self.whole_queues)
         limits = NOWHERE
         if view.tiers > 1 and self.tiers > 1:
             limits = restrictions(
                 view,
-                [Holding(queue, partial(land.owned, allocation, index)) for index, queue in enumerate(supplied)],
+                [
+                    Holding(queue.requests, partial(_owned, allocation.ground, index))
+                    for index, queue in enumerate(supplied)
+                    if queue.tiered
+                ],
                 self.rule,
             )
         return Plan(
-            queues=tuple([tuple([request.request for request in queue]) for queue in queues]),
-            owner=land.owners(allocation),
+            queues=tuple([queue.names for queue in queues]),
+            owner=land.owners(allocation.ground),
             why=partial(_reasons, queues[: land.unsupplied], supplied, allocation),
             tiers=limits.tiers,
             review_at=limits.review_at,
         )
 
 
+class Queue:
+    """Requests of one group, or of several that the same regions supply."""
+
+    __slots__ = ("ends", "names", "requests", "tiered", "waiting")
+
+    def __init__(self, waiting: list[RequestView], demand: Callable[[RequestView], float]) -> None:
+        """Least demand first; ties go by job arrival and job id, in which order the requests come."""
+        self.waiting = waiting  # as they came
+        self.requests = sorted(waiting, key=demand)  # in the order of service
+        self.names = tuple([request.request for request in self.requests])
+        self.ends = list(accumulate([request.remaining for request in self.requests]))
+        self.tiered = may_restrict(self.requests)
+
+
 class Landscape:
-    """What groups and supply alone decide. It holds for many plans: most differ in their requests only.
+    """What groups and supply alone decide. It holds for many plans: most differ in a few requests only.
 
     Groups whose regions with supply are the same are one queue; so is each group without any. Scarcest first: by
     (supply of all that its devices can be, group id).
@@ -93,40 +110,44 @@ class Landscape:
         merged = _merged(groups, supply)
         self.queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
         self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
-        self.ground = Ground([one.regions for one in merged[self.unsupplied :]], supply)
+        self.ground = contest([one.regions for one in merged[self.unsupplied :]], supply)
+        self._queues: list[Queue] = []  # of the last plan, ordered by ...
+        self._demand: Callable[[RequestView], float] | None = None  # ... this
         self._owner = self.ground.owner  # of the last plan: contender by region, and ...
-        regions, owner = self.ground.regions, self.ground.owner
-        self._queues: dict[RegionId, int] = dict(
-            zip(map(RegionId, regions.tolist()), (owner[regions] + self.unsupplied).tolist(), strict=True)
-        )  # ... queue
+
+    @cached_property
+    def _owners(self) -> dict[RegionId, int]:
+        """... queue. A simulation in bulk does without."""
+        owner = self.ground.owner
+        regions = np.flatnonzero(owner != NOBODY)
+        return dict(zip(map(RegionId, regions.tolist()), (owner[regions] + self.unsupplied).tolist(), strict=True))
 
     def is_of(self, view: View) -> bool:
         same = view.groups is self._groups and view.supply is self._supply
         return same or (view.groups == self._groups and view.supply == self._supply)
 
-    def owners(self, allocation: Allocation) -> Mapping[RegionId, int]:
+    def owners(self, ground: Ground) -> Mapping[RegionId, int]:
         """Queue of each region; the same object as of the last plan where nothing has moved since, as is usual."""
-        moved = (allocation.owner != self._owner).nonzero()[0]
-        if len(moved):
-            self._queues = self._queues.copy()
-            self._queues.update(zip(moved.tolist(), (allocation.owner[moved] + self.unsupplied).tolist(), strict=True))
-            self._owner = allocation.owner
-        return self._queues
-
-    def owned(self, allocation: Allocation, index: int) -> list[RegionId]:
-        """The regions of one contender."""
-        if allocation.rates[index] == 0:  # all of them have supply
-            return []
-        return [RegionId(region) for region in (allocation.owner == index).nonzero()[0].tolist()]
+        if ground.owner is not self._owner:
+            moved = (ground.owner != self._owner).nonzero()[0]
+            if len(moved):
+                self._owners = self._owners.copy()
+                self._owners.update(zip(moved.tolist(), (ground.owner[moved] + self.unsupplied).tolist(), strict=True))
+            self._owner = ground.owner
+        return self._owners
 
     def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
-        """Least demand first; ties go by job arrival and job id, in which order the requests come."""
-        queues: list[Queue] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
+        """Those of the last plan where neither the requests have changed nor ``demand``, which orders them."""
+        waiting: list[list[RequestView]] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
         for request in requests:
-            queues[self.queue_of[request.group]].append(request)
-        for queue in queues:
-            queue.sort(key=demand)
-        return queues
+            waiting[self.queue_of[request.group]].append(request)
+        if demand is not self._demand:
+            self._queues = [Queue(each, demand) for each in waiting]
+        else:
+            kept = zip(self._queues, waiting, strict=True)
+            self._queues = [queue if queue.waiting == each else Queue(each, demand) for queue, each in kept]
+        self._demand = demand
+        return self._queues
 
 
 @dataclass(slots=True)
@@ -151,18 +172,26 @@ def _merged(groups: Sequence[GroupView], supply: Mapping[RegionId, int]) -> list
     return sorted(found.values(), key=lambda one: (one.rate, one.groups[0].group))
 
 
+def _owned(ground: Ground, index: int) -> list[RegionId]:
+    """The regions of one contender."""
+    if ground.rates[index] == 0:  # all of them have supply
+        return []
+    return [RegionId(region) for region in (ground.owner == index).nonzero()[0].tolist()]
+
+
 def _reasons(unsupplied: Sequence[Queue], supplied: Sequence[Queue], allocation: Allocation) -> Reasons:
     for queue in unsupplied:
-        yield from _behind_head(queue)
+        yield from _behind_head(queue.requests)
     for index, queue in enumerate(supplied):
         rival = allocation.rivals.get(index)
-        if queue and rival is not None:
-            what = "some" if allocation.rates[index] else "all"
+        if queue.requests and rival is not None:
+            what = "some" if allocation.ground.rates[index] else "all"
             kind = "scarcer" if rival < index else "busier"
-            yield queue[0].job, f"{what} of its devices go first to {supplied[rival][0].job}, in a {kind} group"
-        yield from _behind_head(queue)
+            first, ahead = queue.requests[0], supplied[rival].requests[0]
+            yield first.job, f"{what} of its devices go first to {ahead.job}, in a {kind} group"
+        yield from _behind_head(queue.requests)
 
 
-def _behind_head(queue: Queue) -> Reasons:
+def _behind_head(queue: Sequence[RequestView]) -> Reasons:
     for request in queue[1:]:
         yield request.job, f"behind {queue[0].job}: less is left to do there"

@@ -118,6 +118,11 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
     return Restrictions(tiers, review_at if review_at < math.inf else None)
 
 
+def may_restrict(queue: Sequence[RequestView]) -> bool:
+    """Whether ``restrictions`` has anything to say of such a queue."""
+    return bool(queue) and (queue[0].tier == UNDECIDED or any(request.tier >= 0 for request in queue))
+
+
 def _needs_s(view: View, request: RequestView, holding: Holding, tier: int, rule: Rule) -> float:
     """Seconds from now until it has its devices of this tier and their responses; infinite where none come."""
     rate = total(view.tier_supply[tier], holding.owned())

@@ -25,7 +25,7 @@ from coordinator.engine.events import (
     TimePassed,
     TurnEnded,
 )
-from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RegionId, RequestId, SessionSeq
 from coordinator.engine.model import (
     AttemptStatus,
     EngineSettings,
@@ -80,6 +80,25 @@ class Uniform:
 
     def plan(self, view: View) -> Plan:
         return Plan(queues=(tuple(request.request for request in view.requests),), mode=Mode.UNIFORM)
+
+
+class Standing:
+    """A queue for each group, by job arrival, and the very same objects for whatever is as in a plan before."""
+
+    name = "tiny-standing"
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[RequestId, ...], tuple[RequestId, ...]] = {}
+        self.owners: dict[tuple[tuple[RegionId, int], ...], dict[RegionId, int]] = {}
+
+    def plan(self, view: View) -> Plan:
+        queues = [tuple(one.request for one in view.requests if one.group == each.group) for each in view.groups]
+        owners = {region: number for number, group in enumerate(view.groups) for region in group.regions}
+        return Plan(
+            queues=tuple(self.queues.setdefault(queue, queue) for queue in queues),
+            owner=self.owners.setdefault(tuple(owners.items()), owners),
+            mode=Mode.UNIFORM if view.plan_number % 11 == 0 else Mode.ORDERED,
+        )
 
 
 def spec(name: str = "a", **changes: object) -> JobSpec:

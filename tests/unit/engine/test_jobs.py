@@ -235,8 +235,7 @@ def test_an_unknown_job_is_refused(event: DriverFollowed) -> None:
 )
 def test_numbers_that_would_break_a_round_are_refused(change: dict[str, object]) -> None:
     play = Play()
-    play.engine.handle(JobSubmitted(spec(**change), 1), 0.0)
-    play.effects = play.engine.world.out
+    play.effects = play.engine.handle(JobSubmitted(spec(**change), 1), 0.0)
     assert play.one(RefuseJob).reason == "BAD_SPEC"
 
 

@@ -8,13 +8,13 @@ import pytest
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import AcceptAttempt, AdoptPlan, FillAttempt, OfferLease, OpenSession
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHeard, JobEnded, PolicyChanged
-from coordinator.engine.ids import DeviceId, JobId, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, RegionId, SessionSeq
 from coordinator.engine.lifecycle import InvariantError, PlanError
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
-from tests.unit.engine.play import Fifo, Play, Uniform, needs
+from tests.unit.engine.play import Fifo, Play, Standing, Uniform, needs
 
 ROOMY = Comparison("memory", ">=", 4.0)
 
@@ -71,23 +71,84 @@ def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() ->
 
 
 @pytest.mark.parametrize("policy", [Fifo, SparesLast])
-def test_what_a_region_can_have_is_listed_for_its_second_device_of_a_plan(
+def test_what_a_region_can_have_is_listed_once_a_device_cannot_have_the_first(
     policy: type[Fifo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     play = Play(policy())
     play.request("a", demand=9)
-    play.run("one")
-    play.request("b", demand=9)  # another plan
+    play.request("b", demand=9)
     listed: list[object] = []
     list_ = Matcher._list
     monkeypatch.setattr(Matcher, "_list", lambda self, *what: listed.append(what) or list_(self, *what))
-    play.check_in("two")
-    assert play.one(OfferLease).job == "me/a/1"
+    for name in ("one", "two"):
+        play.run(name)
     assert not listed
-    for name in ("three", "four"):
-        play.check_in(name)
-        assert play.one(OfferLease).job == "me/a/1"
+    for name in ("one", "two"):
+        play.fail(name)
+        assert play.one(OfferLease).job == "me/b/1"
     assert len(listed) == 1
+
+
+def test_who_comes_first_is_looked_for_again_only_where_the_queue_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(Standing())
+    for name in ("here", "there"):
+        job = play.job(name, demand=9, **needs(Comparison("at", "=", name), name))
+        play.open(job, rounds_left=2)
+        play.run(f"{name}-0", labels={"at": frozenset({name})})
+    walks: list[int] = []
+    first = Matcher._first
+    monkeypatch.setattr(Matcher, "_first", lambda self, klass: walks.append(klass) or first(self, klass))
+
+    def walked(name: str) -> bool:
+        """For a device there, which then serves the job there."""
+        walks.clear()
+        play.check_in(f"{name}-{len(play.all)}", labels={"at": frozenset({name})})
+        assert play.one(OfferLease).job == f"me/{name}/1"
+        return bool(walks)
+
+    play.handle(PolicyChanged(Standing.name))  # this plan knows both regions
+    assert [walked("here"), walked("there")] == [True, True]
+    play.handle(PolicyChanged(Standing.name))
+    assert play.got(AdoptPlan)
+    assert [walked("here"), walked("there")] == [False, False]
+    job = play.engine.jobs[JobId("me/here/1")]
+    play.open(job, 1, 2)  # gives the attempt before up
+    assert [walked("here"), walked("there")] == [True, False]
+
+
+def test_what_is_known_of_who_comes_first_is_held_against_the_plan() -> None:
+    play = Play()
+    play.request("a", demand=3)
+    second = play.request("b", demand=3)
+    play.run("one")
+    play.engine.matcher._firsts[play.device("one").klass] = second
+    with pytest.raises(InvariantError, match="would not find who comes first"):
+        play.engine.validate()
+
+
+class Fickle:
+    """A queue for each request, and an owner that it changes in the plan before, which no policy may."""
+
+    name = "tiny-fickle"
+
+    def __init__(self) -> None:
+        self.owner: dict[RegionId, int] = {}
+
+    def plan(self, view: View) -> Plan:
+        queues = tuple((request.request,) for request in view.requests)
+        self.owner.update({region: view.plan_number % len(queues) for group in view.groups for region in group.regions})
+        return Plan(queues=queues, owner=self.owner if queues else {})
+
+
+def test_what_is_known_of_who_comes_first_is_held_against_who_owns_the_region() -> None:
+    play = Play(Fickle())
+    for name in "ab":
+        play.request(name, demand=9)
+    play.run("one")
+    play.handle(PolicyChanged(Fickle.name))  # this plan knows the region
+    play.run("two")
+    with pytest.raises(InvariantError, match="would not find who comes first"):
+        play.handle(PolicyChanged(Fickle.name))
 
 
 class Explaining(Fifo):

@@ -1,5 +1,8 @@
 """Response profiles: the scale, the percentile, halving, priors."""
 
+from bisect import bisect_left
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,15 +70,17 @@ def test_all_bins_are_halved_when_it_is_full() -> None:
     assert profile.tail_s == EDGES[20]
 
 
-@given(st.lists(st.integers(0, BINS - 1), max_size=300), st.integers(1, 30))
-def test_the_tail_that_moves_along_is_the_one_that_is_counted(bins: list[int], times: int) -> None:
+@given(st.lists(st.tuples(st.integers(0, BINS - 1), st.integers(0, 100)), max_size=300), st.integers(1, 30))
+def test_a_quantile_that_begins_at_the_last_one_is_the_one_that_is_counted(
+    bins: list[tuple[int, int]], times: int
+) -> None:
     profile = Profile()
-    for bin_ in bins * times:
+    for bin_, percent in bins * times:
         profile.add(bin_)
-        wanted = -(-95 * profile.total // 100)
         assert profile.total == sum(profile.counts) < FULL
-        assert profile.upto == sum(profile.counts[: profile.at + 1]) >= wanted
-        assert profile.upto - profile.counts[profile.at] < wanted
+        if percent:  # else nobody asks
+            upto = list(accumulate(profile.counts))
+            assert profile.quantile(percent, 100) == EDGES[bisect_left(upto, -(-percent * profile.total // 100))]
 
 
 def test_a_tier_that_is_not_known_is_as_slow_as_all() -> None:

@@ -8,8 +8,8 @@ from coordinator.engine.ids import DeviceId, GroupId, RegionId
 from coordinator.engine.matching import guessed_supply
 from coordinator.engine.model import EngineSettings, JobEnd
 from coordinator.engine.plan import View
-from coordinator.engine.regions import MOST_ATOMS, OVERFLOW, Regions
-from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every
+from coordinator.engine.regions import MOST_ATOMS, MOST_KINDS, OVERFLOW, Regions
+from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Ids
 from coordinator.engine.supply import Supply
 from tests.unit.engine.play import Play, needs
 from tests.unit.engine.test_matching import Recorder
@@ -38,6 +38,28 @@ def test_devices_that_can_serve_the_same_jobs_share_a_region() -> None:
     )
     assert regions.region_of(large) == regions.region_of(larger) != regions.region_of(small)
     assert [(view.group, view.regions) for view in regions.views()] == [("all", (0, 1)), ("memory >= 4", (1,))]
+
+
+def test_devices_with_the_same_capabilities_are_alike_unless_a_job_asks_for_certain_ones() -> None:
+    regions, kind, names = Regions(10), numbers(8.0), (DeviceId("one"), DeviceId("two"))
+    for requirement in (ROOMY, Ids(names[1:])):
+        regions.add_job(requirement, "")
+        regions.recut([])
+        regions.rebuild()
+        one, two = (regions.classify(name, kind) for name in names)
+        assert (one == two) is (requirement is ROOMY)
+    assert [regions.classify(name, kind) for name in names] == [one, two]
+
+
+def test_capabilities_are_remembered_up_to_a_bound() -> None:
+    regions = Regions(10)
+    regions.add_job(ROOMY, "roomy")
+    regions.recut([])
+    regions.rebuild()
+    for number in range(MOST_KINDS + 2):
+        roomy = regions.classify(DeviceId("one"), numbers(number % 8))
+        assert roomy == (number % 8 >= 4)
+    assert 0 < len(regions._kinds) <= MOST_KINDS
 
 
 def test_regions_are_numbered_anew_when_a_group_goes() -> None:

@@ -1,9 +1,10 @@
 """Each line of the allocation, on worlds small enough to follow by hand. Regions are numbers, supply is per window."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from coordinator.engine.ids import RegionId
-from coordinator.policies.venn.irs import NOBODY, Allocation, Ground
+from coordinator.policies.venn.irs import NOBODY, Allocation, contest
 
 ALL, SHARED, RARE = RegionId(0), RegionId(1), RegionId(2)
 Contender = tuple[list[RegionId], tuple[int, ...]]  # regions with supply, and remaining demands
@@ -17,8 +18,8 @@ def allocate(
     contenders: Sequence[Contender], supply: Mapping[RegionId, int], *, whole_queues: bool = False
 ) -> dict[RegionId, int]:
     """The owner of each region that has one. Contenders come scarcest first."""
-    ground = Ground([regions for regions, _ in contenders], supply)
-    made = Allocation(ground, [demands for _, demands in contenders], whole_queues=whole_queues)
+    ground = contest([regions for regions, _ in contenders], supply)
+    made = Allocation(ground, [list(accumulate(each)) for _, each in contenders], whole_queues=whole_queues).ground
     assert made.rates == [
         sum(supply[RegionId(region)] for region, owner in enumerate(made.owner) if owner == index)
         for index in range(len(contenders))

@@ -106,6 +106,20 @@ def test_a_policy_notices_new_groups_and_new_supply() -> None:
         assert venn.plan(world) == Venn().plan(world)
 
 
+def test_what_is_as_it_was_is_the_very_same_in_the_next_plan() -> None:
+    """So that nobody has to look at it again."""
+    venn = Venn()
+    world = seen("g gh c", "G4 H2 G5 C3 C6")
+    before = venn.plan(world)
+    *others, last = world.requests
+    after = venn.plan(replace(world, requests=(*others, last._replace(remaining=1, remaining_all_rounds=1))))
+    assert after.owner is before.owner
+    changed = [last.request in queue for queue in before.queues]
+    assert [is_ is was for is_, was in zip(after.queues, before.queues, strict=True)] == [not one for one in changed]
+    assert changed.count(True) == 1
+    assert [last.request == queue[0] for queue in after.queues] == changed
+
+
 def test_an_empty_view_is_an_empty_plan() -> None:
     empty = View(0.0, 7, 1, (), (), {}, 1.0)
     for policy in EACH:

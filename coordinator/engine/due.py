@@ -1,0 +1,136 @@
+"""Deadlines of each kind: when one is really due by the present state, and what happens then.
+
+Looked up by kind, for this runs several times for every lease.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from coordinator.engine import jobs
+from coordinator.engine.attempts import abort
+from coordinator.engine.deadlines import Kind
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.leases import close, end, free
+from coordinator.engine.lifecycle import LeaseState
+from coordinator.engine.model import AttemptEndReason, LeaseEnd, SessionEnd
+from coordinator.engine.state import Lease
+from coordinator.engine.world import World
+
+
+def _attempt_at(world: World, key: RequestId) -> float | None:
+    request = world.open_requests.get(key)
+    return None if request is None else request.deadline_at
+
+
+def _attempt(world: World, key: RequestId) -> None:
+    abort(world, world.open_requests[key], AttemptEndReason.DEADLINE)
+
+
+def _lease_at(world: World, key: LeaseSeq) -> float | None:
+    """When a live lease ends by itself. While its driver is away, that waits for at most the driver grace in all."""
+    lease = world.leases.get(key)
+    if lease is None:
+        return None
+    if lease.state is LeaseState.OFFERED:
+        return lease.accept_by
+    if lease.request.job.away_since is None:
+        return lease.ends_at
+    return lease.ends_at + world.settings.driver_grace_s - lease.extended_s
+
+
+_LEASE_ENDS: Mapping[LeaseState, LeaseEnd] = {
+    LeaseState.OFFERED: LeaseEnd.UNACCEPTED,
+    LeaseState.ABSENT: LeaseEnd.LOST,
+}
+
+
+def _lease(world: World, key: LeaseSeq) -> None:
+    lease: Lease = world.leases[key]
+    end(world, lease, _LEASE_ENDS.get(lease.state, LeaseEnd.EXPIRED))
+
+
+def _stop_at(world: World, key: DeviceId) -> float | None:
+    device = world.devices.get(key)
+    if device is None or not device.stopping:
+        return None
+    return min([one.until for one in device.stopping.values()])
+
+
+def _stop(world: World, key: DeviceId) -> None:
+    device, now = world.devices[key], world.now
+    device.stopping = {seq: one for seq, one in device.stopping.items() if one.until > now}
+    if device.stopping:
+        world.deadlines.set(Kind.STOP, key, min(one.until for one in device.stopping.values()))
+    free(world, device)
+
+
+def _driver_at(world: World, key: JobId) -> float | None:
+    job = world.jobs.get(key)
+    return None if job is None else jobs.driver_due(world, job)
+
+
+def _driver(world: World, key: JobId) -> None:
+    jobs.driver_gone(world, world.jobs[key])
+
+
+def _leave_at(world: World, key: SessionSeq) -> float | None:
+    session = world.sessions.get(key)
+    return None if session is None else session.leave_by
+
+
+def _leave(world: World, key: SessionSeq) -> None:
+    close(world, world.sessions[key], SessionEnd.SENT_AWAY)
+
+
+def _tick_at(world: World, _: int) -> float:
+    return world.supply.next_tick
+
+
+def _tick(world: World, _: int) -> None:
+    world.supply.tick(world.now)
+    world.tiers.tick(world.now)
+    world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
+    if world.open_requests and world.supply.moved(world.supply.by_region(world.regions.region_of)):
+        world.dirty = True
+
+
+def _review_at(world: World, _: int) -> float | None:
+    return world.plan.review_at
+
+
+def _review(world: World, _: int) -> None:
+    world.dirty = True
+
+
+def _wake_at(world: World, key: SessionSeq) -> float | None:
+    session = world.sessions.get(key)
+    return None if session is None else session.wake_at
+
+
+def _wake(world: World, key: SessionSeq) -> None:
+    session = world.sessions[key]
+    session.wake_at = None
+    world.fresh.append(session)
+
+
+# When (kind, key) is really due; None: no longer.
+DUE_AT: Mapping[Kind, Callable[[World, Any], float | None]] = {
+    Kind.ATTEMPT: _attempt_at,
+    Kind.LEASE: _lease_at,
+    Kind.STOP: _stop_at,
+    Kind.DRIVER: _driver_at,
+    Kind.LEAVE: _leave_at,
+    Kind.TICK: _tick_at,
+    Kind.REVIEW: _review_at,
+    Kind.WAKE: _wake_at,
+}
+ON_DUE: Mapping[Kind, Callable[[World, Any], None]] = {
+    Kind.ATTEMPT: _attempt,
+    Kind.LEASE: _lease,
+    Kind.STOP: _stop,
+    Kind.DRIVER: _driver,
+    Kind.LEAVE: _leave,
+    Kind.TICK: _tick,
+    Kind.REVIEW: _review,
+    Kind.WAKE: _wake,
+}
