@@ -14,8 +14,9 @@ request of h that waits for devices waits so much longer:
 
 With n places a request has its K-th response after about Q(K / (n + 1)), the expected K-th of n, Q being the quantile
 of how long a place of its job takes to bring a response, lost devices included. So its target is the n from K to C with
-the least Q(K / (n + 1)) + n x price, of equal ones the least; and C where nobody behind it lacks anything, or where
-fewer than 20 responses are known. docs/venn-plus.md derives it. Floats are taken in the order that is written here.
+the least Q(K / (n + 1)) + n x price, of equal ones the least, among those whose K-th response comes by the deadline. It
+is C where none does, where nobody behind it lacks anything, or where fewer than 20 responses are known.
+docs/venn-plus.md derives it. Floats are taken in the order that is written here.
 """
 
 import math
@@ -137,11 +138,11 @@ def _target(view: View, request: RequestView, price: float) -> int:
     times = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else None
     if times is None:
         return places
-    best, least = needed, math.inf
+    best, least, left_s = places, math.inf, request.deadline_at - view.now
     for n, seconds in times.falls(needed, places):
-        if seconds + n * price < least:
+        if seconds <= left_s and seconds + n * price < least:
             best, least = n, seconds + n * price
-        if seconds <= price:  # one place more costs more than is left to save
+        if seconds <= min(price, left_s):  # one place more costs more than is left to save
             break
     return best
 

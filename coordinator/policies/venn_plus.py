@@ -5,15 +5,15 @@ floats from left to right:
 
     left   remaining demand over all rounds left, or of the open request where their number is not known
     rate   check-ins counted over the window in the regions of its group, a whole number
-    index  left * rate * rate * sqrt(remaining / places)
+    index  left * rate * rate * rate * sqrt(remaining / places)
 
-(``* rate`` as often as ``scarcity`` says, 2 times unless told otherwise; with ``nearness=no`` without the root.) Least
+(``* rate`` as often as ``scarcity`` says, 3 times unless told otherwise; with ``nearness=no`` without the root.) Least
 index first; ties go by job arrival, job id and request, in which order the view has them. There is one queue, no region
 has an owner.
 
 *Spare places* are priced, see ``spares``. A job in collection, whose round has all the devices that it needs, stands in
-the order with its next opening, and lacks devices there: its index is (rounds left * places) * rate * rate, with one
-round left where their number is not known. It comes after requests of the same index.
+the order with its next opening, and lacks devices there: its index is that of rounds left * places, with one round
+left where their number is not known, and without the root. It comes after requests of the same index.
 
 *Fast devices* are priced as well. Of each group the first request that is below its target, if no plan has decided it,
 is restricted to the tier u of the greatest gain above 0. With n its target and todo = n - placed,
@@ -58,7 +58,7 @@ class VennPlus:
 
     def __init__(
         self,
-        scarcity: int = 2,
+        scarcity: int = 3,
         nearness: bool = True,
         spares: str = Spares.AUTO,
         collecting: bool = True,

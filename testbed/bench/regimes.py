@@ -2,8 +2,8 @@
 
 Each regime changes the *even* workload at 1, 3 or 10 times its devices: how much task times scatter, links, how long a
 task computes, how long devices stay, how many responses close a round, what the scheduler knows of rounds, jobs that
-are asynchronous. The other workloads follow, and all five on a world of another making (``strangers``). For each seed
-all policies meet the same devices and jobs; a figure is the geometric mean over ``SEEDS`` of the ratio.
+are asynchronous. The other workloads follow, and all five on two worlds of another making (``strangers``). For each
+seed all policies meet the same devices and jobs; a figure is the geometric mean over ``SEEDS`` of the ratio.
 """
 
 import os
@@ -17,7 +17,7 @@ import numpy as np
 from coordinator.engine.model import Asynchronous
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Benchmark, Measured
-from testbed.bench.strangers import among_strangers
+from testbed.bench.strangers import World, among_commuters, among_strangers
 from testbed.report.statistics import Estimate, geometric_mean, percentile, ratio
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named
@@ -48,9 +48,11 @@ CHANGES = {
     "half asynchronous": (),
 }
 WORKLOADS = ("small", "large", "low", "high")
-# The rule of venn-plus was chosen on these, with other seeds; on the others it is tested.
+# The rule of venn-plus was chosen on these, with other seeds; on the others (all commuters too) it is tested.
 CHOSEN_ON: tuple[str, ...] = ("even", "even, noise 1", "even, sessions 20 s", "even, closes at 60 %")
 CHOSEN_ON += ("even, links, sessions 1 m", "even x3, noise 1", "even x10", "even x10, noise 1", "low")
+CHOSEN_ON += ("even, links", "even, links, noise 1", "even x3", "even x10, links", "small", "large", "high")
+CHOSEN_ON += tuple(f"strangers, {workload}" for workload in ("even", *WORKLOADS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +62,14 @@ class Regime:
     name: str
     workload: str
     settings: tuple[str, ...] = ()
-    strange: bool = False  # for the devices of ``strangers``
+    world: World | None = None  # with other devices
     rounds_known: bool = True
     asynchronous: bool = False  # every second job
 
     def simulation(self, seed: int) -> Simulation:
         made = build(Scenario.load(named(self.workload), [*SCALES, *self.settings, f"seed={seed}"]))
-        if self.strange:
-            made = among_strangers(made, seed)
+        if self.world is not None:
+            made = self.world(made, seed)
         jobs = [self._changed(job, number) for number, job in enumerate(made.jobs)]
         return replace(made, jobs=tuple(jobs))
 
@@ -88,8 +90,9 @@ def regimes() -> Iterator[Regime]:
             yield Regime(name, "even", (*more, *settings), rounds_known=known, asynchronous=half)
     for workload in WORKLOADS:
         yield Regime(workload, workload)
-    for workload in ("even", *WORKLOADS):
-        yield Regime(f"strangers, {workload}", workload, LINKS, strange=True)
+    for world, meet in (("strangers", among_strangers), ("commuters", among_commuters)):
+        for workload in ("even", *WORKLOADS):
+            yield Regime(f"{world}, {workload}", workload, LINKS, world=meet)
 
 
 Jct = dict[str, tuple[float, float]]  # by policy: mean and 95th percentile, seconds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.bench import regimes
-from testbed.bench.strangers import DAY_S, DAYS, among_strangers
+from testbed.bench.strangers import DAY_S, DAYS, World, among_commuters, among_strangers
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named
 from testbed.simulator.build import build
@@ -34,7 +34,7 @@ def test_every_policy_is_measured_in_every_regime(monkeypatch: pytest.MonkeyPatc
     some = [each for each in regimes.regimes() if each.name in ("even", "even, half asynchronous", "strangers, low")]
     monkeypatch.setattr(regimes, "SEEDS", (1, 2))
     monkeypatch.setattr(regimes, "SCALES", ("scale=0.004", "rounds_scale=0.004"))
-    monkeypatch.setattr(regimes, "regimes", lambda: [one for one in some if not one.strange])
+    monkeypatch.setattr(regimes, "regimes", lambda: [one for one in some if one.world is None])
     monkeypatch.setattr(regimes, "ProcessPoolExecutor", Here)
     said: list[str] = []
     measured = regimes.BENCHMARK.run(said.append)
@@ -49,7 +49,7 @@ def test_every_policy_is_measured_in_every_regime(monkeypatch: pytest.MonkeyPatc
 
 def test_the_regimes_are_what_they_are_called() -> None:
     found = {each.name: each for each in regimes.regimes()}
-    assert len(found) == 3 * len(regimes.CHANGES) + 9
+    assert len(found) == 3 * len(regimes.CHANGES) + 14
     assert set(regimes.CHOSEN_ON) <= found.keys()
     scales = ("scale=0.004", "rounds_scale=0.004")
     monkey = pytest.MonkeyPatch()
@@ -63,9 +63,10 @@ def test_the_regimes_are_what_they_are_called() -> None:
     assert all(job.spec.workload.download_bytes == 20_000_000 for job in links.jobs)
 
 
-def test_strangers_are_another_world_that_goes_on_for_ever() -> None:
+@pytest.mark.parametrize(("among", "sigma"), [(among_strangers, 1.0), (among_commuters, 1.17)])
+def test_another_world_goes_on_for_ever(among: World, sigma: float) -> None:
     made = build(Scenario.load(named("even"), ["scale=0.004", "rounds_scale=0.004"]))
-    strange = among_strangers(made, 5)
+    strange = among(made, 5)
     first, second = islice(strange.trace(), 2)
     assert np.all(np.diff(first.start_s) >= 0)
     assert np.all(first.end_s > first.start_s)
@@ -74,6 +75,6 @@ def test_strangers_are_another_world_that_goes_on_for_ever() -> None:
     device, start, end = first.device[order], first.start_s[order], first.end_s[order]
     assert np.all((device[1:] != device[:-1]) | (start[1:] >= end[:-1]))
     assert 3.0 < len(first) / DAYS / strange.devices < 4.0
-    assert 0.9 < np.log(first.byte_s).std() < 1.1  # log-sigma of the links
-    again = next(among_strangers(made, 5).trace())
+    assert abs(np.log(first.byte_s).std() - sigma) < 0.1  # of the links
+    again = next(among(made, 5).trace())
     assert np.array_equal(first.start_s, again.start_s)

@@ -63,6 +63,17 @@ def test_every_request_behind_that_lacks_devices_is_part_of_the_price() -> None:
     assert target(replace(enough, requests=(first, second._replace(lacking=0), *others))) == 9
 
 
+@pytest.mark.parametrize(
+    ("left_s", "expected"),
+    [(110, 8), (90, 9), (15, 9), (5, 10)],  # the 8th of 8 comes after 100 s, of 9 or 10 after 10 s: too late at 5 s
+)
+def test_a_round_that_would_miss_its_deadline_gets_the_places_that_save_it(left_s: int, expected: int) -> None:
+    world = seen("G10 G10", supply=36)  # a place costs 100 s, and saves 90
+    first, *others = world.requests
+    first = first._replace(deadline_at=world.now + left_s)
+    assert target(replace(world, requests=(first, *others))) == expected
+
+
 def test_those_ahead_are_no_part_of_it() -> None:
     world = seen("G10 G10", supply=36)
     assert target(world) == 8
