@@ -1,7 +1,8 @@
 """What is kept of a simulation while it runs, from the engine's effects: its attempts, and what was useful."""
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,11 +28,17 @@ class _Ended(NamedTuple):
     counted: int
 
 
-_NOTED = frozenset({OfferLease, EndLease, AcceptAttempt, FillAttempt, EndAttempt, EndJob})
-
-
 class Accounts:
     def __init__(self, simulation: Simulation) -> None:
+        # What is noted of an effect at its time; they come in their order.
+        self.on: Mapping[type[Effect], Callable[[Any, float], None]] = {
+            OfferLease: self._offer_lease,
+            EndLease: self._end_lease,
+            AcceptAttempt: self._accept_attempt,
+            FillAttempt: self._fill_attempt,
+            EndAttempt: self._end_attempt,
+            EndJob: self._end_job,
+        }
         self._jobs = {job.spec.job: index for index, job in enumerate(simulation.jobs)}
         self._digest = Digest()
         self._digests: list[str] = []  # of former lives of the coordinator
@@ -49,33 +56,6 @@ class Accounts:
         self._breaks = bool(simulation.breaks)
         self._corrected: dict[LeaseSeq, float] = {}  # leased, of leases that a driver may yet have counted
         self._useful_of: dict[tuple[int, int], float] = {}  # by job and round, if programs are killed
-
-    def note(self, now: float, effects: list[Effect]) -> None:
-        """Of one event, in their order."""
-        if not effects:
-            return
-        self._digest.update(now, effects)
-        for effect in effects:
-            if effect.__class__ not in _NOTED:
-                continue
-            match effect:
-                case OfferLease():
-                    self._granted[effect.lease] = now
-                case EndLease():
-                    self._end_lease(now, effect)
-                case AcceptAttempt() if self._is_new(effect):
-                    self._opened[effect.request] = now
-                    if effect.deadline_at is None:
-                        self._filled[effect.request] = now  # an asynchronous round has no delay of its own
-                    self._counted_s[effect.request] = 0.0
-                case FillAttempt():
-                    self._filled.setdefault(effect.request, now)
-                case EndAttempt() if effect.request in self._opened:  # else an asynchronous round that was not begun
-                    self._end_attempt(now, effect)
-                case EndJob():
-                    self._ended_s[self._jobs[effect.job]] = now
-                case _:
-                    pass
 
     def outcome(self, engine: Engine, check_ins: int, now: float, *, killed: bool) -> Outcome:
         """When it is over, at ``now``. ``killed``: the engine's last event was its last word."""
@@ -109,7 +89,7 @@ class Accounts:
         for request in engine.world.open_requests.values():
             if request.id in self._opened:
                 ended = (AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN, request.responses)
-                self._end_attempt(now, EndAttempt(request.id, request.job.id, request.round, request.attempt, *ended))
+                self._note_end(EndAttempt(request.id, request.job.id, request.round, request.attempt, *ended), now)
         self._opened.clear()
         self._filled.clear()
         self._counted_s.clear()
@@ -142,7 +122,11 @@ class Accounts:
     def _attained(self, engine: Engine, now: float) -> Reals:
         return np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
 
-    def _end_lease(self, now: float, ended: EndLease) -> None:
+    def _offer_lease(self, offered: OfferLease, now: float) -> None:
+        self._digest.add(now, offered)
+        self._granted[offered.lease] = now
+
+    def _end_lease(self, ended: EndLease, now: float) -> None:
         if ended.lease in self._granted:
             seconds = now - self._granted.pop(ended.lease)
         else:
@@ -153,7 +137,27 @@ class Accounts:
         elif ended.request in self._counted_s:
             self._counted_s[ended.request] += seconds
 
-    def _end_attempt(self, now: float, ended: EndAttempt) -> None:
+    def _accept_attempt(self, accepted: AcceptAttempt, now: float) -> None:
+        self._digest.add(now, accepted)
+        if self._is_new(accepted):
+            self._opened[accepted.request] = now
+            if accepted.deadline_at is None:
+                self._filled[accepted.request] = now  # an asynchronous round has no delay of its own
+            self._counted_s[accepted.request] = 0.0
+
+    def _fill_attempt(self, filled: FillAttempt, now: float) -> None:
+        self._digest.add(now, filled)
+        self._filled.setdefault(filled.request, now)
+
+    def _end_attempt(self, ended: EndAttempt, now: float) -> None:
+        self._digest.add(now, ended)
+        if ended.request in self._opened:  # else an asynchronous round that was not begun
+            self._note_end(ended, now)
+
+    def _end_job(self, ended: EndJob, now: float) -> None:
+        self._ended_s[self._jobs[ended.job]] = now
+
+    def _note_end(self, ended: EndAttempt, now: float) -> None:
         job = self._jobs[ended.job]
         closed = ended.status is AttemptStatus.CLOSED
         opened, filled = self._opened.pop(ended.request), self._filled.pop(ended.request, now)

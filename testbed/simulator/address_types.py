@@ -4,10 +4,21 @@
 Its interface for that has no types, so none are checked here.
 """
 
+from collections.abc import Sequence
+
 from llvmlite import ir
 from numba import carray
 from numba.core import cgutils, types
-from numba.extending import NativeValue, intrinsic, models, overload_attribute, register_model, typeof_impl, unbox
+from numba.extending import (
+    NativeValue,
+    intrinsic,
+    models,
+    overload_attribute,
+    register_jitable,
+    register_model,
+    typeof_impl,
+    unbox,
+)
 
 _WORD = ir.IntType(64)
 
@@ -60,21 +71,28 @@ def pointer(context, address, kind):
     return type_(types.int64, kind), generate
 
 
-def attribute(name: str, place: int, kind: object, dimensions: int) -> None:
-    """An array of so many dimensions, whose words begin at this place."""
+def attribute(name: str, place: int, kind: object, columns: Sequence[int]) -> None:
+    """An array whose words begin at this place; ``columns``: its shape but for the rows, 0 where that differs."""
 
-    def one(t):
-        return lambda t: carray(pointer(word(t, place), kind), (word(t, place + 1),))
+    def extent(axis, known):
+        def looked_up(t):
+            return word(t, place + axis)
 
-    def two(t):
-        return lambda t: carray(pointer(word(t, place), kind), (word(t, place + 1), word(t, place + 2)))
+        def constant(t):
+            return known
 
-    def three(t):
-        return lambda t: carray(
-            pointer(word(t, place), kind), (word(t, place + 1), word(t, place + 2), word(t, place + 3))
-        )
+        return register_jitable(constant if known else looked_up)
 
-    overload_attribute(AddressType, name)({1: one, 2: two, 3: three}[dimensions])
+    rows, *rest = (extent(axis, known) for axis, known in enumerate((0, *columns), 1))
+    if not rest:
+        get = lambda t: carray(pointer(word(t, place), kind), (rows(t),))  # noqa: E731
+    elif len(rest) == 1:
+        (second,) = rest
+        get = lambda t: carray(pointer(word(t, place), kind), (rows(t), second(t)))  # noqa: E731
+    else:
+        second, third = rest
+        get = lambda t: carray(pointer(word(t, place), kind), (rows(t), second(t), third(t)))  # noqa: E731
+    overload_attribute(AddressType, name)(lambda t: get)
 
 
 @intrinsic

@@ -12,9 +12,13 @@ import numpy as np
 WORDS = 4  # of an array: its address, and its shape
 
 
-def pass_by_address(class_: type, arrays: Mapping[str, tuple[type[np.generic], int]]) -> None:
+ANY = 0  # columns: as the array has them
+Layout = tuple[type[np.generic], *tuple[int, ...]]  # of an array: its type, and its shape but for the rows
+
+
+def pass_by_address(class_: type, arrays: Mapping[str, Layout]) -> None:
     """Let compiled code take an instance of ``class_``. It has the attribute ``address``, where the words of its arrays
-    are, in the order of ``arrays``: name -> type and number of dimensions (1 to 3). All are contiguous."""
+    are, in the order of ``arrays``, which names them. All are contiguous, and of 1 to 3 dimensions."""
     try:
         from numba.core import types
     except ImportError:
@@ -23,5 +27,5 @@ def pass_by_address(class_: type, arrays: Mapping[str, tuple[type[np.generic], i
     from testbed.simulator.address_types import AddressType, attribute, register
 
     register(class_, AddressType(class_.__name__))
-    for place, (name, (kind, dimensions)) in enumerate(arrays.items()):
-        attribute(name, WORDS * place, getattr(types, kind.__name__), dimensions)
+    for place, (name, (kind, *columns)) in enumerate(arrays.items()):
+        attribute(name, WORDS * place, getattr(types, kind.__name__), columns)

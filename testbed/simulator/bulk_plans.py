@@ -97,7 +97,7 @@ class Plans:
         """Ask the policy. Raises PlanError, and what the policy raises."""
         view = self._world.view()
         plan = self._policy.plan(view)
-        if problem := flaw(plan, view):
+        if problem := flaw(plan, view, Plan()):
             raise PlanError(f"plan {view.plan_number} of policy {self._policy.name} at {view.now:.3f} s: {problem}")
         jobs = self._world.jobs_by_request()
         self._decide(plan, jobs, view.plan_number)

@@ -52,7 +52,7 @@ from testbed.simulator.layout import (
     TICK,
 )
 from testbed.simulator.model import Simulation
-from testbed.simulator.tables import longer, tables
+from testbed.simulator.tables import longer, more_devices, tables
 
 if TYPE_CHECKING:
     from testbed.simulator.bulk_plans import Plans
@@ -94,7 +94,7 @@ class BulkWorld:
         """Devices with numbers below ``count`` are to come."""
         known = len(self.tables.devices)
         if count > known:
-            self.tables = self.tables.with_(devices=longer(self.tables.devices, max(count, known * 5 // 4)))
+            self.tables = self.tables.with_(devices=more_devices(self.tables.devices, max(count, known * 5 // 4)))
 
     def classify(self, kind: int) -> None:
         """Devices of this kind were not seen since classes were cut."""

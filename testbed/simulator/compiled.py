@@ -6,10 +6,13 @@ the same numbers. Unsigned 64-bit numbers wrap around in ``mixed``, and nowhere 
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
+from shutil import rmtree
+from time import time
 from typing import TypeVar, cast
 
 import numpy as np
@@ -27,6 +30,7 @@ Function = TypeVar("Function", bound=Callable[..., object])
 COMPILES = numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]  # read from the environment
 _GAMMA, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _A, _B, _C = np.uint64(30), np.uint64(27), np.uint64(31)
+_KEPT_S = 30 * 86_400.0
 
 
 def _compiler(**options: bool) -> Callable[[Function], Function]:
@@ -66,9 +70,19 @@ def _folder() -> Path | None:
         folder = (Path(caches) if caches else Path.home() / ".cache") / "venn"
         folder /= f"numba-{numba.__version__}-{_stamp()[:16]}"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.utime(folder)  # it is used
+        _forget_unused(folder.parent)
     except (OSError, RuntimeError):  # there is no home
         return None
     return folder if os.access(folder, os.W_OK) else None
+
+
+def _forget_unused(caches: Path) -> None:
+    """Remove what was compiled of other sources and has not been used for a month. Others may be at it, too."""
+    for folder in caches.glob("numba-*"):
+        with suppress(OSError):
+            if folder.stat().st_mtime < time() - _KEPT_S:
+                rmtree(folder, ignore_errors=True)
 
 
 def is_compiled(function: Callable[..., object]) -> bool:

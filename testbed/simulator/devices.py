@@ -11,12 +11,12 @@ is back with a new session in which it names what it holds; one that was suspend
 not ended, and first hears what was said to it meanwhile.
 """
 
-import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import cast
+from typing import Any
 
+from coordinator.engine.calendar import Calendar
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
 from coordinator.engine.events import (
     DeviceCheckedIn,
@@ -28,13 +28,13 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
-from testbed.simulator.links import CONNECT, FETCH_CODE, Course, Part, chances, free_at, task_end
+from testbed.simulator.links import CONNECT, FETCH_CODE, Part, chances, free_at, task_end
 from testbed.simulator.model import Cut, Matching, Simulation
 from testbed.simulator.noise import noise_index, noise_table
 from testbed.simulator.presence import Finish, Kind, Present, Response, Row, rows
 from testbed.simulator.settings import silent_at
 
-HEARD = frozenset({OfferLease, RevokeLease, SendAway, EndSession})  # effects that mean something to a device
+_NO_MORE = Row(math.inf, math.inf, -1, -1, -1, 0.0, 0.0, False)
 _INSTANCE = "0" * 32  # no device is ever copied
 
 
@@ -42,52 +42,36 @@ class Devices:
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._rows = chain.from_iterable(map(rows, simulation.trace()))
-        self._next = next(self._rows, None)
+        self._next = next(self._rows, _NO_MORE)
+        self._links = simulation.links
         self._present: dict[SessionSeq, Present] = {}  # whose sessions a coordinator has not ended
         self._out_of_reach: dict[int, tuple[SessionSeq, Present]] = {}  # by device
-        # A heap of (time, kind, what): a response, a finish, or a session that ends. Some are void.
-        self._due: list[tuple[float, Kind, Response | Finish | SessionSeq]] = []
+        # What happens next: (time, kind, a response, a finish, or a session that ends).
+        self.due: Calendar[tuple[float, Kind, Any]] = Calendar(self._stands)
+        self.on: Mapping[type[Effect], Callable[[Any, float], Event | None]] = {
+            OfferLease: self._take,
+            RevokeLease: self._release,
+            SendAway: self._leave,
+            EndSession: self._over,
+        }
         self._work = {job.spec.job: job.spec.workload for job in simulation.jobs}
         self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
         self._code: dict[int, set[JobId]] = {}  # by device with a link: the jobs whose code it has
-        self._at_check_in = simulation.matching is Matching.AT_CHECK_IN
+        self._limits = _limits(simulation)
+        self.next_check_in = self._next.start_s  # inf: the trace has ended
         self.check_ins = 0  # that were said so far
         self._sessions = 0  # that were begun so far; also the last one
         self._life, self._began_s = 1, 0.0  # of the coordinator
 
     # -- what happens next
 
-    def next_check_in(self) -> float:
-        """inf: the trace has ended."""
-        return math.inf if self._next is None else self._next.start_s
-
-    def next_due(self) -> tuple[float, Kind]:
-        """A response, a receipt that arrives, or the end of a session. inf: nobody is there."""
-        heap = self._due
-        while heap:
-            at, kind, what = heap[0]
-            if kind is Kind.RESPONSE:
-                if self.has(cast(Response, what)):
-                    return at, kind
-            elif kind is Kind.FINISH:
-                there = self._present.get(cast(Finish, what).session)
-                if there is not None and not there.gone and there.how is None:
-                    return at, kind
-            else:
-                there = self._present.get(cast(SessionSeq, what))
-                if there is not None and there.ends_s == at:
-                    return at, kind
-            heapq.heappop(heap)
-        return math.inf, Kind.SESSION_END
-
-    def arrive(self) -> tuple[SessionSeq, list[Effect] | None]:
+    def arrive(self) -> tuple[SessionSeq, tuple[Effect, ...] | None]:
         """The next row of the trace: a device is there from here on. Its session, and what it has yet to hear in it;
         None: it begins.
         """
         row = self._next
-        if row is None:
-            raise IndexError("the trace has ended")
-        self._next = next(self._rows, None)
+        self._next = next(self._rows, _NO_MORE)
+        self.next_check_in = self._next.start_s
         if row.device not in self._out_of_reach:
             return self._attend(Present(row), row.start_s), None
         former, present = self._out_of_reach.pop(row.device)
@@ -95,9 +79,11 @@ class Devices:
         if stood_still and present.task is not None:
             present.task = present.task._replace(at=present.task.at + row.start_s - present.since_s)
         present.row = row
-        missed, present.missed = present.missed, []
+        missed, present.missed = present.missed, ()
         if stood_still and former in self._present:
             self._stay(former, present, row.start_s)
+            if present.receipt is not None:  # it waited, too
+                self._expect(present, present.receipt._replace(at=max(present.receipt.at, row.start_s)))
             return former, missed
         self._present.pop(former, None)
         return self._attend(present, row.start_s), None
@@ -108,7 +94,7 @@ class Devices:
         present, simulation = self._present[seq], self._simulation
         row, names = present.row, simulation.names
         held, foreign = _names(present, self._life)
-        per_session, per_day = self._limits(row.kind)
+        per_session, per_day = self._limits[row.kind]
         return DeviceCheckedIn(
             seq,
             names[row.device] if names else DeviceId(str(row.device)),
@@ -124,43 +110,43 @@ class Devices:
 
     def respond(self) -> Response:
         """The task that is done next; its device has it in hand until its driver has answered."""
-        return cast(Response, heapq.heappop(self._due)[2])
+        response: Response = self.due.pop()[2]
+        return response
 
     def has(self, response: Response) -> bool:
         """Its device is there and has it in hand."""
-        present = self._present.get(response.session)
-        return present is not None and present.task is response and present.how is None
+        return self._stands((response.at, Kind.RESPONSE, response))
 
     def let_go(self, response: Response) -> None:
         """Its driver has answered: the device lets go of it, unless its link has to be passed first."""
         present = self._present[response.session]
         present.task = None
-        if self._link(present.row.device) is None:
+        if not self._links or self._links[present.row.device] is None:
             present.lease = None
 
     def acknowledge(self, response: Response, outcome: Outcome, now: float) -> TaskFinished | None:
         """Its driver has answered. What its device says to that; None: it will, when it has heard."""
-        _, lease, session, *_ = response
-        present = self._present.get(session)
-        link = None if present is None else self._link(present.row.device)
-        if link is None:
+        lease, session = response.lease, response.session
+        present = self._present.get(session) if self._links else None
+        link = None if present is None else self._links[present.row.device]
+        if present is None or link is None:
             return TaskFinished(session, lease, outcome)
         free = free_at(link, now, chances(self._simulation.settings.seed, lease, Part.RECEIPT))
-        heapq.heappush(self._due, (free, Kind.FINISH, Finish(free, lease, session, outcome)))
+        self._expect(present, Finish(free, lease, session, outcome))
         return None
 
     def finish(self) -> TaskFinished:
         """The device that has its receipt next lets go of its task."""
-        _, lease, session, outcome = cast(Finish, heapq.heappop(self._due)[2])
+        _, lease, session, outcome = self.due.pop()[2]
         present = self._present[session]
+        present.receipt = None
         if present.lease == lease:
             present.lease = None
         return TaskFinished(session, lease, outcome)
 
     def end(self) -> SessionEnded | None:
         """The session that ends next, or whose device is out of reach from here on; None: nobody notices yet."""
-        at, _, what = heapq.heappop(self._due)
-        seq = cast(SessionSeq, what)
+        at, _, seq = self.due.pop()
         present = self._present[seq]
         if present.how is not None:
             present.ends_s = math.inf
@@ -209,29 +195,27 @@ class Devices:
     # -- what devices are told
 
     def react(self, effect: Effect, now: float) -> Event | None:
-        """What the device that hears of ``effect``, one of HEARD, says at once."""
-        match effect:
-            case OfferLease():
-                return self._take(effect, now)
-            case RevokeLease():
-                present = self._present.get(effect.session)
-                if present is None or present.how is not None:
-                    self._miss(present, effect)
-                    return None
-                if present.lease == effect.lease:
-                    present.lease = present.task = None
-                return LeaseReleased(effect.session, effect.lease)
-            case SendAway():
-                present = self._present.get(effect.session)
-                if present is None or present.how is not None:
-                    self._miss(present, effect)
-                    return None
-                return SessionEnded(effect.session, SessionEnd.GOODBYE_TOLD_TO)
-            case EndSession():
-                self._present.pop(effect.session, None)
-                return None
-            case _:
-                return None
+        """What the device that hears of ``effect``, one of those in ``on``, says at once."""
+        return self.on[effect.__class__](effect, now)
+
+    def _release(self, revoked: RevokeLease, _: float) -> LeaseReleased | None:
+        present = self._present.get(revoked.session)
+        if present is None or present.how is not None:
+            self._miss(present, revoked)
+            return None
+        if present.lease == revoked.lease:
+            present.lease = present.task = None
+        return LeaseReleased(revoked.session, revoked.lease)
+
+    def _leave(self, sent: SendAway, _: float) -> SessionEnded | None:
+        present = self._present.get(sent.session)
+        if present is None or present.how is not None:
+            self._miss(present, sent)
+            return None
+        return SessionEnded(sent.session, SessionEnd.GOODBYE_TOLD_TO)
+
+    def _over(self, ended: EndSession, _: float) -> None:
+        self._present.pop(ended.session, None)
 
     def _attend(self, present: Present, now: float) -> SessionSeq:
         """A session of its own, from here on."""
@@ -244,10 +228,15 @@ class Devices:
     def _stay(self, seq: SessionSeq, present: Present, now: float) -> None:
         """Until the end of its row; what it has in hand it delivers when it is done, or now."""
         present.ends_s = present.row.end_s
-        heapq.heappush(self._due, (present.ends_s, Kind.SESSION_END, seq))
+        self.due.note((present.ends_s, Kind.SESSION_END, seq))
         if present.task is not None:
             present.task = present.task._replace(at=max(present.task.at, now), session=seq)
-            heapq.heappush(self._due, (present.task.at, Kind.RESPONSE, present.task))
+            self.due.note((present.task.at, Kind.RESPONSE, present.task))
+
+    def _expect(self, present: Present, finish: Finish) -> None:
+        """Its receipt is under way to it, and it will say so."""
+        present.receipt = finish
+        self.due.note((finish.at, Kind.FINISH, finish))
 
     def _cut_off(self, seq: SessionSeq, present: Present, now: float) -> SessionEnded | None:
         present.since_s = now
@@ -256,19 +245,13 @@ class Devices:
             present.ends_s = math.inf
             return SessionEnded(seq, SessionEnd.CONNECTION_ENDED)
         present.ends_s = silent_at(now, self._began_s)
-        heapq.heappush(self._due, (present.ends_s, Kind.SESSION_END, seq))
+        self.due.note((present.ends_s, Kind.SESSION_END, seq))
         return None
 
     def _miss(self, present: Present | None, effect: Effect) -> None:
         """Its device does not hear of it, or not yet."""
         if present is not None and present.how is Cut.SUSPEND:
-            present.missed.append(effect)
-
-    def _limits(self, kind: int) -> tuple[int, int]:
-        """How many tasks in a session, and in a day; 0: no limit."""
-        about = self._simulation
-        per_session, per_day = about.limits[kind] if about.limits else (about.tasks_per_session, about.tasks_per_day)
-        return (1 if self._at_check_in else per_session), per_day
+            present.missed += (effect,)
 
     def _take(self, offer: OfferLease, now: float) -> LeaseAccepted | None:
         present = self._present.get(offer.session)
@@ -279,26 +262,33 @@ class Devices:
         whose = self._life, present.row.device
         task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, *whose)
         present.lease, present.task, present.life = offer.lease, task, self._life
-        heapq.heappush(self._due, (done, Kind.RESPONSE, task))
+        self.due.note((done, Kind.RESPONSE, task))
         return LeaseAccepted(offer.session, offer.lease)
+
+    def _stands(self, entry: tuple[float, Kind, Any]) -> bool:
+        """False: it was overtaken. Its device has left or is out of reach, or its session ends at another time."""
+        at, kind, what = entry
+        if kind is Kind.SESSION_END:
+            present = self._present.get(what)
+            return present is not None and present.ends_s == at
+        present = self._present.get(what.session)
+        if present is None or present.how is not None:
+            return False
+        return present.task is what if kind is Kind.RESPONSE else present.receipt is what and not present.gone
 
     def _done(self, present: Present, offer: OfferLease, now: float) -> float:
         """When its driver has the response."""
         row, job = present.row, offer.job
         seconds = self._duration(row, job, offer.lease)
-        link = self._link(row.device)
+        link = self._links[row.device] if self._links else None
         if link is None:
             return now + seconds
         code = self._code.setdefault(row.device, set())
         first = (*(() if job in present.met else CONNECT), *(() if job in code else FETCH_CODE))
-        present.met.add(job)
+        present.met |= {job}
         code.add(job)
         chance = chances(self._simulation.settings.seed, offer.lease, Part.TASK)
         return task_end(link, now, self._work[job], seconds, first=first, chance=chance)
-
-    def _link(self, device: int) -> Course | None:
-        links = self._simulation.links
-        return links[device] if links else None
 
     def _duration(self, row: Row, job: JobId, lease: LeaseSeq) -> float:
         """Seconds of a task, but for what passes a link. The order of these operations is part of the rules."""
@@ -307,6 +297,14 @@ class Devices:
         if self._noise is not None:
             seconds *= self._noise[noise_index(self._simulation.settings.seed, lease)]
         return seconds
+
+
+def _limits(about: Simulation) -> tuple[tuple[int, int], ...]:
+    """How many tasks in a session, and in a day, by kind of devices; 0: no limit."""
+    limits = about.limits or ((about.tasks_per_session, about.tasks_per_day),) * len(about.kinds)
+    if about.matching is Matching.AT_CHECK_IN:
+        return tuple((1, per_day) for _, per_day in limits)
+    return limits
 
 
 def _names(present: Present, life: int) -> tuple[tuple[HeldLease, ...], tuple[LeaseSeq, ...]]:

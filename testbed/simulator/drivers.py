@@ -28,7 +28,7 @@ from testbed.simulator.model import SimulatedJob
 from testbed.simulator.presence import Response
 from testbed.simulator.programs import State
 
-HEARD = frozenset({AcceptJob, AcceptAttempt, EndAttempt, EndJob})  # effects that mean something to a driver
+HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)  # effects that mean something to one
 
 
 @dataclass(slots=True)
@@ -86,17 +86,15 @@ class Drivers:
         """``jobs`` by (arrival, job id)."""
         self._drivers = {job.spec.job: Driver(job) for job in jobs}
         self._to_come = list(self._drivers.values())[::-1]  # the next one last
+        self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf  # inf: all jobs have come
         self.unfinished = len(self._drivers)
         self.life = 1  # of the coordinator, or of the one that was killed
         self.catching_up: deque[Effect | Response] = deque()  # what drivers that are there have yet to hear
 
-    def next_arrival(self) -> float:
-        """inf: all jobs have come."""
-        return self._to_come[-1].job.arrives_s if self._to_come else math.inf
-
     def arrive(self) -> list[Event]:
         """The next job: its driver, if it is there, submits it, follows it and opens round 1."""
         driver = self._to_come.pop()
+        self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf
         driver.arrived, driver.open = True, (1, 1)
         return driver.submits(self.life) if driver.state is State.THERE else []
 
@@ -130,7 +128,7 @@ class Drivers:
         outcome = Outcome.COUNTED if counts else Outcome.STRAGGLER
         return ResponsesRecorded(response.job, driver.incarnation, *no, ((response.lease, outcome),))
 
-    def react(self, effect: Effect) -> Event | None:
+    def react(self, effect: Effect, _: float = 0.0) -> Event | None:
         """What a driver says at once to ``effect``, one of HEARD; one that stands still hears of it later."""
         assert isinstance(effect, AcceptJob | AcceptAttempt | EndAttempt | EndJob)
         driver = self._drivers[effect.job]

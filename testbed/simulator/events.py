@@ -31,8 +31,9 @@ open: then the jobs that are left would wait for ever.
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
+from typing import Any
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
@@ -40,19 +41,21 @@ from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded,
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
-from testbed.simulator import devices, drivers
 from testbed.simulator.accounts import Accounts
 from testbed.simulator.devices import Devices
-from testbed.simulator.drivers import Drivers
+from testbed.simulator.drivers import HEARD, Drivers
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
 from testbed.simulator.presence import Kind, Response
 from testbed.simulator.programs import Change, Programs, State
-from venn.wire.memory import collecting_seldom
+from venn.wire.memory import NOBODY_WAITS, collecting_seldom
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
 Reborn = Callable[[float], None]  # another coordinator begins now
+_Note = Callable[[Any, float], None]
+_React = Callable[[Any, float], Event | None]
 
 _LOOK_UP_EVERY = 1024  # events between two calls of the watch
+_TURN_ENDED = TurnEnded()
 
 
 def simulate_events(
@@ -71,11 +74,9 @@ def simulate_events(
     Raises InvariantError, and whatever the policy raises.
     """
     run = _Run(simulation, policy, journal, reborn, validate=validate)
-    steps = 0
-    with collecting_seldom():
-        while run.step():
-            steps += 1
-            if watch is not None and steps % _LOOK_UP_EVERY == 0 and not watch(run.progress()):
+    with collecting_seldom(NOBODY_WAITS):
+        while run.let_happen(_LOOK_UP_EVERY):
+            if watch is not None and not watch(run.progress()):
                 break
     return run.outcome()
 
@@ -98,36 +99,54 @@ class _Run:
         self._jobs = len(simulation.jobs)
         self._journal, self._reborn = journal, reborn
         self._validate = validate
+        self._watched = validate or journal is not None
         self._said: deque[Event] = deque()  # reactions that the engine has not heard yet
         self._inbox: deque[Event] = deque()  # what a coordinator that stands still has yet to hear
+        self._on_kind: Mapping[Kind, Callable[[], None]] = {
+            Kind.RESPONSE: self._next_response,
+            Kind.FINISH: self._finish,
+            Kind.DUE: self._pass_time,
+            Kind.SESSION_END: self._end_session,
+            Kind.ARRIVAL: self._arrive_job,
+            Kind.CHECK_IN: self._arrive,
+            Kind.BREAK: self._change,
+        }
+        notes, reactions = self.accounts.on, {**self.devices.on, **dict.fromkeys(HEARD, self.drivers.react)}
+        self._on_effect: Mapping[type, tuple[_Note | None, _React | None]] = {
+            kind: (notes.get(kind), reactions.get(kind)) for kind in {**notes, **reactions}
+        }
 
     def progress(self) -> Progress:
         return Progress(self.now, self.devices.check_ins, self._jobs - self.drivers.unfinished)
 
-    def step(self) -> bool:
-        """Let the next thing happen. False: it is over."""
-        if self.drivers.unfinished == 0:
-            return False
-        check_in, arrival = self.devices.next_check_in(), self.drivers.next_arrival()
-        if check_in == arrival == math.inf and not self._anybody():
-            return False
-        at, what = self.devices.next_due()
-        due = self.engine.next_deadline(until=at) if self.coordinator is State.THERE else None
-        if due is not None and (due < at or (due == at and what > Kind.DUE)):
-            at, what = due, Kind.DUE
-        if arrival < at:
-            at, what = arrival, Kind.ARRIVAL
-        if check_in < at:
-            at, what = check_in, Kind.CHECK_IN
-        if self._breaks and (change := self.programs.next_at()) < at:
-            at, what = change, Kind.BREAK
-        if at > self._until_s:
-            self.now = self._until_s
-            return False
-        self.now = at
-        self._happen(what)
-        while self.drivers.catching_up:
-            self._catch_up(self.drivers.catching_up.popleft())
+    def let_happen(self, steps: int) -> bool:
+        """Let so many things happen, one after the other. False: it is over."""
+        devices, drivers, on_kind = self.devices, self.drivers, self._on_kind
+        for _ in range(steps):
+            if drivers.unfinished == 0:
+                return False
+            at, arrival = devices.next_check_in, drivers.next_arrival
+            if at == arrival == math.inf and not self._anybody():
+                return False
+            what = Kind.CHECK_IN
+            if arrival <= at:
+                at, what = arrival, Kind.ARRIVAL
+            if devices.due.soonest <= at:
+                first = devices.due.first()
+                if first is not None and first[0] <= at:
+                    at, what, _ = first
+            due = self.engine.next_deadline(until=at) if self.coordinator is State.THERE else None
+            if due is not None and (due < at or (due == at and what > Kind.DUE)):
+                at, what = due, Kind.DUE
+            if self._breaks and (change := self.programs.next_at()) < at:
+                at, what = change, Kind.BREAK
+            if at > self._until_s:
+                self.now = self._until_s
+                return False
+            self.now = at
+            on_kind[what]()
+            while drivers.catching_up:
+                self._catch_up(drivers.catching_up.popleft())
         return True
 
     def outcome(self) -> Outcome:
@@ -138,25 +157,23 @@ class _Run:
         """A session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
         return bool(self.engine.sessions if self.coordinator is State.THERE else self.devices.attended or self._inbox)
 
-    def _happen(self, what: Kind) -> None:
-        match what:
-            case Kind.CHECK_IN:
-                self._arrive()
-            case Kind.RESPONSE:
-                self._respond(self.devices.respond())
-            case Kind.FINISH:
-                self._say(self.devices.finish())
-            case Kind.DUE:
-                self._say(TimePassed())
-            case Kind.SESSION_END:
-                ended = self.devices.end()
-                if ended is not None:
-                    self._say(ended)
-            case Kind.ARRIVAL:
-                self._say(*self.drivers.arrive())
-            case Kind.BREAK:
-                for change in self.programs.take():
-                    self._break(change)
+    def _finish(self) -> None:
+        self._say(self.devices.finish())
+
+    def _pass_time(self) -> None:
+        self._say(TimePassed())
+
+    def _end_session(self) -> None:
+        ended = self.devices.end()
+        if ended is not None:
+            self._say(ended)
+
+    def _arrive_job(self) -> None:
+        self._say(*self.drivers.arrive())
+
+    def _change(self) -> None:
+        for change in self.programs.take():
+            self._break(change)
 
     def _arrive(self) -> None:
         session, missed = self.devices.arrive()
@@ -167,6 +184,9 @@ class _Run:
             if answer is not None:
                 self._say(answer)
 
+    def _next_response(self) -> None:
+        self._respond(self.devices.respond())
+
     def _respond(self, response: Response) -> None:
         if not self.drivers.takes(response):
             self.drivers.keep(response)
@@ -176,7 +196,7 @@ class _Run:
             return
         record = self.drivers.record(response)
         self._say(record)
-        (_, outcome), *_ = record.responses
+        _, outcome = record.responses[0]
         finished = self.devices.acknowledge(response, outcome, self.now)
         if finished is not None:
             self._say(finished)
@@ -263,26 +283,26 @@ class _Run:
         if self.coordinator is not State.THERE:
             self._miss(events)
             return
-        said = self._said
+        said, now, on_effect = self._said, self.now, self._on_effect
+        world, handle = self.engine.world, self.engine.handle
         said.extend(events)
-        while said:
-            self._hear(said.popleft())
-            if not said and self.engine.unsettled:
-                self._hear(TurnEnded())
+        while said or world.unsettled:
+            event = said.popleft() if said else _TURN_ENDED
+            effects = handle(event, now)
+            if self._watched:
+                self._show(event, effects)
+            for effect in effects:
+                how = on_effect.get(effect.__class__)
+                if how is None:
+                    continue
+                note, react = how
+                if note is not None:
+                    note(effect, now)
+                if react is not None and (answer := react(effect, now)) is not None:
+                    said.append(answer)
 
-    def _hear(self, event: Event) -> None:
-        effects = self.engine.handle(event, self.now)
-        self.accounts.note(self.now, effects)
+    def _show(self, event: Event, effects: list[Effect]) -> None:
         if self._journal is not None:
             self._journal(self.now, event, effects)
         if self._validate:
             self.engine.validate()
-        for effect in effects:
-            if effect.__class__ in devices.HEARD:
-                answer = self.devices.react(effect, self.now)
-            elif effect.__class__ in drivers.HEARD:
-                answer = self.drivers.react(effect)
-            else:
-                continue
-            if answer is not None:
-                self._said.append(answer)

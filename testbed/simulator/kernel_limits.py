@@ -4,7 +4,6 @@ import numpy as np
 
 from testbed.simulator.compiled import compiled
 from testbed.simulator.layout import (
-    D_DAY,
     D_KIND,
     D_TASKS,
     D_TODAY,
@@ -21,6 +20,7 @@ from testbed.simulator.layout import (
 from testbed.simulator.tables import Tables
 
 _DAY_S = 86_400.0
+_MOST = 1 << 32  # tasks of a device in a day
 
 
 @compiled
@@ -28,9 +28,7 @@ def count_task(t: Tables, device: int) -> None:
     """It accepts a lease."""
     t.devices[device, D_TASKS] += 1
     if t.numbers[DAILY] == 1:
-        today = np.int64(t.reals[NOW] // _DAY_S)
-        t.devices[device, D_TODAY] = t.devices[device, D_TODAY] + 1 if t.devices[device, D_DAY] == today else 1
-        t.devices[device, D_DAY] = today
+        t.devices[device, D_TODAY] = max(t.devices[device, D_TODAY], _today(t)) + 1
 
 
 @compiled
@@ -52,4 +50,10 @@ def limited(t: Tables, device: int) -> bool:
     per_session, per_day = t.kinds[kind, K_PER_SESSION], t.kinds[kind, K_PER_DAY]
     if 0 < per_session <= devices[device, D_TASKS]:
         return True
-    return bool(0 < per_day <= devices[device, D_TODAY] and devices[device, D_DAY] == np.int64(t.reals[NOW] // _DAY_S))
+    return bool(0 < per_day <= devices[device, D_TODAY] - _today(t))
+
+
+@compiled
+def _today(t: Tables) -> int:
+    """What a day's tasks are counted from: more than a device ever has counted before."""
+    return int(np.int64(t.reals[NOW] // _DAY_S) * _MOST)

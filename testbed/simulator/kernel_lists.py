@@ -89,12 +89,14 @@ def pop(t: Tables) -> None:
         first = 4 * place + 1
         if first >= count:
             break
-        least = first
-        for each in range(first + 1, min(first + 4, count)):
-            if heap_at[each] < heap_at[least] or (
-                heap_at[each] == heap_at[least] and heap[each, H_CODE] < heap[least, H_CODE]
-            ):
-                least = each
+        if first + 4 <= count:
+            one = first + _later(t, first, first + 1)
+            other = first + 2 + _later(t, first + 2, first + 3)
+            least = one + (other - one) * _later(t, one, other)
+        else:
+            least = first
+            for each in range(first + 1, count):
+                least += (each - least) * _later(t, least, each)
         if at < heap_at[least] or (at == heap_at[least] and code < heap[least, H_CODE]):
             break
         heap_at[place] = heap_at[least]
@@ -102,6 +104,14 @@ def pop(t: Tables) -> None:
         place = least
     heap_at[place] = at
     heap[place, H_CODE], heap[place, H_SLOT] = code, slot
+
+
+@compiled
+def _later(t: Tables, one: int, other: int) -> int:
+    """1: an event comes after another, 0: before. Without a branch, for which of them does cannot be foretold."""
+    heap_at, heap = t.heap_at, t.heap
+    tied = (heap_at[other] == heap_at[one]) & (heap[other, H_CODE] < heap[one, H_CODE])
+    return int((heap_at[other] < heap_at[one]) | tied)
 
 
 # -- waiting sessions of a cell, the first in order of check-in on top

@@ -26,7 +26,7 @@ from testbed.simulator.kernel_lists import (
     say,
     wait_no_more,
 )
-from testbed.simulator.kernel_once import use
+from testbed.simulator.kernel_once import ROUND, forget_round, lease_round, use
 from testbed.simulator.kernel_tiers import is_chosen, profile, profile_loss, unmet
 from testbed.simulator.layout import (
     A_ATTEMPT,
@@ -62,6 +62,7 @@ from testbed.simulator.layout import (
     J_ROUNDS,
     J_STALENESS,
     J_STAMP,
+    J_TABLED,
     J_TARGET,
     J_TIER,
     JR_ATTAINED,
@@ -144,6 +145,7 @@ def grant(t: Tables, slot: int, job: int) -> None:
             reals[job, JR_FILLED] = now
             note(t, FILLED, request)
     count_task(t, device)
+    lease_round(t, job, device)
     _foresee(t, slot, lease, seq, job)
 
 
@@ -222,7 +224,6 @@ def respond(t: Tables, lease: int) -> int:
 @compiled
 def _count(t: Tables, lease: int, job: int) -> None:
     t.job_reals[job, JR_COUNTED_S] += t.reals[NOW] - t.granted[lease]
-    use(t, job, t.leases[lease, L_DEVICE])
     end_lease(t, lease, COUNTED)
 
 
@@ -234,6 +235,7 @@ def _respond_in_any_round(t: Tables, lease: int, job: int) -> None:
     if jobs[job, J_ROUND] - t.given[lease] > jobs[job, J_STALENESS]:
         end_lease(t, lease, STRAGGLER)
         return
+    use(t, job, t.leases[lease, L_DEVICE])
     _count(t, lease, job)
     jobs[job, J_HELD] += 1
     if jobs[job, J_HELD] >= jobs[job, J_NEEDED]:
@@ -249,6 +251,7 @@ def expire(t: Tables, lease: int) -> None:
         return
     _give_back(t, lease)
     t.sessions[slot, S_LEASE] = NONE
+    forget_round(t, t.leases[lease, L_DEVICE])
     end_lease(t, lease, EXPIRED)
     free_device(t, slot)
 
@@ -256,7 +259,9 @@ def expire(t: Tables, lease: int) -> None:
 @compiled
 def lose_absent(t: Tables, lease: int) -> None:
     """Its device had left, and it is sure now that it does not resume."""
-    t.devices[t.leases[lease, L_DEVICE], D_LEASE] = NONE
+    device = t.leases[lease, L_DEVICE]
+    t.devices[device, D_LEASE] = NONE
+    forget_round(t, device)
     end_lease(t, lease, LOST)
 
 
@@ -315,7 +320,8 @@ def close_session(t: Tables, slot: int) -> None:
 def open_attempt(t: Tables, job: int, next_round: int) -> None:
     jobs, reals, now = t.jobs, t.job_reals, t.reals[NOW]
     reals[job, JR_BEGUN], reals[job, JR_COUNTED_S] = now, 0.0
-    jobs[job, J_STAMP] += 1
+    jobs[job, J_STAMP] += ROUND
+    jobs[job, J_TABLED] = 0
     t.numbers[DIRTY] = 1
     if next_round == _GOES_ON:
         jobs[job, J_OFFERED] = jobs[job, J_ROUND]

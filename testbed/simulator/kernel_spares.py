@@ -69,14 +69,15 @@ def _target(t: Tables, job: int, price: float) -> int:
         row = t.profiles.shape[1] - 1  # losses included
     one = t.profiles[job, row]
     at, upto, work = one[P_AT], one[P_UPTO], needed * one[P_TOTAL]
-    best, least, n = needed, np.inf, needed
+    best, least, n = places, np.inf, needed
+    left_s = t.job_reals[job, JR_DEADLINE] - t.reals[NOW]
     while n <= places:
         at, upto = bin_at(one, (work + n) // (n + 1), at, upto)
         cost = t.edges[at] + n * price
-        if cost < least:
+        if t.edges[at] <= left_s and cost < least:
             best, least = n, cost
         upto -= one[P_COUNTS + at]
-        if t.edges[at] <= price or upto <= 0:
+        if t.edges[at] <= min(price, left_s) or upto <= 0:
             break
         at -= 1
         n = (work + upto - 1) // upto - 1

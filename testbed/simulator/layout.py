@@ -94,9 +94,10 @@ DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the dr
     J_STALENESS,  # in rounds: an older response is a straggler
     J_USED,  # first row of its table of devices that count in the round on offer
     J_MASK,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
-    J_STAMP,  # of the round on offer: changes with each, and with each attempt
+    J_STAMP,  # of the round on offer, see ``kernel_once``: changes with each, and with each attempt
+    J_TABLED,  # 1: there are devices of that round in its table
     J_COLUMNS,
-) = range(27)
+) = range(28)
 (
     JR_ARRIVAL,
     JR_DEADLINE_S,
@@ -141,7 +142,9 @@ DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the dr
     S_COLUMNS,
 ) = range(12)
 SR_END, SR_SLOW, SR_BYTE_S, SR_COLUMNS = range(4)
-D_FIRST, D_KIND, D_INTERVAL, D_CHECK_INS, D_TASKS, D_DAY, D_TODAY, D_LEASE, D_COLUMNS = range(9)
+# D_TODAY: the day and the tasks in it, see ``kernel_limits``. D_ROUND: that its latest lease was for, see
+# ``kernel_once``; 0: none that counts.
+D_FIRST, D_KIND, D_INTERVAL, D_CHECK_INS, D_TASKS, D_TODAY, D_LEASE, D_ROUND, D_COLUMNS = range(9)
 # Of a kind of devices; from K_COUNTS on check-ins that the supply has not been told of, without a tier, then by tier.
 K_CELL, K_PER_SESSION, K_PER_DAY, K_COUNTS = range(4)
 # Of a cell: the devices of one region and one tier; first those without a tier, and so all of them if nobody asks for

@@ -7,14 +7,14 @@ A task is what passes between a device and its job's driver:
     up    the request for the code; down, the code: where the device does not have it
     up    the request for the model; down, the model
           the device computes
-    up    the response's header; down, that it may go on
+    up    the response's header; down, that it may go on: where the response does not go with it, because it is large
     up    the response, and its driver has it
     down  the receipt
     up    that the task is finished, and the device is free
 
-So the response takes three round trips, half of one more on a new connection and one with the code, and the device is
-free after another. A message takes its bytes over the rate of its direction, as the link is meanwhile, and then half of
-the delay, as the link is when its last byte has left.
+So the response takes two round trips, one more if it is large, half of one on a new connection and one with the code,
+and the device is free after another. A message takes its bytes over the rate of its direction, as the link is
+meanwhile, and then half of the delay, as the link is when its last byte has left.
 """
 
 import math
@@ -28,6 +28,7 @@ from coordinator.engine.chance import Purpose, draw, fraction
 from coordinator.engine.model import Workload
 from testbed.shape.limits import Limits
 from testbed.shape.pacer import PACKET, STALL_S, WAY_SHARE
+from venn.wire.chunks import SMALL_BYTES
 
 LEAST_ROUND_TRIP_S = 0.001  # of a link without a delay, for what loss makes of its rate
 
@@ -54,7 +55,7 @@ HEADER = Message(Way.UP, 200)
 PROCEED = Message(Way.DOWN, 50)
 RECEIPT = Message(Way.DOWN, 150)
 FINISHED = Message(Way.UP, 140)
-FRAMES = 60  # bytes around a model or a response
+FRAMES = 60  # bytes around a model, or a large response
 
 CONNECT = (GREETING,)
 FETCH_CODE = (REQUEST, CODE)
@@ -130,7 +131,9 @@ def task_end(
     ``seconds`` are those that the device computes, and ``first`` the messages of a first contact.
     """
     before = (OFFER, *first, REQUEST, Message(Way.DOWN, work.download_bytes + FRAMES))
-    after = (HEADER, PROCEED, Message(Way.UP, work.upload_bytes + FRAMES))
+    after = [Message(Way.UP, HEADER.size + work.upload_bytes)]
+    if work.upload_bytes > SMALL_BYTES:
+        after = [HEADER, PROCEED, Message(Way.UP, work.upload_bytes + FRAMES)]
     at = arrival(link, before, at, chance)
     return arrival(link, after, at + seconds, chance)
 

@@ -1,7 +1,7 @@
 """What a simulation knows of a device that is there: its session, and what it works on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -67,12 +67,13 @@ class Present:
     row: Row
     lease: LeaseSeq | None = None  # in hand
     task: Response | None = None  # what its driver has not answered yet
+    receipt: Finish | None = None  # under way to it, through its link
     life: int = 1  # of the coordinator that granted its latest lease
     ends_s: float = 0.0  # when its session does
     how: Cut | None = None  # nobody can reach it, for this reason; None: it is within reach
     since_s: float = 0.0  # that it is out of reach
-    missed: list[Effect] = field(default_factory=list)  # what waits in the connections of one that stands still
-    met: set[JobId] = field(default_factory=set)  # whose drivers it has a connection to
+    missed: tuple[Effect, ...] = ()  # what waits in the connections of one that stands still
+    met: frozenset[JobId] = frozenset()  # whose drivers it has a connection to
     told: LeaseSeq | None = None  # its driver has answered, and no coordinator has heard of it
     gone: bool = False  # and the coordinator has not heard of it yet
 

@@ -6,7 +6,10 @@ from time import perf_counter
 
 from coordinator.engine.plan import Policy
 from testbed.simulator.events import Journal, Reborn, simulate_events
-from testbed.simulator.model import Outcome, Simulation, Watch
+from testbed.simulator.model import Outcome, Progress, Simulation, Watch
+
+COMPILING = "compiling the loop of the simulator, once for this user: up to a minute ..."
+FEW_CHECK_INS = 20_000  # take a second or two event by event, where the loop takes up to a minute to compile
 
 
 def simulate(
@@ -22,8 +25,8 @@ def simulate(
     """Run it to its end. Raises InvariantError, and whatever the policy raises.
 
     ``journal`` hears of every event, ``reborn`` of each coordinator after the first, and ``validate`` checks every
-    invariant after each event: these need every event. ``compiling`` is called before the loop is compiled, which takes
-    up to a minute.
+    invariant after each event: these need every event. While the loop is not compiled, a small simulation goes event by
+    event as well; before a larger one it is compiled, which takes up to a minute: ``compiling`` is called then.
     """
     started = perf_counter()
     why = "every event is asked for" if journal is not None or validate else _why_not_in_bulk(simulation)
@@ -34,10 +37,34 @@ def simulate(
         from testbed.simulator.bulk import simulate_in_bulk
         from testbed.simulator.compiled import is_compiled
 
-        if not is_compiled(kernel.run):
-            compiling()
-        outcome = simulate_in_bulk(simulation, policy, watch=watch)
+        small = None if is_compiled(kernel.run) else _if_small(simulation, policy, watch)
+        if small is not None:
+            outcome, why = small, "it is small, and the loop is not compiled yet"
+        else:
+            if not is_compiled(kernel.run):
+                compiling()
+            outcome = simulate_in_bulk(simulation, policy, watch=watch)
     return replace(outcome, why=why, wall_s=perf_counter() - started)
+
+
+def at_least_leases(simulation: Simulation) -> int:
+    """Every response takes one."""
+    return sum(job.rounds * job.spec.responses_needed for job in simulation.jobs)
+
+
+def _if_small(simulation: Simulation, policy: Policy, watch: Watch | None) -> Outcome | None:
+    """Event by event; None where it has more than ``FEW_CHECK_INS``."""
+    if at_least_leases(simulation) > FEW_CHECK_INS:
+        return None
+    check_ins = 0
+
+    def look(progress: Progress) -> bool:
+        nonlocal check_ins
+        check_ins = progress.check_ins
+        return check_ins <= FEW_CHECK_INS and (watch is None or watch(progress))
+
+    outcome = simulate_events(simulation, policy, watch=look)
+    return outcome if check_ins <= FEW_CHECK_INS else None
 
 
 def _why_not_in_bulk(simulation: Simulation) -> str:

@@ -15,7 +15,7 @@ from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
 from coordinator.engine.scale import BINS, EDGES
-from testbed.simulator.addresses import pass_by_address
+from testbed.simulator.addresses import ANY, Layout, pass_by_address
 from testbed.simulator.layout import (
     A_COLUMNS,
     AR_COLUMNS,
@@ -41,6 +41,7 @@ from testbed.simulator.layout import (
     J_ROUNDS,
     J_SIZE,
     J_STALENESS,
+    J_STAMP,
     J_TAIL,
     J_TARGET,
     J_TIER,
@@ -87,53 +88,55 @@ from testbed.simulator.noise import noise_table
 
 Integers = NDArray[np.int64]
 _NO_BOUND = 2**62  # on staleness
+_LINE = 64  # bytes of the processor's cache
 
-# The type of each table, and how many dimensions it has.
-COLUMNS: Mapping[str, tuple[type[np.generic], int]] = {
-    "numbers": (np.int64, 1),
-    "reals": (np.float64, 1),
-    "real_bits": (np.uint64, 1),
-    "bits": (np.uint64, 1),
-    "jobs": (np.int64, 2),
-    "job_reals": (np.float64, 2),
-    "leases": (np.int64, 2),
-    "granted": (np.float64, 1),
-    "given": (np.int64, 1),
-    "sessions": (np.int64, 2),
-    "session_reals": (np.float64, 2),
-    "devices": (np.int64, 2),
-    "used": (np.int64, 2),
-    "kinds": (np.int64, 2),
-    "cells": (np.int64, 2),
-    "candidates": (np.int32, 2),
-    "queues": (np.int64, 1),
-    "queued": (np.int64, 1),
-    "heap_at": (np.float64, 1),
-    "heap": (np.int64, 2),
-    "said": (np.int64, 2),
-    "fresh": (np.int64, 1),
-    "attempts": (np.int64, 2),
-    "attempt_reals": (np.float64, 2),
-    "noise": (np.float64, 1),
-    "edges": (np.float64, 1),
-    "scores": (np.int64, 1),
-    "cuts": (np.int64, 1),
-    "profiles": (np.int64, 3),
-    "merged_of": (np.int64, 1),
+# The type of each table, and its columns (and what is below them), which compiled code need not look up where they are
+# known. Tables of one dimension have none.
+COLUMNS: Mapping[str, Layout] = {
+    "numbers": (np.int64,),
+    "reals": (np.float64,),
+    "real_bits": (np.uint64,),
+    "bits": (np.uint64,),
+    "jobs": (np.int64, J_COLUMNS),
+    "job_reals": (np.float64, JR_COLUMNS),
+    "leases": (np.int64, L_COLUMNS),
+    "granted": (np.float64,),
+    "given": (np.int64,),
+    "sessions": (np.int64, S_COLUMNS),
+    "session_reals": (np.float64, SR_COLUMNS),
+    "devices": (np.int64, D_COLUMNS),
+    "used": (np.int64, U_COLUMNS),
+    "kinds": (np.int64, ANY),
+    "cells": (np.int64, ANY),
+    "candidates": (np.int32, ANY),
+    "queues": (np.int64,),
+    "queued": (np.int64,),
+    "heap_at": (np.float64,),
+    "heap": (np.int64, H_COLUMNS),
+    "said": (np.int64, 3),
+    "fresh": (np.int64,),
+    "attempts": (np.int64, A_COLUMNS),
+    "attempt_reals": (np.float64, AR_COLUMNS),
+    "noise": (np.float64,),
+    "edges": (np.float64,),
+    "scores": (np.int64,),
+    "cuts": (np.int64,),
+    "profiles": (np.int64, ANY, P_COUNTS + BINS),
+    "merged_of": (np.int64,),
     "ground": (np.int64, 2),
-    "usable": (np.int64, 2),
-    "rates": (np.int64, 1),
-    "tier_supply": (np.int64, 2),
-    "group_rates": (np.float64, 1),
-    "group_tiers": (np.int64, 2),
-    "seconds": (np.float64, 2),
-    "start_s": (np.float64, 1),
-    "end_s": (np.float64, 1),
-    "device": (np.int64, 1),
-    "interval": (np.int64, 1),
-    "kind": (np.int32, 1),
-    "slow": (np.float64, 1),
-    "byte_s": (np.float64, 1),
+    "usable": (np.int64, ANY),
+    "rates": (np.int64,),
+    "tier_supply": (np.int64, ANY),
+    "group_rates": (np.float64,),
+    "group_tiers": (np.int64, ANY),
+    "seconds": (np.float64, ANY),
+    "start_s": (np.float64,),
+    "end_s": (np.float64,),
+    "device": (np.int64,),
+    "interval": (np.int64,),
+    "kind": (np.int32,),
+    "slow": (np.float64,),
+    "byte_s": (np.float64,),
 }
 
 
@@ -188,11 +191,11 @@ class Tables:
     words: Integers = field(init=False)  # for compiled code: of each table where it is, and its shape
 
     def __post_init__(self) -> None:
-        for name, column in COLUMNS.items():
+        for name, (kind, *columns) in COLUMNS.items():
             table = getattr(self, name)
-            kind, dimensions = column
-            if table.dtype != kind or table.ndim != dimensions or not table.flags.c_contiguous:
-                raise TypeError(f"{name} is not {dimensions}-dimensional, contiguous and of {kind.__name__}")
+            sound = table.dtype == kind and table.ndim == 1 + len(columns) and table.flags.c_contiguous
+            if not sound or any(known not in (ANY, size) for known, size in zip(columns, table.shape[1:], strict=True)):
+                raise TypeError(f"{name} is not contiguous, of {kind.__name__} and with {columns} columns")
         words = [(table.ctypes.data, *table.shape, 0, 0)[:4] for table in (getattr(self, name) for name in COLUMNS)]
         object.__setattr__(self, "words", np.array(words, np.int64))
 
@@ -330,7 +333,7 @@ def _used(jobs: Integers, simulation: Simulation) -> Integers:
     """Tables of devices that count in a round: of each job that does not allow them to count again, and all empty."""
     rows = 0
     for row, job in enumerate(simulation.jobs):
-        jobs[row, [J_USED, J_MASK]] = rows, NONE
+        jobs[row, [J_USED, J_MASK, J_STAMP]] = rows, NONE, row
         if job.spec.repeat is Repeat.ONCE:
             jobs[row, J_MASK] = (1 << (2 * job.spec.responses_needed - 1).bit_length()) - 1
             rows += int(jobs[row, J_MASK]) + 1
@@ -372,6 +375,15 @@ def more_slots(now: Tables) -> Tables:
 def longer(table: NDArray[np.generic], rows: int) -> NDArray[np.generic]:
     """The same rows, and zeros."""
     more = np.zeros((rows, *table.shape[1:]), table.dtype)
+    more[: len(table)] = table
+    return more
+
+
+def more_devices(table: Integers, rows: int) -> Integers:
+    """The same rows, and zeros. Each row is a line of the processor's cache, and so one wait for the memory."""
+    words = np.zeros((rows + 1) * D_COLUMNS, np.int64)
+    first = -words.ctypes.data % _LINE // words.itemsize
+    more = words[first : first + rows * D_COLUMNS].reshape(rows, D_COLUMNS)
     more[: len(table)] = table
     return more
 

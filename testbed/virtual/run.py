@@ -26,7 +26,7 @@ from testbed.scenario.unfold import unfolded
 from testbed.simulator.build import build
 from testbed.simulator.fleets import fleet_devices
 from testbed.simulator.model import Outcome, Simulation
-from testbed.simulator.run import simulate
+from testbed.simulator.run import COMPILING, at_least_leases, simulate
 from testbed.virtual.kept import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.virtual.progress import Watching
 from venn.wire.files import out_of_space, write_atomic
@@ -116,7 +116,7 @@ class VirtualRun:
             return outcome, watching
 
     def _tell_compiling(self) -> None:
-        self._print("compiling the loop of the simulator, once for this user: up to a minute ...")
+        self._print(COMPILING)
 
     def _write_inputs(self) -> None:
         write_atomic(self.folder.scenario, self.scenario.dump())
@@ -171,8 +171,8 @@ def run_simulated(
 
 
 def journaled(simulation: Simulation) -> bool:
-    """Whether it may be small enough for a journal: every response takes a lease."""
-    return sum(job.rounds * job.spec.responses_needed for job in simulation.jobs) <= MOST_JOURNALED
+    """Whether it may be small enough for a journal."""
+    return at_least_leases(simulation) <= MOST_JOURNALED
 
 
 def unfinished(simulation: Simulation, outcome: Outcome, *, stopped: bool) -> list[str]:

@@ -24,7 +24,7 @@ from testbed.simulator.bulk_plans import planner_of
 from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import simulate_events
 from testbed.simulator.model import Matching, Outcome, Progress, SimulatedJob, Simulation
-from testbed.simulator.run import simulate
+from testbed.simulator.run import at_least_leases, simulate
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
 from tests.simulation.worlds import Session, has, job, needs, world
 
@@ -32,7 +32,7 @@ POLICIES = (
     *("fifo", "random", "random-order", "srsf", "srsf-job", "las"),
     *("venn", "venn(tiers=2)", "venn-nomatch", "venn-queue", "venn-nosched", "venn(fairness=2)"),
     *("venn(fairness=0.3)", "venn(fairness=50; tiers=1)", "venn-queue(fairness=1.5; order=request)"),
-    *("venn-plus", "venn-plus(scarcity=3; nearness=no; spares=with)", "venn-plus(spares=last)"),
+    *("venn-plus", "venn-plus(scarcity=2; nearness=no; spares=with)", "venn-plus(spares=last)"),
     *("venn-plus(tiers=1)", "venn-plus(collecting=no)"),
     *("random-job", "venn(order=request; tail=95; tiers=paper)", "venn-queue(order=request)"),
     *("random(spares=last)", "random(spares=auto)", "fifo(spares=auto)", "las(spares=last)", "srsf-job(spares=auto)"),
@@ -247,12 +247,33 @@ def test_what_is_not_in_bulk() -> None:
     assert simulate(named, load_policy("fifo")).path == "events"
 
 
-def test_the_fastest_path_is_taken() -> None:
+def test_the_fastest_path_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: True)
     made = random_world(3)
     outcome = simulate(made, load_policy("fifo"))
     assert (outcome.path, outcome.why) == (("bulk", "") if COMPILES else ("events", "Numba is not installed"))
     watched = simulate(made, load_policy("fifo"), validate=True)
     assert (watched.path, watched.why) == ("events", "every event is asked for")
+
+
+@pytest.mark.skipif(not COMPILES, reason="Numba is not installed, or switched off")
+def test_a_small_simulation_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: False)
+    monkeypatch.setattr("testbed.simulator.events._LOOK_UP_EVERY", 1)
+    made = random_world(3)
+    compiled: list[bool] = []
+
+    def played() -> Outcome:
+        return simulate(made, load_policy("fifo"), compiling=lambda: compiled.append(True))
+
+    small = played()
+    assert (small.path, small.why, compiled) == ("events", "it is small, and the loop is not compiled yet", [])
+    for few in (1, at_least_leases(made)):  # seen before it starts; only when more have checked in
+        monkeypatch.setattr("testbed.simulator.run.FEW_CHECK_INS", few)
+        compiled.clear()
+        large = played()
+        assert (large.path, large.why, compiled) == ("bulk", "", [True])
+        assert large.digest == small.digest
 
 
 def test_a_watch_stops_it() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,23 @@ def test_it_is_kept_for_the_next_process_from_another_place(tmp_path: Path) -> N
         said.append(done.stdout.split())
     assert said == [["False", "True"], ["True", "True"]]
     assert not list((tmp_path / "here").rglob("*.nbc"))
+
+
+def test_what_was_not_used_for_a_month_is_forgotten(tmp_path: Path) -> None:
+    caches = tmp_path / "venn"
+    for name, days in (("numba-0.1-old", 31), ("numba-0.2-recent", 29), ("other", 31)):
+        folder = caches / name
+        folder.mkdir(parents=True)
+        (folder / "kept.nbi").touch()
+        os.utime(folder, (used := time.time() - days * 86_400, used))
+    (caches / "numba-0.0-gone").symlink_to(caches / "nothing")  # as one that another process removes at this moment
+
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    script = "from testbed.simulator.compiled import _folder; print(_folder())"
+    said = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
+
+    assert Path(said.stdout.strip()).parent == caches
+    assert not (caches / "numba-0.1-old").exists()
+    assert (caches / "other").exists()
+    assert (caches / "numba-0.2-recent" / "kept.nbi").exists()

@@ -56,6 +56,26 @@ def test_what_counted_in_an_attempt_that_aborted_may_be_leased_again(policy: str
     assert ended([job("a", 2, compute=1.0, deadline=30.0)], sessions, policy) == [32.0]
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_was_lost_or_has_expired_in_a_round_may_be_leased_again(policy: str) -> None:
+    """The only device is cut short, then too slow for the lease, and then serves."""
+    sessions = [Session(0.0, 3.0, 0), Session(10.0, 20.0, 0), Session(30.0, 100.0, 0, slow=0.1)]
+    lost = [job("a", 1, compute=5.0)]
+    assert ended(lost, sessions[:2], policy) == [15.0]
+    expired = [job("a", 1, compute=50.0, lease=5.0)]
+    assert ended(expired, [Session(0.0, 8.0, 0), sessions[2]], policy) == [35.0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_device_is_used_up_for_each_round_that_it_counts_in(policy: str) -> None:
+    """It has served both jobs when it comes for the third time; both wait for somebody else."""
+    sessions = [Session(10.0 * turn, 10.0 * turn + 9.0, 0) for turn in range(3)]
+    others = [Session(50.0, 59.0, 1), Session(60.0, 69.0, 1)]
+    for matching in Matching:
+        jobs = [job("a", 2, compute=5.0), job("b", 2, compute=5.0)]
+        assert sorted(ended(jobs, sessions + others, policy, matching=matching)) == [55.0, 65.0]
+
+
 def test_a_demand_that_is_larger_than_the_fleet_never_closes() -> None:
     sessions = [Session(float(at), at + 5.0, device) for at in range(0, 100, 10) for device in range(3)]
     (never,) = ended([job("a", 4, compute=1.0, deadline=50.0)], sessions, "fifo", until_s=200.0)

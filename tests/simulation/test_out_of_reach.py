@@ -5,10 +5,12 @@ from typing import Any
 
 from coordinator.engine.effects import EndLease, EndSession, MissLease, OfferLease, ResumeLease
 from coordinator.engine.events import DeviceCheckedIn
-from coordinator.engine.model import HeldPhase
+from coordinator.engine.model import HeldPhase, Repeat
 from coordinator.policies.fifo import Fifo
+from testbed.shape.limits import Limits
 from testbed.simulator.bulk import why_not
 from testbed.simulator.events import simulate_events
+from testbed.simulator.links import course
 from testbed.simulator.model import Cut, Outcome, SimulatedJob, Simulation
 from testbed.simulator.settings import simulated_settings
 from tests.simulation.test_breaks import Told, killed
@@ -152,3 +154,12 @@ def test_a_response_waits_for_a_driver_and_a_device() -> None:
 
 def test_such_a_simulation_is_not_in_bulk() -> None:
     assert why_not(cut([job("a", 1)], [Session(0, 3, 0)], CUT)) == "the timeline cuts devices off"
+
+
+def test_a_receipt_waits_for_a_device_that_stands_still() -> None:
+    """It would be there, and said so, at 10; so the next lease is at 12."""
+    slow = course(Limits(up_bits=None, delay_s=2.0, jitter_s=0.0, loss=0.0), ())
+    there = [Session(0, 9.5, 0), Session(12, 99, 0)]
+    again = job("a", 1, rounds=2, compute=1.0, repeat=Repeat.ALLOW)
+    _, told = played(cut([again], there, STILL, 9.5, links=(slow,)))
+    assert times(told, OfferLease) == [0.0, 12.0]

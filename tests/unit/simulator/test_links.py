@@ -40,7 +40,6 @@ jobs:
 fleets:
   phones: {count: 1, cpu: 2}
 """
-NO_WORK = Workload()
 
 
 def run(*changes: tuple[str, str], told: list[tuple[float, Event, list[Effect]]] | None = None) -> Outcome:
@@ -113,14 +112,15 @@ def test_a_message_that_is_lost_comes_a_retransmission_timeout_later() -> None:
 # -- a task
 
 
-def test_round_trips_of_a_task() -> None:
-    """Three to the response, one more to be free; half a one and a whole one at first."""
-    link = course(linked(delay_s=0.2), ())
+@pytest.mark.parametrize(("upload_bytes", "trips"), [(0, 2), (64 * 1024, 2), (64 * 1024 + 1, 3)])
+def test_round_trips_of_a_task(upload_bytes: int, trips: int) -> None:
+    """To the response two, or three if it is large, one more to be free; half a one and a whole one at first."""
+    link, work = course(linked(delay_s=0.2), ()), Workload(upload_bytes=upload_bytes)
     took = [
-        task_end(link, 0.0, NO_WORK, 1.0, first=first, chance=repeat(0.5))
+        task_end(link, 0.0, work, 1.0, first=first, chance=repeat(0.5))
         for first in ((), CONNECT, FETCH_CODE, CONNECT + FETCH_CODE)
     ]
-    assert took == pytest.approx([1 + 3 * 0.2, 1 + 3.5 * 0.2, 1 + 4 * 0.2, 1 + 4.5 * 0.2])
+    assert took == pytest.approx([1 + (trips + more) * 0.2 for more in (0, 0.5, 1, 1.5)])
     assert free_at(link, 5.0, repeat(0.5)) == pytest.approx(5.2)
 
 

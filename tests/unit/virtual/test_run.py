@@ -23,6 +23,7 @@ from testbed.simulator.build import build
 from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import simulate_events
 from testbed.simulator.model import Progress
+from testbed.simulator.run import COMPILING
 from testbed.virtual import run as virtual
 from testbed.virtual.progress import Watching
 from tests.simulation.worlds import Session, job, world
@@ -92,9 +93,10 @@ def test_that_it_compiles_is_said_while_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ready: bool
 ) -> None:
     monkeypatch.setattr(virtual, "journaled", lambda simulation: False)
+    monkeypatch.setattr("testbed.simulator.run.FEW_CHECK_INS", 0)
     monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: ready)
     virtual.run_simulated(parse(SMALL), out=tmp_path / "run")
-    assert ("compiling the loop of the simulator, once for this user" in capsys.readouterr().err) is not ready
+    assert (COMPILING in capsys.readouterr().err) is not ready
 
 
 def test_an_expectation_that_fails(tmp_path: Path) -> None:
@@ -234,6 +236,13 @@ class Twice:
     def plan(self, view):
         return Plan((queue(view), queue(view)))
 
+class Lists:  # the plan before would change with it
+    name = "lists"
+    queues = []
+    def plan(self, view):
+        self.queues[:] = [queue(view)]
+        return Plan(self.queues)
+
 class Past:
     name = "past"
     def plan(self, view):
@@ -252,6 +261,7 @@ class Idle:
         ("Nothing", "plan 1 of policy nothing at 0.000 s: it is a NoneType, not a Plan"),
         ("Owner", "plan 1 of policy owner at 0.000 s: owner names a queue outside 0 to 0"),
         ("Twice", "a request is in its queues twice"),
+        ("Lists", "plan 1 of policy lists at 0.000 s: its queues are not a tuple of tuples"),
         ("Past", "plan 1 of policy past at 0.000 s: review_at 0.0 is not after 0.0"),
         ("Idle", "broke an invariant with plan "),
     ],
