@@ -24,7 +24,7 @@ WORKER = (sys.executable, "-m", "testbed.compare.worker")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 Done = Callable[[Order, float], None]  # a cell is there, after so many seconds
-Part = Callable[[Order, float], None]  # so much of a cell is done, from 0 to 1
+Part = Callable[[Order, float, bool], None]  # so much of a cell is done, 0 to 1; whether it compiles first
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ async def _ask(process: asyncio.subprocess.Process, order: Order, part: Part) ->
         line = await process.stdout.readline()
         answer = json.loads(line) if line else {}
         if "part" in answer:
-            part(order, number(answer, "part"))
+            part(order, number(answer, "part"), "compiling" in answer)
     if not line:
         where = f"{order.name} under {order.policy}, seed {order.seed}"
         code = await process.wait()

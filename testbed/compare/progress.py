@@ -12,6 +12,7 @@ from rich.progress import Progress as Bar
 from testbed.compare.plan import Asked
 from testbed.report.run_result import RunResult
 from testbed.report.words import span
+from testbed.simulator.run import COMPILING
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Progress:
     _left: dict[str, int] = field(default_factory=dict)  # runs to be made, by workload
     _parts: dict[str, float] = field(default_factory=dict)  # of runs that are being made
     _bar: tuple[Bar, TaskID] | None = None
+    _compiles: bool = False
 
     def __enter__(self) -> Self:
         if self.console is not None:
@@ -53,6 +55,13 @@ class Progress:
             self._parts[str(one)] = part
             bar, task = self._bar
             bar.update(task, completed=self.done + sum(self._parts.values()))
+
+    def compiles(self) -> None:
+        """The simulator's loop is being compiled; said once, whichever processes do it."""
+        if not self._compiles:
+            self._compiles = True
+            say = self.say if self._bar is None else self._bar[0].console.print
+            say(COMPILING)
 
     def ended(self, one: Asked, result: RunResult, seconds: float | None) -> None:
         """``seconds`` is None for a run that was kept."""

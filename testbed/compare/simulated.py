@@ -28,7 +28,9 @@ async def run_cells(plan: Plan, progress: Progress, worker: Sequence[str] = WORK
     def done(order: Order, seconds: float) -> None:
         progress.ended(asked[order.out][1], read_run(read_row(Path(order.out)), order.out), seconds)
 
-    def part(order: Order, fraction: float) -> None:
+    def part(order: Order, fraction: float, compiling: bool) -> None:
+        if compiling:
+            progress.compiles()
         progress.within(asked[order.out][1], fraction)
 
     if missing:

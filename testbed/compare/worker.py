@@ -25,7 +25,8 @@ from venn.wire.errors import ExitCode, VennError
 from venn.wire.exits import expected, shape
 
 Build = Callable[[Order], Simulation]
-Simulate = Callable[[Simulation, str, Watch], Outcome]  # under the policy of that name
+Compiling = Callable[[], None]  # called before the simulator's loop is compiled
+Simulate = Callable[[Simulation, str, Watch, Compiling], Outcome]  # under the policy of that name
 
 TOLD_EVERY_S = 0.5  # how far a cell is
 
@@ -39,11 +40,16 @@ class Cells:
     _key: str = ""
     _world: tuple[Simulation, TraceFacts] | None = None
 
-    def run(self, order: Order, tell: Callable[[float], None] = lambda part: None) -> None:
+    def run(
+        self,
+        order: Order,
+        tell: Callable[[float], None] = lambda part: None,
+        compiling: Compiling = lambda: None,
+    ) -> None:
         """Leave the cell's file behind; ``tell`` hears which part of its jobs has ended. Raises VennError."""
         started = time.monotonic()
         simulation, facts = self._world_of(order)
-        outcome = self.simulate(simulation, order.policy, _watch(len(simulation.jobs), tell))
+        outcome = self.simulate(simulation, order.policy, _watch(len(simulation.jobs), tell), compiling)
         row = cell_row(simulation, outcome, facts)
         said: Row = {"key": order.key, "world_key": order.world_key, "scenario": order.name, "policy": order.policy}
         write_row(Path(order.out), said | {"backend": "sim"} | row | {"seconds": time.monotonic() - started})
@@ -76,13 +82,13 @@ def _watch(jobs: int, tell: Callable[[float], None]) -> Watch:
 
 
 def serve(cells: Cells, orders: Callable[[], bytes], answer: Callable[[Row], None]) -> None:
-    """Until ``orders`` gives an empty line. To each there are answers with the part that is done, and then one that is
-    empty, or has the error and the exit code of the cell.
+    """Until ``orders`` gives an empty line. To each there are answers with the part that is done, and whether the loop
+    is being compiled, and then one that is empty, or has the error and the exit code of the cell.
     """
     while line := orders():
         order = read_order(line)
         try:
-            cells.run(order, lambda part: answer({"part": part}))
+            cells.run(order, lambda part: answer({"part": part}), lambda: answer({"part": 0.0, "compiling": True}))
         except Exception as error:  # a policy is foreign code; the process that asked tells it, and ends
             traceback.print_exc()
             answer(_failure(error, order))
@@ -130,9 +136,9 @@ def main() -> None:
     from testbed.simulator.build import build
     from testbed.simulator.run import simulate
 
-    def run(simulation: Simulation, policy: str, watch: Watch) -> Outcome:
+    def run(simulation: Simulation, policy: str, watch: Watch, compiling: Compiling) -> Outcome:
         with told_with_its_plan(policy):
-            return simulate(simulation, policy_of(policy), watch=watch)
+            return simulate(simulation, policy_of(policy), watch=watch, compiling=compiling)
 
     serve_standard_streams(Cells(lambda order: build(load(Path(order.scenario), [f"seed={order.seed}"])), run))
 

@@ -24,6 +24,7 @@ from testbed.report.run_result import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged
+from testbed.simulator.run import COMPILING
 from venn.wire.errors import PeerError, UsageError, VennError
 
 TINY = (sys.executable, "-m", "tests.unit.compare.tiny")
@@ -62,6 +63,15 @@ async def test_cells_are_simulated_once_and_told_as_they_end(tmp_path: Path) -> 
     assert sum(line.endswith(" s (kept)") for line in said) == 4
     assert len(again) == 6
     assert {file: file.stat().st_mtime_ns for file in before} == before
+
+
+async def test_that_cells_wait_for_the_compiler_is_said_once(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, ("compiles",), 2)
+    prepare(plan, [], resume=False)
+    said: list[str] = []
+    await run_cells(plan, Progress(2, say=said.append), TINY)
+    assert said[0] == COMPILING
+    assert said.count(COMPILING) == 1
 
 
 async def test_a_damaged_cell_is_made_again(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from coordinator.policies.registry import load_policy
 from testbed.compare.orders import Order
-from testbed.compare.worker import TOLD_EVERY_S, Cells, serve_standard_streams
+from testbed.compare.worker import TOLD_EVERY_S, Cells, Compiling, serve_standard_streams
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
 from testbed.simulator.run import simulate
 from tests.simulation.worlds import Session, has, job, needs, world
@@ -37,7 +37,7 @@ def build(order: Order) -> Simulation:
     return tiny(order.seed)
 
 
-def run(simulation: Simulation, policy: str, watch: Watch) -> Outcome:
+def run(simulation: Simulation, policy: str, watch: Watch, compiling: Compiling) -> Outcome:
     """A few names stand for what may happen."""
     if policy == "dies":
         os._exit(9)
@@ -46,7 +46,10 @@ def run(simulation: Simulation, policy: str, watch: Watch) -> Outcome:
     if policy == "slow":
         time.sleep(TOLD_EVERY_S)
         watch(Progress(1.0, 1, 1))
-        return run(simulation, "fifo", lambda _: True)  # which would speak again where the machine is slow
+        return run(simulation, "fifo", lambda _: True, compiling)  # which would speak again where the machine is slow
+    if policy == "compiles":
+        compiling()
+        return run(simulation, "fifo", watch, compiling)
     if policy == "fails":
         raise RuntimeError("it cannot")
     return replace(simulate(simulation, load_policy(policy), watch=watch), wall_s=0.5)
