@@ -1,4 +1,4 @@
-"""A no-op round with a 10 kB model on four warm devices, from its opening to its close.
+"""A no-op round with a 10 kB model, new in each, on four warm devices, from its opening to its close.
 
 The coordinator, the driver and four agents, each with its worker, are the real programs. The baseline moves the same
 bytes to and from four clients over bare grpc.aio streams, in turn with ours.
@@ -34,11 +34,11 @@ from job_driver import Arrays, Job, Result, Task
 
 
 def initial(rng: np.random.Generator) -> Arrays:
-    return {{"w": np.zeros({floats}, dtype=np.float32)}}
+    return {{"w": rng.random({floats}, dtype=np.float32)}}
 
 
 def nothing(model: Arrays, task: Task) -> Result:
-    return Result(model)
+    return Result({{"w": model["w"] + 1}})  # another model in each round: a device fetches none that it has
 
 
 job = Job(initial=initial, on_device=nothing)
@@ -56,16 +56,16 @@ async def _both(folder: Path, say: Callable[[str], None]) -> list[tuple[list[flo
             flags = ["--name", name, "--allow-code", str(file), "--dir", str(folder / name)]
             await running.start(name, ["agent"], flags)
         for number in range(1, REPETITIONS + 1):
-            pairs.append((await _ours(running, file, folder / f"job-{number}"), await _bare(address)))
+            pairs.append((await _ours(running, file, folder / f"job-{number}", number), await _bare(address)))
             ours, bare = map(statistics.median, pairs[-1])
             say(f"{number} of {REPETITIONS}: a round {ours:.1f} ms, its bytes over bare streams {bare:.1f} ms")
     return pairs
 
 
-async def _ours(running: Parts, file: Path, folder: Path) -> list[float]:
-    """Milliseconds of each warm round."""
+async def _ours(running: Parts, file: Path, folder: Path, seed: int) -> list[float]:
+    """Milliseconds of each warm round; no two seeds have a model in common."""
     flags = ["--name", folder.name, "--demand", str(DEVICES), "--min-response", "100%", "--deadline", "60s"]
-    flags += ["--rounds", str(ROUNDS), "--dir", str(folder)]
+    flags += ["--rounds", str(ROUNDS), "--dir", str(folder), "--seed", str(seed)]
     driver = await running.start(f"driver-{folder.name}", ["job", "run", str(file)], flags)
     async with asyncio.timeout(120):
         if await driver.wait() != 0:

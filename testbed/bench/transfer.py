@@ -1,7 +1,8 @@
 """A 20 MB model down to 20 devices at once and an update of that size up from each, spool on.
 
 The coordinator and the driver are the real programs; the devices are bare sessions in this process that fetch and
-submit with the agent's own code. The baseline moves the same bytes over bare grpc.aio streams between two processes.
+submit with the agent's own code. The baseline moves the same bytes over bare grpc.aio streams between two processes
+that treat memory as ours do.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ import psutil
 
 from device_agent.artifacts import ArtifactStore
 from device_agent.transfer import Drivers, Response, Transfer
-from testbed.bench.echo import CHUNK_BYTES, DOWN, UP, bare_server
+from testbed.bench.echo import CHUNK_BYTES, DOWN, LARGE, UP, bare_server
 from testbed.bench.figures import Benchmark, Measured
 from testbed.bench.parts import parts
 from testbed.bench.streams import check_in, offers
@@ -149,7 +150,7 @@ async def _growth(driver: Program, begun: asyncio.Event) -> float:
 async def _bare() -> tuple[Laps, Laps]:
     """Seconds down and up for the same bytes over bare streams."""
     down, up = Laps(), Laps()
-    async with bare_server() as address:
+    async with bare_server(LARGE) as address:
         channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(DEVICES)]
         for _ in range(ROUNDS):
             await asyncio.gather(*(_there_and_back(channel, down, up) for channel in channels))
