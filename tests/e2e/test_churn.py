@@ -182,5 +182,6 @@ def brokers(program: Started) -> list[int]:
     found = []
     for process in program.family():
         with suppress(psutil.Error):
-            found += [process.pid] * process.cmdline()[0].endswith("mosquitto")
+            [program_file] = process.cmdline()[:1] or [""]  # none for a moment of its exec
+            found += [process.pid] * program_file.endswith("mosquitto")
     return found
