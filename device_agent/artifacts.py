@@ -1,15 +1,15 @@
-"""Models and job code by SHA-256, in memory, one copy for all devices of a process.
+"""Models and job code by digest, in memory, one copy for all devices of a process.
 
 Devices that fetch the same artifact from one driver at once put it together once. To each of them travel all of its
 bytes; those that another device has brought before are let go of, neither checked nor kept again.
 """
 
 import asyncio
-import hashlib
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import Hasher
 
 MOST_BYTES = 256 * 2**20
 MOST_BROUGHT = 64  # artifacts that a device remembers; a job has two at a time
@@ -20,11 +20,11 @@ class Assembly:
     it is small.
     """
 
-    def __init__(self, sha256: bytes, size: int) -> None:
-        self.sha256, self.size = sha256, size  # 32 bytes; bytes
+    def __init__(self, digest: bytes, size: int) -> None:
+        self.digest, self.size = digest, size  # bytes
         self.offset = 0  # everything before it is here
         self._pieces: list[memoryview] = []
-        self._digest, self._hashed = hashlib.sha256(), 0  # of how many pieces
+        self._hasher, self._hashed = Hasher(), 0  # of how many pieces
         self._hashing: asyncio.Future[None] | None = None
         self._closing: asyncio.Task[bytes | None] | None = None
 
@@ -45,11 +45,11 @@ class Assembly:
         if self._hashing is not None:
             await self._hashing
         data = await asyncio.to_thread(self._whole) if self.size > SMALL_BYTES else self._whole()
-        good = self._digest.digest() == self.sha256
+        good = self._hasher.digest() == self.digest
         self._pieces.clear()
         if not good:
             self.offset = self._hashed = 0
-            self._digest, self._closing = hashlib.sha256(), None
+            self._hasher, self._closing = Hasher(), None
         return data if good else None
 
     def _whole(self) -> bytes:
@@ -59,7 +59,7 @@ class Assembly:
     def _hash(self) -> None:
         """What was added since. On one thread at a time."""
         while self._hashed < len(self._pieces):
-            self._digest.update(self._pieces[self._hashed])
+            self._hasher.update(self._pieces[self._hashed])
             self._hashed += 1
 
 
@@ -75,13 +75,13 @@ class Brought:
     def __len__(self) -> int:
         return len(self._latest)
 
-    def __contains__(self, sha256: bytes) -> bool:
-        return sha256 in self._latest
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._latest
 
-    def add(self, sha256: bytes) -> None:
+    def add(self, digest: bytes) -> None:
         """It is used now."""
-        self._latest[sha256] = None
-        self._latest.move_to_end(sha256)
+        self._latest[digest] = None
+        self._latest.move_to_end(digest)
         if len(self._latest) > self._most:
             self._latest.popitem(last=False)
 
@@ -95,28 +95,28 @@ class ArtifactStore:
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self._assemblies: WeakValueDictionary[tuple[str, bytes, int], Assembly] = WeakValueDictionary()
 
-    def get(self, sha256: bytes) -> bytes | None:
-        data = self._kept.get(sha256)
+    def get(self, digest: bytes) -> bytes | None:
+        data = self._kept.get(digest)
         if data is not None:
-            self._kept.move_to_end(sha256)
+            self._kept.move_to_end(digest)
         return data
 
-    def assembly(self, driver: str, sha256: bytes, size: int) -> Assembly:
+    def assembly(self, driver: str, digest: bytes, size: int) -> Assembly:
         """To which all add who fetch this artifact now from the driver at this address, and nobody else: what another
         driver calls by the same name may be wrong.
         """
-        key = driver, sha256, size
+        key = driver, digest, size
         assembly = self._assemblies.get(key)
         if assembly is None:
-            assembly = self._assemblies[key] = Assembly(sha256, size)
+            assembly = self._assemblies[key] = Assembly(digest, size)
         return assembly
 
-    def put(self, sha256: bytes, data: bytes) -> bytes:
+    def put(self, digest: bytes, data: bytes) -> bytes:
         """Keep it; returns the one copy that is kept."""
-        known = self.get(sha256)
+        known = self.get(digest)
         if known is not None:
             return known
-        self._kept[sha256] = data
+        self._kept[digest] = data
         self._bytes += len(data)
         while self._bytes > self._most_bytes and len(self._kept) > 1:
             _, dropped = self._kept.popitem(last=False)

@@ -79,7 +79,7 @@ class Assignment:
     async def run(self) -> Finished:
         """Raises TaskFailed or LeaseOver."""
         began = self._clock()
-        code = await self._fetch(self._task.code) if self._task.code.sha256 else None
+        code = await self._fetch(self._task.code) if self._task.code.digest else None
         model = await self._fetch(self._task.model)
         ready = self._clock()
         self._measure.fetch.CopyFrom(_duration(ready - began))
@@ -88,7 +88,7 @@ class Assignment:
         await self._hold(output, ready)
         self._reports.moved(Stage.SUBMITTING, 0)
         submitting = self._clock()
-        response = Response(output.body, output.sha256, output.weight, output.metrics)
+        response = Response(output.body, output.digest, output.weight, output.metrics)
         receipt = await self._transfer.submit(response, lambda offset: self._reports.moved(Stage.SUBMITTING, offset))
         self._measure.submit.CopyFrom(_duration(self._clock() - submitting))
         self._measure.download_bytes = self._transfer.downloaded
@@ -100,19 +100,19 @@ class Assignment:
         return self._measure.HasField("late")
 
     async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
-        known = self._means.store.get(artifact.sha256)
-        if known is None or artifact.sha256 not in self._brought:
+        known = self._means.store.get(artifact.digest)
+        if known is None or artifact.digest not in self._brought:
             known = await self._transfer.fetch(artifact, self._means.store)
-        self._brought.add(artifact.sha256)
+        self._brought.add(artifact.digest)
         return known
 
     def _work(self, code: bytes | None, model: bytes) -> Work:
         attempt = self._offer.attempt
         return Work(
             code=code,
-            code_sha256=self._task.code.sha256,
+            code_digest=self._task.code.digest,
             model=model,
-            model_sha256=self._task.model.sha256,
+            model_digest=self._task.model.digest,
             params=parameters(self._task),
             data=str(self._spec.data[self._task.data]) if self._task.data else NO_DATA,
             device=self._spec.device,

@@ -276,13 +276,13 @@ class Device:
 
     def _judge(self, offer: device_pb2.Offer) -> Refusal | None:
         task = offer.task
-        if not task.code.sha256:
+        if not task.code.digest:
             if not is_synthetic(parameters(task)):
                 message = f"the task has no code, and is not kind = {KIND}"
                 return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
-        elif not self._setting.means.allowed.admits(task.code.sha256):
+        elif not self._setting.means.allowed.admits(task.code.digest):
             name = printable(task.code_name, 64)
-            message = f"this agent was not told to run {name}: --allow-code {task.code.sha256.hex()}"
+            message = f"this agent was not told to run {name}: --allow-code {task.code.digest.hex()}"
             log(logger, logging.WARNING, message, device=self.spec.device)
             return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
         if task.data and task.data not in self.spec.data:

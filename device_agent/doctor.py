@@ -1,7 +1,6 @@
 """``venn agent doctor``: whether this machine can be a device of that coordinator; a line per check."""
 
 import asyncio
-import hashlib
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, run_async
+from venn.wire.digest import digest_of
 from venn.wire.errors import ExitCode, PeerError, VennError
 from venn.wire.exits import write_line
 from venn.wire.notation import format_bytes
@@ -95,9 +95,9 @@ async def _worker() -> str:
     now = asyncio.get_running_loop().time()
     work = Work(
         code=None,
-        code_sha256=b"",
+        code_digest=b"",
         model=model,
-        model_sha256=hashlib.sha256(model).digest(),
+        model_digest=digest_of(model),
         params={"kind": KIND},
         data="",
         device="doctor",

@@ -16,14 +16,14 @@ class Download:
 
     def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore, driver: str) -> None:
         """``driver``: its address."""
-        self.sha256, self.offset = artifact.sha256, 0
+        self.digest, self.offset = artifact.digest, 0
         self.small = artifact.size <= chunks.SMALL_BYTES
         self._size, self._store = artifact.size, store
-        self._assembly = store.assembly(driver, artifact.sha256, artifact.size)
+        self._assembly = store.assembly(driver, artifact.digest, artifact.size)
 
     def take(self, message: bytes) -> int:
         """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
-        whole = self._store.get(self.sha256) is not None
+        whole = self._store.get(self.digest) is not None
         held = self._size if whole else self._assembly.offset
         try:
             piece = frames.read_fetch_response(message) or _parsed(message)
@@ -45,13 +45,13 @@ class Download:
         """All of it. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
         if self.offset < self._size:
             raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
-        known = self._store.get(self.sha256)
+        known = self._store.get(self.digest)
         if known is not None:
             return known
         data = await self._assembly.close() if self._assembly.offset == self._size else None
         if data is None:
             raise self._wrong()
-        return self._store.put(self.sha256, data)
+        return self._store.put(self.digest, data)
 
     def _wrong(self) -> Damaged:
         self.offset = 0

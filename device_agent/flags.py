@@ -27,7 +27,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Of its availability.")]
 PerSession = Annotated[int, typer.Option(min=0, help="Tasks in one session at most; 0: no limit.")]
 PerDay = Annotated[int, typer.Option(min=0, help="Tasks in one day at most; 0: no limit.")]
 AllowCode = Annotated[
-    list[str] | None, typer.Option(metavar="SHA256|FILE|any", help="Job code that may run here; repeatable.")
+    list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="Job code that may run here; repeatable.")
 ]
 Folder = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Write receipts, sessions and load here.")]
 Throttled = Annotated[

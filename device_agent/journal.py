@@ -49,7 +49,7 @@ class Journal:
                     "attempt": attempt.attempt,
                     "outcome": OUTCOMES.get(receipt.outcome, ""),
                     "first_outcome": OUTCOMES.get(receipt.first_outcome, ""),
-                    "sha256": receipt.sha256.hex(),
+                    "digest": receipt.digest.hex(),
                     "compute_s": measure.compute.ToNanoseconds() / 1e9,
                     "compute_cpu_s": measure.compute_cpu.ToNanoseconds() / 1e9,
                     "held_back": measure.held_back,

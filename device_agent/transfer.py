@@ -47,7 +47,7 @@ class Response(NamedTuple):
     """What a task came to."""
 
     body: bytes
-    sha256: bytes
+    digest: bytes
     weight: float
     metrics: dict[str, float]
 
@@ -131,7 +131,7 @@ class Transfer:
             version=this_version(),
             covers=[task_pb2.Cover(lease=self._lease, weight=response.weight)],
             total_bytes=len(response.body),
-            sha256=response.sha256,
+            digest=response.digest,
             metrics=response.metrics,
         )
         return await self._persist(lambda: self._submit(header, response.body, moved), common_pb2.PHASE_SUBMIT)
@@ -193,7 +193,7 @@ class Transfer:
     async def _fetch(self, download: Download) -> bytes:
         channel = await self._drivers.channel(self.address)
         request = task_pb2.FetchRequest(
-            ticket=self._ticket, version=this_version(), sha256=download.sha256, offset=download.offset
+            ticket=self._ticket, version=this_version(), digest=download.digest, offset=download.offset
         ).SerializeToString()
         if download.small:
             self.downloaded += download.take(await self._ask(channel, FETCH, request))

@@ -1,4 +1,4 @@
-"""What devices fetch: files named by their SHA-256, read in place and served to any number of devices at once."""
+"""What devices fetch: files named by their digest, read in place and served to any number of devices at once."""
 
 import asyncio
 import os
@@ -16,16 +16,16 @@ MOST_LATEST = 8  # messages of an artifact: 4 MiB
 class Artifact:
     """An open file that never changes. It may be renamed or deleted; it is closed when its last reader lets go."""
 
-    def __init__(self, descriptor: int, sha256: bytes, size: int) -> None:
-        self.sha256, self.size = sha256, size  # 32 bytes; bytes
+    def __init__(self, descriptor: int, digest: bytes, size: int) -> None:
+        self.digest, self.size = digest, size  # bytes
         self._descriptor = descriptor
         self._fetches = 0  # under way
         self._latest: OrderedDict[tuple[int, int], asyncio.Future[bytes]] = OrderedDict()  # messages, by from and to
 
     @staticmethod
-    def of_file(path: Path, sha256: bytes) -> "Artifact":
+    def of_file(path: Path, digest: bytes) -> "Artifact":
         descriptor = os.open(path, os.O_RDONLY)
-        return Artifact(descriptor, sha256, os.fstat(descriptor).st_size)
+        return Artifact(descriptor, digest, os.fstat(descriptor).st_size)
 
     def read(self, offset: int, stop: int) -> bytes:
         """The bytes in between."""
@@ -73,10 +73,10 @@ class Artifacts:
         self._by_digest: dict[bytes, Artifact] = {}
 
     def add(self, artifact: Artifact) -> None:
-        self._by_digest[artifact.sha256] = artifact
+        self._by_digest[artifact.digest] = artifact
 
-    def find(self, sha256: bytes) -> Artifact | None:
-        return self._by_digest.get(sha256)
+    def find(self, digest: bytes) -> Artifact | None:
+        return self._by_digest.get(digest)
 
     def keep_only(self, digests: Collection[bytes]) -> None:
         """Serve no others any more; fetches that are under way end well."""

@@ -1,6 +1,5 @@
-"""A job file: loaded here, and packed as the bundle that travels to devices under its SHA-256."""
+"""A job file: loaded here, and packed as the bundle that travels to devices under its digest."""
 
-import hashlib
 import importlib.util
 import io
 import sys
@@ -13,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from job_driver.job import Job
+from venn.wire.digest import digest_of
 from venn.wire.errors import ExitCode, UsageError, VennError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can say: the same file gives the same bytes
@@ -33,9 +33,9 @@ class JobFile:
     code: bytes  # the bundle
 
     @cached_property
-    def sha256(self) -> bytes:
+    def digest(self) -> bytes:
         """What ``venn agent --allow-code`` names (in hex)."""
-        return hashlib.sha256(self.code).digest()
+        return digest_of(self.code)
 
 
 def load(path: Path) -> JobFile:

@@ -120,7 +120,7 @@ def _sklearn_digits(folder: Path) -> tuple[list[Path], Path]:
 def facts_of(file: JobFile, finding: Finding) -> dict[str, Any]:
     """What ``--json`` prints."""
     whole = asdict(finding) | {"metrics": finite(finding.metrics), "workload": finding.workload}
-    return whole | {"code_sha256": file.sha256.hex()}
+    return whole | {"code_digest": file.digest.hex()}
 
 
 def text_of(file: JobFile, finding: Finding) -> str:
@@ -134,7 +134,7 @@ def text_of(file: JobFile, finding: Finding) -> str:
         f"  a task takes   {format_duration(_rounded(finding.seconds))} here",
         f"  and adds       {format_bytes(finding.peak_memory_bytes)} of memory at its peak",
         f"  metrics        {metrics or '-'}",
-        f"  code           {file.sha256.hex()}",
+        f"  code           {file.digest.hex()}",
         *(f"  note           {note}" for note in finding.notes),
         "for the scenario, where time is modelled (this machine taken as cpu 1):",
         f"  {finding.workload}",

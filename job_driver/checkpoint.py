@@ -4,7 +4,6 @@ Of the rounds that have closed each is a line of a file beside it, so that a che
 of rounds. The line is written first; one whose round the state does not name yet is left out.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO, cast
 from job_driver.artifacts import Artifact
 from job_driver.job import Arrays, Round
 from venn.wire import tensors
+from venn.wire.digest import Hasher, digest_of_file
 from venn.wire.errors import UsageError
 from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_atomic, writing
 
@@ -29,7 +29,7 @@ class Former:
     """The model that the devices of a former round of an asynchronous job were given."""
 
     round: int
-    sha256: str  # hex, of its file
+    digest: str  # hex, of its file
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Checkpoint:
 
     job: str  # owner/name/run
     round: int  # that closed last
-    model_sha256: str  # hex, of the file beside it
+    model_digest: str  # hex, of the file beside it
     rounds: Sequence[Round] = field(default_factory=tuple)  # from the first to ``round``
     driver_incarnation: int = 0
     former: Sequence[Former] = field(default_factory=tuple)  # models that devices may still work with, oldest first
@@ -105,7 +105,7 @@ class Checkpoints:
 
     def load_former(self, former: Former) -> Artifact | None:
         """None: it is not there, or damaged."""
-        return self._model(self.former(former.round).name, bytes.fromhex(former.sha256))
+        return self._model(self.former(former.round).name, bytes.fromhex(former.digest))
 
     def load(self, job: str) -> tuple[Checkpoint, Artifact]:
         """Raises UsageError where there is none, or not of this job, or its model is damaged."""
@@ -125,7 +125,7 @@ class Checkpoints:
         former = tuple(Former(**each) for each in state.get("former", ()))
         checkpoint = Checkpoint(**(state | {"rounds": rounds, "former": former}))
         for name in (MODEL, NEXT_MODEL):
-            artifact = self._model(name, bytes.fromhex(checkpoint.model_sha256))
+            artifact = self._model(name, bytes.fromhex(checkpoint.model_digest))
             if artifact is not None:
                 (self._folder / name).replace(self.model)
                 return checkpoint, artifact
@@ -152,14 +152,11 @@ class Checkpoints:
         write_atomic(path, text, fsync=self._fsync)
         return rounds
 
-    def _model(self, name: str, sha256: bytes) -> Artifact | None:
+    def _model(self, name: str, digest: bytes) -> Artifact | None:
         path = self._folder / name
-        if not path.exists():
+        if not path.exists() or digest_of_file(path) != digest:
             return None
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").digest() != sha256:
-                return None
-        return Artifact.of_file(path, sha256)
+        return Artifact.of_file(path, digest)
 
 
 def run_in(folder: Path) -> str:
@@ -174,11 +171,11 @@ class _Hashing:
     """A file that hashes what passes."""
 
     def __init__(self, write: Any) -> None:
-        self._write, self._hash = write, hashlib.sha256()
+        self._write, self._hasher = write, Hasher()
 
     def write(self, data: Any) -> int:
-        self._hash.update(data)
+        self._hasher.update(data)
         return int(self._write(data))
 
     def digest(self) -> bytes:
-        return self._hash.digest()
+        return self._hasher.digest()

@@ -297,8 +297,8 @@ class Course:
     def _task(self) -> common.Task:
         settings, code = self._parts.settings, self._parts.code
         return common.Task(
-            code=common.Artifact(sha256=code.sha256, size=code.size),
-            model=common.Artifact(sha256=self._model.sha256, size=self._model.size),
+            code=common.Artifact(digest=code.digest, size=code.size),
+            model=common.Artifact(digest=self._model.digest, size=self._model.size),
             params=settings.param_values(),
             data=settings.data,
             workload=settings.workload,
@@ -315,7 +315,7 @@ class Course:
         artifact, arrays, checkpoint = await loop.run_in_executor(parts.thread, self._next_model, ended, began)
         self._checkpoint, closed = checkpoint, checkpoint.rounds[-1]
         parts.artifacts.add(artifact)
-        wanted = {parts.code.sha256, self._model.sha256, artifact.sha256, *self._versions.digests()}
+        wanted = {parts.code.digest, self._model.digest, artifact.digest, *self._versions.digests()}
         parts.artifacts.keep_only(wanted)
         # Its file was replaced: who lets go of it last deletes it, and waits for the disk.
         parts.thread.submit(self._former.clear)
@@ -336,7 +336,7 @@ class Course:
         checkpoint = Checkpoint(
             self._checkpoint.job,
             closed.number,
-            artifact.sha256.hex(),
+            artifact.digest.hex(),
             (*self.rounds, closed),
             parts.link.driver_incarnation,
             self._versions.former(),

@@ -158,7 +158,7 @@ class Driver:
             raise UsageError(
                 "JOB_FILE", f"initial: {error.message}", where=self._file.path.name, fix=error.fix
             ) from error
-        checkpoint = Checkpoint(key_text(self._settings.key), 0, artifact.sha256.hex())
+        checkpoint = Checkpoint(key_text(self._settings.key), 0, artifact.digest.hex())
         self._checkpoints.commit(checkpoint)
         return checkpoint, artifact
 
@@ -200,7 +200,7 @@ class Driver:
         self._recorder = Recorder(self._link, answered=self._answered)
         code = self._folder / "code.zip"
         write_atomic(code, self._file.code)
-        bundle = Artifact.of_file(code, self._file.sha256)
+        bundle = Artifact.of_file(code, self._file.digest)
         self._artifacts.add(bundle)
         arrays = tensors.open_file(self._checkpoints.model)
         parts = Parts(

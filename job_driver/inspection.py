@@ -1,11 +1,11 @@
-"""A look at all bytes of a response as they come: their SHA-256, and whether its numbers are finite."""
+"""A look at all bytes of a response as they come: their digest, and whether its numbers are finite."""
 
-import hashlib
 from collections import deque
 
 import numpy as np
 
 from venn.wire import tensors
+from venn.wire.digest import Hasher
 from venn.wire.tensors import ALIGNMENT, Place, TensorError
 from venn.wire.text import printable
 
@@ -16,7 +16,7 @@ class Inspection:
     def __init__(self, size: int) -> None:
         """``size``: bytes that the response will have."""
         self._size = size
-        self._hash = hashlib.sha256()
+        self._hasher = Hasher()
         self._seen = 0  # bytes whose numbers were looked at; a multiple of what arrays are aligned to, until the end
         self._rest = b""  # what came behind them: fewer bytes than that
         self._head = bytearray()  # what was seen, until the header is whole
@@ -25,7 +25,7 @@ class Inspection:
 
     def take(self, piece: memoryview) -> None:
         """The next bytes. What is large is hashed and compared without the interpreter's lock."""
-        self._hash.update(piece)
+        self._hasher.update(piece)
         if self._rest:
             fill = ALIGNMENT - len(self._rest)
             self._rest, piece = self._rest + piece[:fill], piece[fill:]
@@ -37,10 +37,10 @@ class Inspection:
         self._look(piece[:whole])
         self._rest = bytes(piece[whole:])
 
-    def problem(self, sha256: bytes) -> str:
+    def problem(self, digest: bytes) -> str:
         """Why the response, now whole, is refused; "" if it is not. What is no tensors is another's matter."""
-        if self._hash.digest() != sha256:
-            return "DIGEST: the bytes have another SHA-256"
+        if self._hasher.digest() != digest:
+            return "DIGEST: the bytes have another digest"
         return f"TENSOR_NOT_FINITE: {printable(self._strange, 80)} holds NaN or infinity" if self._strange else ""
 
     def _look(self, piece: memoryview) -> None:

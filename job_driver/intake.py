@@ -41,7 +41,7 @@ class Announcement:
     lease: int
     device: str
     size: int  # bytes
-    sha256: bytes
+    digest: bytes
     weight: float
     metrics: Mapping[str, float] = field(default_factory=dict)
 
@@ -124,7 +124,7 @@ class Upload:
         """
         with self._lock:
             self._close()
-        return self._inspection.problem(self.announcement.sha256) or form.problem(self.body or self.path)
+        return self._inspection.problem(self.announcement.digest) or form.problem(self.body or self.path)
 
     def discard(self) -> None:
         """On a thread; what is still to be written is not."""
@@ -324,7 +324,7 @@ class Intake:
             return attempt.decisions[lease], False
         aggregation = self._aggregation  # of this attempt, if it counts: another opens only after this one ended
         into = self.rounds.into(no)
-        decision = self.rounds.decide(no, lease, announcement.device, announcement.sha256, problem)
+        decision = self.rounds.decide(no, lease, announcement.device, announcement.digest, problem)
         response = Response(
             into.no,
             decision,

@@ -70,7 +70,7 @@ class Recorder:
         request = pb.RecordResponsesRequest(
             attempt=common.AttemptKey(job=self._link.job, round=no.round, attempt=no.attempt),
             driver_incarnation=self._link.driver_incarnation,
-            responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], sha256=d.sha256) for d in batch],
+            responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], digest=d.digest) for d in batch],
         )
         try:
             answer = await self._link.call(self._link.stub.RecordResponses, request)

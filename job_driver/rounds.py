@@ -51,7 +51,7 @@ class Decision:
 
     lease: int
     outcome: Outcome
-    sha256: bytes  # of the response, as its device announced it
+    digest: bytes  # of the response, as its device announced it
     reason: str = ""  # of a REJECTED: an UPPER_SNAKE name, then perhaps ": " and a text; REPEATED: of a STRAGGLER
 
 
@@ -157,21 +157,21 @@ class Rounds:
         counts = (wanted or self.waits(no, lease)) and not self._too_old(no, into)
         return None if counts else Outcome.STRAGGLER
 
-    def decide(self, no: AttemptNo, lease: int, device: str, sha256: bytes, problem: str = "") -> Decision:
+    def decide(self, no: AttemptNo, lease: int, device: str, digest: bytes, problem: str = "") -> Decision:
         """Decide, once; a lease that was decided keeps its decision. ``problem``: why the response does not fit."""
         attempt, into = self._attempts[no], self.into(no)
         if lease in attempt.decisions:
             return attempt.decisions[lease]
         if lease in attempt.gone:
-            decision = Decision(lease, Outcome.REJECTED, sha256, f"{LEASE_ENDED}: {attempt.gone[lease]}")
+            decision = Decision(lease, Outcome.REJECTED, digest, f"{LEASE_ENDED}: {attempt.gone[lease]}")
         elif not into.wants or self._too_old(no, into):
-            decision = Decision(lease, Outcome.STRAGGLER, sha256)
+            decision = Decision(lease, Outcome.STRAGGLER, digest)
         elif self._repeats(device, into):
-            decision = Decision(lease, Outcome.STRAGGLER, sha256, REPEATED)
+            decision = Decision(lease, Outcome.STRAGGLER, digest, REPEATED)
         elif problem:
-            decision = Decision(lease, Outcome.REJECTED, sha256, problem)
+            decision = Decision(lease, Outcome.REJECTED, digest, problem)
         else:
-            decision = Decision(lease, Outcome.COUNTED, sha256)
+            decision = Decision(lease, Outcome.COUNTED, digest)
         self._note(attempt, into, decision, device)
         return decision
 
@@ -183,7 +183,7 @@ class Rounds:
             del into.staleness[into.counted.index(lease)]
             into.counted.remove(lease)
             into.devices = {device: by for device, by in into.devices.items() if by != lease}
-        attempt.decisions[lease] = Decision(lease, Outcome.REJECTED, former.sha256, problem)
+        attempt.decisions[lease] = Decision(lease, Outcome.REJECTED, former.digest, problem)
         return attempt.decisions[lease]
 
     def lease_ended(self, no: AttemptNo, lease: int, why: str) -> None:

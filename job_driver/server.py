@@ -16,6 +16,7 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames
 from venn.wire.chunks import SMALL_BYTES, boundary, check_size
+from venn.wire.digest import DIGEST_BYTES
 from venn.wire.errors import VennError
 from venn.wire.status import abort
 from venn.wire.text import printable
@@ -63,7 +64,7 @@ class TaskService:
     async def Fetch(self, request: task.FetchRequest, context: Context) -> None:
         await check_version(context, request.version)
         lease = (await self._admit(request.ticket, context)).lease
-        artifact = self._artifacts.find(request.sha256)
+        artifact = self._artifacts.find(request.digest)
         if artifact is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is served here no more, or never was")
         if request.offset > artifact.size:
@@ -181,13 +182,13 @@ def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) ->
     weight = covers[0].weight
     if not (math.isfinite(weight) and weight > 0):
         raise Refused("HEADER", f"the weight must be a finite number above 0, not {weight}")
-    if len(header.sha256) != 32:
-        raise Refused("HEADER", "the SHA-256 must have 32 bytes")
+    if len(header.digest) != DIGEST_BYTES:
+        raise Refused("HEADER", f"the digest must have {DIGEST_BYTES} bytes")
     if header.body and (len(header.body) != header.total_bytes or header.total_bytes > SMALL_BYTES):
         raise Refused("HEADER", f"a body must be all of a response of at most {SMALL_BYTES} bytes")
     attempt = AttemptNo(payload.attempt.round, payload.attempt.attempt)
     device, metrics = printable(payload.device, 64), _metrics(header.metrics)
-    return Announcement(attempt, payload.lease, device, header.total_bytes, header.sha256, weight, metrics)
+    return Announcement(attempt, payload.lease, device, header.total_bytes, header.digest, weight, metrics)
 
 
 def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool) -> common.Receipt:
@@ -199,7 +200,7 @@ def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool)
         outcome=outcome if new else common.OUTCOME_DUPLICATE,
         first_outcome=common.OUTCOME_UNSPECIFIED if new else outcome,
         reason=decision.reason,
-        sha256=decision.sha256,
+        digest=decision.digest,
     )
 
 

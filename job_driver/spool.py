@@ -4,7 +4,6 @@ Before a receipt leaves, the response lies in a file named by its lease and the 
 a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
 """
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 from job_driver.rounds import AttemptNo, Decision, Outcome, Status
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import digest_of_file
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_all, writing
 
@@ -49,7 +49,7 @@ class Response:
             "attempt": self.no.attempt,
             "device": self.device,
             "outcome": decision.outcome.value,
-            "sha256": decision.sha256.hex(),
+            "digest": decision.digest.hex(),
             "weight": self.weight,
             "bytes": self.size,
             "at": self.at,
@@ -64,10 +64,10 @@ class Response:
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> "Response":
-        sha256, reason = bytes.fromhex(line["sha256"]), line.get("reason", "")
+        digest, reason = bytes.fromhex(line["digest"]), line.get("reason", "")
         return Response(
             AttemptNo(line["round"], line["attempt"]),
-            Decision(line["lease"], Outcome(line["outcome"]), sha256, reason),
+            Decision(line["lease"], Outcome(line["outcome"]), digest, reason),
             line["incarnation"],
             line["device"],
             line["weight"],
@@ -176,7 +176,7 @@ class Spool:
             if response.decision.outcome is not Outcome.COUNTED:
                 continue
             path = self.path(response.no, response.decision.lease)
-            if not path.exists() or _digest(path) != response.decision.sha256:
+            if not path.exists() or digest_of_file(path) != response.decision.digest:
                 raise UsageError(
                     "DAMAGED_SPOOL", "an acknowledged response is missing or damaged", where=str(path),
                     fix="bring it back, or start again in another --dir; to survive power cuts, run with --fsync",
@@ -210,11 +210,6 @@ class Spool:
         for path in self._spare:
             path.unlink(missing_ok=True)
         self._manifest.close()
-
-
-def _digest(path: Path) -> bytes:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def _sync_file(path: Path) -> None:

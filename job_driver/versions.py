@@ -41,10 +41,10 @@ class Versions:
 
     def former(self) -> tuple[Former, ...]:
         """For the checkpoint."""
-        return tuple(Former(round_, artifact.sha256.hex()) for round_, artifact in self._artifacts.items())
+        return tuple(Former(round_, artifact.digest.hex()) for round_, artifact in self._artifacts.items())
 
     def digests(self) -> set[bytes]:
-        return {artifact.sha256 for artifact in self._artifacts.values()}
+        return {artifact.digest for artifact in self._artifacts.values()}
 
     def artifacts(self) -> Mapping[int, Artifact]:
         return self._artifacts

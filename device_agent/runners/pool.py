@@ -33,7 +33,7 @@ class WorkerPool:
     async def run(self, work: Work) -> Output:
         """Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
         async with self._slots:
-            worker = await self._take(work.code_sha256)
+            worker = await self._take(work.code_digest)
             with self._returned(worker):
                 return await worker.run(work, self._held_back if self._counted else None)
 
@@ -65,9 +65,9 @@ class WorkerPool:
             self._duty.add(worker.pid)
         return worker
 
-    async def _take(self, code_sha256: bytes) -> WorkerProcess:
+    async def _take(self, code_digest: bytes) -> WorkerProcess:
         for worker in reversed(self._idle):
-            if worker.fits(code_sha256) and worker.alive:
+            if worker.fits(code_digest) and worker.alive:
                 self._idle.remove(worker)
                 return worker
         try:

@@ -32,9 +32,9 @@ class Work:
     """One task, as a worker needs it. ``ends_at`` is in the loop's time."""
 
     code: bytes | None  # the bundle; None: the synthetic task
-    code_sha256: bytes
+    code_digest: bytes
     model: bytes
-    model_sha256: bytes
+    model_digest: bytes
     params: dict[str, bool | int | float | str]
     data: str  # a path
     device: str
@@ -51,7 +51,7 @@ class Output:
     """What a task came to."""
 
     body: bytes  # encoded arrays
-    sha256: bytes
+    digest: bytes
     weight: float
     metrics: dict[str, float]
     compute_s: float  # wall time of the job's function
@@ -111,9 +111,9 @@ class WorkerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def fits(self, code_sha256: bytes) -> bool:
+    def fits(self, code_digest: bytes) -> bool:
         """Whether it holds this code, or none yet: one job's code never runs where another's has been."""
-        return self._code is None or self._code == code_sha256
+        return self._code is None or self._code == code_digest
 
     async def run(self, work: Work, held_back: Callable[[], int] | None = None) -> Output:
         """``held_back`` counts how often the processor limit was used up so far; None: nobody does.
@@ -169,12 +169,12 @@ class WorkerProcess:
     # -- messages
 
     async def _hand_over(self, work: Work, *, counts: bool) -> None:
-        if work.code is not None and self._code != work.code_sha256:
-            await self._send({"do": "load", "sha256": work.code_sha256.hex()}, work.code)
-        self._code = work.code_sha256
-        if self._model != work.model_sha256:
-            await self._send({"do": "model", "sha256": work.model_sha256.hex()}, work.model)
-            self._model = work.model_sha256
+        if work.code is not None and self._code != work.code_digest:
+            await self._send({"do": "load", "digest": work.code_digest.hex()}, work.code)
+        self._code = work.code_digest
+        if self._model != work.model_digest:
+            await self._send({"do": "model", "digest": work.model_digest.hex()}, work.model)
+            self._model = work.model_digest
         seconds_left = work.ends_at - asyncio.get_running_loop().time()
         said = {name: getattr(work, name) for name in ("params", "data", "device", "round", "attempt", "seed")}
         await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, "say_began": counts, **said})
@@ -191,7 +191,7 @@ class WorkerProcess:
                 case {"say": "done"}:
                     return Output(
                         body,
-                        bytes.fromhex(said["sha256"]),
+                        bytes.fromhex(said["digest"]),
                         said["weight"],
                         said["metrics"],
                         said["compute_s"],

@@ -5,7 +5,7 @@ where the agent keeps the last of it. It ends when standard input ends, whatever
 keeps imported modules and the model's bytes, but nothing that the job's own code made: its file is run afresh for each
 task.
 
-    down  load {sha256} + bundle    model {sha256} + bytes    run {id, ...}    cancel {id}
+    down  load {digest} + bundle    model {digest} + bytes    run {id, ...}    cancel {id}
     up    began {id}    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}
           revoked {id}
 """
@@ -31,6 +31,7 @@ from device_agent.runners import frames, synthetic
 from device_agent.runners.frames import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
+from venn.wire.digest import digest_of
 from venn.wire.supervised import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
@@ -46,7 +47,7 @@ class ImportFailed(Exception):
 class Worker:
     def __init__(self, up: BinaryIO) -> None:
         self._up = up
-        self._bundle: tuple[str, str, bytes] | None = None  # sha256, file name, source
+        self._bundle: tuple[str, str, bytes] | None = None  # digest, file name, source
         self._code: types.CodeType | None = None  # of it, once it was compiled
         self._model: tuple[str, bytes] = ("", b"")
         self.cancelled: set[int] = set()  # written by the reading thread
@@ -54,9 +55,9 @@ class Worker:
     def handle(self, header: Header, body: bytes) -> None:
         match header["do"]:
             case "load":
-                self._bundle, self._code = (header["sha256"], *_unpack(body)), None
+                self._bundle, self._code = (header["digest"], *_unpack(body)), None
             case "model":
-                self._model = (header["sha256"], body)
+                self._model = (header["digest"], body)
             case "run":
                 self._run(header)
                 self.cancelled.discard(header["id"])
@@ -72,7 +73,7 @@ class Worker:
                 frames.write(self._up, {"say": "began", "id": header["id"]})
             result, took = self._work(on_device, like_model, header)
             body = tensors.encode(result.arrays)
-            answer |= {"say": "done", "weight": float(result.weight), "sha256": hashlib.sha256(body).hexdigest()}
+            answer |= {"say": "done", "weight": float(result.weight), "digest": digest_of(body).hex()}
             answer |= {"metrics": {name: float(value) for name, value in result.metrics.items()}, **took}
         except Revoked:
             answer |= {"say": "revoked"}

@@ -6,7 +6,6 @@ that treat memory as ours do.
 """
 
 import asyncio
-import hashlib
 import random
 import statistics
 import tempfile
@@ -29,6 +28,7 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.wire.channel import channel_options, open_channel
 from venn.wire.command import run_async
+from venn.wire.digest import digest_of
 from venn.wire.memory import reuse_freed_memory
 from venn.wire.stubs import device_stub
 from venn.wire.tokens import load_token
@@ -109,7 +109,7 @@ class Fleet:
         )
         async with self.down:
             body = await transfer.fetch(offer.task.model, self._store)
-        response = Response(body, hashlib.sha256(body).digest(), 1.0, {})
+        response = Response(body, digest_of(body), 1.0, {})
         async with self.up:
             return await transfer.submit(response, lambda _: None)
 

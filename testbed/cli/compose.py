@@ -64,7 +64,7 @@ def device(
     *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder that all services share.")],
     profile: Annotated[str, typer.Option(metavar="NAME", help="What it is: see `venn profile list`.")],
-    allow_code: Annotated[list[str] | None, typer.Option(metavar="SHA256|FILE|any", help="As of `venn agent`.")] = None,
+    allow_code: Annotated[list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="As of `venn agent`.")] = None,
     data: Annotated[str, typer.Option(metavar="NAME", help="What it draws its share from.")] = "digits",
     samples: Annotated[int, typer.Option(min=1, help="In its share.")] = 300,
     evenness: Annotated[float, typer.Option(min=0.001, help="Alpha of the Dirichlet draw of its classes.")] = 3.0,

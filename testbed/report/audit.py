@@ -271,7 +271,7 @@ def _receipt_findings(
         elif decision.outcome is not receipt.outcome:
             message = f"{receipt.device} was told {receipt.outcome}, its driver decided {decision.outcome}"
             yield Finding("OTHER_OUTCOME", subject, message)
-        elif decision.sha256 != receipt.sha256:
+        elif decision.digest != receipt.digest:
             yield Finding("OTHER_RESPONSE", subject, f"what {receipt.device} sent is not what its driver took")
 
 

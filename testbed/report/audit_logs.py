@@ -28,7 +28,7 @@ class Receipt:
     device: str
     attempt: AttemptKey
     outcome: Outcome
-    sha256: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Decision:
     attempt: AttemptKey  # in which it was decided
     given: AttemptKey  # of the lease; asynchronously perhaps an earlier one
     outcome: Outcome
-    sha256: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def read_manifests(drivers: Mapping[str, DriverLog], journal: Journal) -> Manife
                     AttemptKey(job, integer(row, "of_round"), integer(row, "of_attempt")) if "of_round" in row else key
                 )
                 outcome = _outcome(row, "outcome")
-                decisions.append(Decision(lease, text(row, "device"), key, given, outcome, text(row, "sha256")))
+                decisions.append(Decision(lease, text(row, "device"), key, given, outcome, text(row, "digest")))
             elif row.get("kind") == "attempt":
                 closed = text(row, "status") == AttemptStatus.CLOSED
                 sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row, journal))
@@ -98,7 +98,7 @@ def read_receipts(hosts: Mapping[str, HostLog], journal: Journal) -> dict[LeaseS
                 continue
             said = _outcome(row, "first_outcome" if text(row, "outcome") == "duplicate" else "outcome")
             key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
-            found.setdefault(lease, Receipt(text(row, "device"), key, said, text(row, "sha256")))
+            found.setdefault(lease, Receipt(text(row, "device"), key, said, text(row, "digest")))
     return found
 
 

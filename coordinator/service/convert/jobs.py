@@ -15,6 +15,7 @@ from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.packed import TO_FOLLOWERS, joined
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
+from venn.wire.digest import DIGEST_BYTES
 from venn.wire.text import printable
 
 DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -120,10 +121,10 @@ def _positive(value: float, where: str) -> float:
 def check_task(task: common_pb2.Task) -> None:
     """A task that every offer of an attempt will carry. Raises MalformedError."""
     limits.at_most(task.ByteSize(), limits.MOST_TASK_BYTES, "task (bytes)")
-    for artifact, where in ((task.code, "task.code.sha256"), (task.model, "task.model.sha256")):
-        if artifact.sha256 and len(artifact.sha256) != 32:
+    for artifact, where in ((task.code, "task.code.digest"), (task.model, "task.model.digest")):
+        if artifact.digest and len(artifact.digest) != DIGEST_BYTES:
             raise MalformedError(
-                where, f"{len(artifact.sha256)} bytes; a SHA-256 has 32, or none: there is no such artifact"
+                where, f"{len(artifact.digest)} bytes; a digest has {DIGEST_BYTES}, or none: there is no such artifact"
             )
 
 

@@ -512,19 +512,19 @@ class Artifact(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
-    SHA256_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     SIZE_FIELD_NUMBER: builtins.int
-    sha256: builtins.bytes
-    """32 bytes"""
+    digest: builtins.bytes
+    """BLAKE3, 32 bytes"""
     size: builtins.int
     """bytes"""
     def __init__(
         self,
         *,
-        sha256: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
         size: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["sha256", b"sha256", "size", b"size"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digest", b"digest", "size", b"size"]) -> None: ...
 
 global___Artifact = Artifact
 
@@ -689,15 +689,15 @@ class Receipt(google.protobuf.message.Message):
     OUTCOME_FIELD_NUMBER: builtins.int
     FIRST_OUTCOME_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
-    SHA256_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     lease: builtins.int
     outcome: global___Outcome.ValueType
     first_outcome: global___Outcome.ValueType
     """of a DUPLICATE: what the first receipt said"""
     reason: builtins.str
     """of a REJECTED; REPEATED: of a STRAGGLER whose device counts in the round already"""
-    sha256: builtins.bytes
-    """of the response"""
+    digest: builtins.bytes
+    """BLAKE3, of the response"""
     @property
     def attempt(self) -> global___AttemptKey: ...
     def __init__(
@@ -708,9 +708,9 @@ class Receipt(google.protobuf.message.Message):
         outcome: global___Outcome.ValueType = ...,
         first_outcome: global___Outcome.ValueType = ...,
         reason: builtins.str = ...,
-        sha256: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attempt", b"attempt"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "first_outcome", b"first_outcome", "lease", b"lease", "outcome", b"outcome", "reason", b"reason", "sha256", b"sha256"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "digest", b"digest", "first_outcome", b"first_outcome", "lease", b"lease", "outcome", b"outcome", "reason", b"reason"]) -> None: ...
 
 global___Receipt = Receipt

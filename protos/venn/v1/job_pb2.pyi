@@ -737,19 +737,20 @@ class RecordedResponse(google.protobuf.message.Message):
 
     LEASE_FIELD_NUMBER: builtins.int
     OUTCOME_FIELD_NUMBER: builtins.int
-    SHA256_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     lease: builtins.int
     outcome: venn.v1.common_pb2.Outcome.ValueType
     """COUNTED, STRAGGLER or REJECTED"""
-    sha256: builtins.bytes
+    digest: builtins.bytes
+    """BLAKE3"""
     def __init__(
         self,
         *,
         lease: builtins.int = ...,
         outcome: venn.v1.common_pb2.Outcome.ValueType = ...,
-        sha256: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["lease", b"lease", "outcome", b"outcome", "sha256", b"sha256"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digest", b"digest", "lease", b"lease", "outcome", b"outcome"]) -> None: ...
 
 global___RecordedResponse = RecordedResponse
 

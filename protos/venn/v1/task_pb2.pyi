@@ -56,7 +56,7 @@ global___IdentifyResponse = IdentifyResponse
 
 @typing.final
 class Chunk(google.protobuf.message.Message):
-    """Bytes at a place. What guards the way is TCP, or TLS; the SHA-256 of the whole decides at its end."""
+    """Bytes at a place. What guards the way is TCP, or TLS; the digest of the whole decides at its end."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -83,11 +83,11 @@ class FetchRequest(google.protobuf.message.Message):
 
     TICKET_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
-    SHA256_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     OFFSET_FIELD_NUMBER: builtins.int
     LENGTH_FIELD_NUMBER: builtins.int
-    sha256: builtins.bytes
-    """of the artifact"""
+    digest: builtins.bytes
+    """BLAKE3, of the artifact"""
     offset: builtins.int
     """resume here"""
     length: builtins.int
@@ -101,12 +101,12 @@ class FetchRequest(google.protobuf.message.Message):
         *,
         ticket: venn.v1.common_pb2.Ticket | None = ...,
         version: venn.v1.common_pb2.Version | None = ...,
-        sha256: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
         offset: builtins.int = ...,
         length: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ticket", b"ticket", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["length", b"length", "offset", b"offset", "sha256", b"sha256", "ticket", b"ticket", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["digest", b"digest", "length", b"length", "offset", b"offset", "ticket", b"ticket", "version", b"version"]) -> None: ...
 
 global___FetchRequest = FetchRequest
 
@@ -204,12 +204,12 @@ class SubmitHeader(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     COVERS_FIELD_NUMBER: builtins.int
     TOTAL_BYTES_FIELD_NUMBER: builtins.int
-    SHA256_FIELD_NUMBER: builtins.int
+    DIGEST_FIELD_NUMBER: builtins.int
     METRICS_FIELD_NUMBER: builtins.int
     BODY_FIELD_NUMBER: builtins.int
     total_bytes: builtins.int
-    sha256: builtins.bytes
-    """of all bytes"""
+    digest: builtins.bytes
+    """BLAKE3, of all bytes"""
     body: builtins.bytes
     """all bytes, if they are at most 64 KiB; empty: they come in chunks"""
     @property
@@ -231,12 +231,12 @@ class SubmitHeader(google.protobuf.message.Message):
         version: venn.v1.common_pb2.Version | None = ...,
         covers: collections.abc.Iterable[global___Cover] | None = ...,
         total_bytes: builtins.int = ...,
-        sha256: builtins.bytes = ...,
+        digest: builtins.bytes = ...,
         metrics: collections.abc.Mapping[builtins.str, builtins.float] | None = ...,
         body: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["ticket", b"ticket", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["body", b"body", "covers", b"covers", "metrics", b"metrics", "sha256", b"sha256", "ticket", b"ticket", "total_bytes", b"total_bytes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["body", b"body", "covers", b"covers", "digest", b"digest", "metrics", b"metrics", "ticket", b"ticket", "total_bytes", b"total_bytes", "version", b"version"]) -> None: ...
 
 global___SubmitHeader = SubmitHeader
 

@@ -5,7 +5,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 
 from coordinator.policies.registry import in_file, split
@@ -29,6 +28,7 @@ from testbed.scenario.model import Scenario
 from testbed.shape.changes import changes_of
 from testbed.shape.entrypoint import ALLOW_DEGRADED, CHANGES
 from testbed.shape.limits import limits_of
+from venn.wire.digest import digest_of
 from venn.wire.notation import Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
 
@@ -107,7 +107,7 @@ class Layout:
     @cached_property
     def _agent(self) -> list[str]:
         """The flags that all devices have."""
-        hashes = sorted({sha256(pack(Path(str(job.file)))).hexdigest() for job in self.scenario.jobs.values()})
+        hashes = sorted({digest_of(pack(Path(str(job.file)))).hex() for job in self.scenario.jobs.values()})
         allowed = [word for each in hashes for word in ("--allow-code", each)]
         where = ["--coordinator", ADDRESS, "--tokens", str(HERE.tokens), "--dir", INSIDE]
         return [*where, *allowed, "--crash-kills", "--insecure"]

@@ -1,7 +1,6 @@
 """A coordinator and a driver that do what a test says, over real gRPC."""
 
 import asyncio
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -15,6 +14,7 @@ from venn.v1.device_pb2_grpc import DeviceServiceServicer, add_DeviceServiceServ
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire import chunks
 from venn.wire.channel import bind, make_server
+from venn.wire.digest import digest_of
 from venn.wire.status import abort
 from venn.wire.tokens import TokenInterceptor
 
@@ -119,9 +119,9 @@ class Driver(TaskServiceServicer):
         self.submitted = asyncio.Event()
 
     def artifact(self, data: bytes) -> common.Artifact:
-        digest = hashlib.sha256(data).digest()
+        digest = digest_of(data)
         self.artifacts[digest] = data
-        return common.Artifact(sha256=digest, size=len(data))
+        return common.Artifact(digest=digest, size=len(data))
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
         raise NotImplementedError
@@ -129,8 +129,8 @@ class Driver(TaskServiceServicer):
     async def Fetch(self, request: task.FetchRequest, context: Context) -> AsyncIterator[task.FetchResponse]:
         if self.refuse:
             await abort(context, *self.refuse, "as the test says")
-        self.fetched.append((request.sha256, request.offset))
-        data = self.artifacts[request.sha256]
+        self.fetched.append((request.digest, request.offset))
+        data = self.artifacts[request.digest]
         stop = self.cut_fetch_at or None
         self.cut_fetch_at = 0
         offset, damaged = request.offset, self.corrupt_fetches > 0
@@ -161,9 +161,9 @@ class Driver(TaskServiceServicer):
                 if self.cut_submit_at and len(self.received) >= self.cut_submit_at:
                     self.cut_submit_at = 0
                     await abort(context, grpc.StatusCode.UNAVAILABLE, "CUT", "as the test says")
-        assert hashlib.sha256(self.received).digest() == header.sha256
+        assert digest_of(self.received) == header.digest
         lease = header.covers[0].lease
-        receipt = common.Receipt(lease=lease, attempt=ATTEMPT, outcome=self.outcome, sha256=header.sha256)
+        receipt = common.Receipt(lease=lease, attempt=ATTEMPT, outcome=self.outcome, digest=header.digest)
         self.submitted.set()
         yield task.SubmitResponse(receipt=receipt)
 

@@ -116,7 +116,7 @@ async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Pl
         (["--session", "soon"], 2, "soon"),
         (["--crash", "130%"], 2, "crash 1.3 is not between 0 and 1"),
         (["--from", "nothing"], 2, "names no device"),
-        (["--allow-code", "nothing.py"], 2, "neither a SHA-256 nor a file"),
+        (["--allow-code", "nothing.py"], 2, "neither a digest nor a file"),
         (["--data", "digits"], 2, "is not NAME=VALUE"),
         (["--trace", "none.csv"], 2, "cannot be read"),
     ],

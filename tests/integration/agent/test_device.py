@@ -1,7 +1,6 @@
 """A device from its check-in to its goodbye, or its crash."""
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Iterator
 
 import grpc
@@ -18,6 +17,7 @@ from tests.integration.agent.scripted import INCARNATION, Conversation, offer
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.wire import tensors
+from venn.wire.digest import digest_of
 from venn.wire.errors import PeerError
 
 MODEL = tensors.encode({"w": np.zeros(200_000)})  # four chunks
@@ -78,7 +78,7 @@ async def test_a_task_from_the_offer_to_the_receipt(stage: Stage) -> None:
     assert finished.measure.upload_bytes == len(stage.driver.received)
     assert tensors.decode(bytes(stage.driver.received))["w"].shape == (200_000,)
     [line] = stage.lines("receipts")
-    assert line["sha256"] == hashlib.sha256(stage.driver.received).hexdigest()
+    assert line["digest"] == digest_of(stage.driver.received).hex()
     expected = {"device": "d-1", "lease": 5, "incarnation": INCARNATION, "job": "test/job/1", "round": 3, "attempt": 1}
     assert line.items() >= {**expected, "outcome": "counted"}.items()
 
@@ -124,7 +124,7 @@ async def test_a_damaged_chunk_is_fetched_again_and_a_liar_given_up(stage: Stage
     stage.play()
     stream = await leased(stage, task)
     await stream.hear("finished")
-    task.model.sha256 = bytes(32)
+    task.model.digest = bytes(32)
     stage.driver.artifacts[bytes(32)] = MODEL
     await stream.say(ack=device.Ack(through=3))
     await stream.say(offer=offer(6, stage.driver, task))
@@ -152,7 +152,7 @@ async def test_code_that_the_agent_was_not_told_to_run_is_declined(stage: Stage)
     await stream.say(offer=offer(5, stage.driver, task))
     declined = await stream.hear("declined")
     assert declined.reason == common.FAILURE_REASON_CODE_NOT_ALLOWED
-    assert f"--allow-code {task.code.sha256.hex()}" in declined.message
+    assert f"--allow-code {task.code.digest.hex()}" in declined.message
     assert not stage.driver.fetched
 
 

@@ -1,7 +1,6 @@
 """The transfers of one lease, against a scripted driver, with the loop's clock in the test's hand."""
 
 import asyncio
-import hashlib
 import random
 from collections.abc import AsyncIterator
 
@@ -16,9 +15,10 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire.channel import bind, make_server
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import digest_of
 
 BODY = bytes(range(256)) * 8
-RESPONSE = Response(BODY, hashlib.sha256(BODY).digest(), 1.0, {})
+RESPONSE = Response(BODY, digest_of(BODY), 1.0, {})
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ async def test_what_is_small_travels_whole(driver: Driver, drivers: Drivers) -> 
 
 async def test_what_is_larger_waits_until_the_driver_says_from_where(driver: Driver, drivers: Drivers) -> None:
     body, moved = bytes(SMALL_BYTES + 1), list[int]()
-    response = Response(body, hashlib.sha256(body).digest(), 1.0, {})
+    response = Response(body, digest_of(body), 1.0, {})
     transfer = begun(drivers, driver)
     assert (await transfer.submit(response, moved.append)).outcome == common.OUTCOME_COUNTED
     assert ([header.body for header in driver.headers], moved) == ([b""], [0])

@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import hashlib
 import os
 import select
 import signal
@@ -22,6 +21,7 @@ from device_agent.throttle import Throttle
 from job_driver.bundle import pack
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
+from venn.wire.digest import digest_of
 
 MODEL = tensors.encode({"w": np.arange(4.0)})
 HEAD = "import os, sys, time\nimport numpy as np\nfrom job_driver import Arrays, Job, Result, Task\n"
@@ -61,9 +61,9 @@ def work(
 ) -> Work:
     return Work(
         code=code,
-        code_sha256=hashlib.sha256(code).digest() if code else b"",
+        code_digest=digest_of(code) if code else b"",
         model=MODEL,
-        model_sha256=hashlib.sha256(MODEL).digest(),
+        model_digest=digest_of(MODEL),
         params=params or {},
         data="/dev/null",
         device="d",
@@ -89,7 +89,7 @@ async def test_a_task_runs_on_a_copy_of_the_model_in_a_warm_process(pool: Worker
     assert len({int(result["pid"]) for result in results}) == 1
     assert outputs[0].weight == 3.0
     assert outputs[0].metrics == {"round": 2.0}
-    assert outputs[0].sha256 == hashlib.sha256(outputs[0].body).digest()
+    assert outputs[0].digest == digest_of(outputs[0].body)
     assert int(results[0]["pid"]) != os.getpid()
 
 
@@ -320,7 +320,7 @@ async def test_a_worker_ends_with_its_agent_even_in_mid_task(tmp_path: Path) -> 
     file = tmp_path / "task.py"
     file.write_text(HEAD + STUCK + TAIL)
     script = f"""
-import asyncio, hashlib, sys
+import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from device_agent.throttle import Throttle

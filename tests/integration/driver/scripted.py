@@ -1,7 +1,6 @@
 """The other two sides of a driver, scripted: a coordinator that does what a test says, and devices that misbehave."""
 
 import asyncio
-import hashlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -18,6 +17,7 @@ from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_s
 from venn.v1.task_pb2_grpc import TaskServiceStub
 from venn.wire import tensors, tickets
 from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.digest import digest_of
 from venn.wire.status import abort
 from venn.wire.versions import this_version
 
@@ -227,7 +227,7 @@ class Device:
 
     async def fetch(self, artifact: common.Artifact, *, offset: int = 0, length: int = 0) -> bytes:
         request = task.FetchRequest(
-            ticket=self.ticket, version=this_version(), sha256=artifact.sha256, offset=offset, length=length
+            ticket=self.ticket, version=this_version(), digest=artifact.digest, offset=offset, length=length
         )
         got = bytearray()
         async for answer in self.stub.Fetch(request):
@@ -249,7 +249,7 @@ class Device:
             version=this_version(),
             covers=[task.Cover(lease=self.lease, weight=weight)],
             total_bytes=len(body) if total is None else total,
-            sha256=hashlib.sha256(body).digest(),
+            digest=digest_of(body),
             metrics=metrics,
         )
         return task.SubmitRequest(header=header)

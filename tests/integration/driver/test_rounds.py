@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import hashlib
 import json
 import os
 import threading
@@ -25,6 +24,7 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError
 from venn.wire.status import reason_of
 
@@ -94,7 +94,7 @@ async def test_small_responses_come_whole_in_their_headers(side: Coordinator, ru
         result = await job
     told = {answer.receipt.outcome for answer in answers}
     assert common.OUTCOME_COUNTED in told <= {common.OUTCOME_COUNTED, common.OUTCOME_DUPLICATE}
-    assert {answer.receipt.sha256 for answer in answers} == {hashlib.sha256(small).digest()}
+    assert {answer.receipt.digest for answer in answers} == {digest_of(small)}
     assert side.recorded[1, 1] == {1: common.OUTCOME_COUNTED, 2: common.OUTCOME_COUNTED}
     assert result.model["w"][0] == 3.0
 
@@ -105,7 +105,7 @@ async def test_a_small_response_with_another_digest_or_nan_is_rejected(side: Coo
         for lease, body, digest, reason in ((1, good, bytes(32), "DIGEST"), (2, poison, None, "TENSOR_NOT_FINITE")):
             async with Device(side, (1, 1), lease) as device:
                 frame = device.header(body)
-                frame.header.sha256 = digest or frame.header.sha256
+                frame.header.digest = digest or frame.header.digest
                 receipt = (await device.submit_whole(body, frame)).receipt
                 assert receipt.outcome == common.OUTCOME_REJECTED
                 assert receipt.reason.startswith(reason)

@@ -1,7 +1,6 @@
 """Transfers that go wrong, one way each: what the device hears, and that the round is none the worse."""
 
 import asyncio
-import hashlib
 from typing import Any
 
 import grpc
@@ -14,6 +13,7 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
 from venn.wire import tensors, tickets
+from venn.wire.digest import digest_of
 from venn.wire.status import reason_of
 from venn.wire.versions import this_version
 
@@ -93,7 +93,7 @@ async def test_a_malformed_header_is_refused(side: Coordinator, driver: Any, cha
         elif change == "no weight":
             frame.header.covers[0].weight = 0
         elif change == "short digest":
-            frame.header.sha256 = b"short"
+            frame.header.digest = b"short"
         elif change == "no header":
             frame = piece(body(1.0), 0, 100)
         call = device.begin()
@@ -204,7 +204,7 @@ async def test_a_retry_hears_the_first_receipt_and_counts_once(side: Coordinator
         again = await device.submit(body(3.0))
         assert (first.outcome, again.outcome) == (common.OUTCOME_COUNTED, common.OUTCOME_DUPLICATE)
         assert again.first_outcome == common.OUTCOME_COUNTED
-        assert again.sha256 == first.sha256 == hashlib.sha256(body(3.0)).digest()
+        assert again.digest == first.digest == digest_of(body(3.0))
     assert await close(side, driver, 2) == 2.0
 
 
@@ -266,7 +266,7 @@ async def test_a_response_with_a_wrong_digest_nan_or_other_shapes_is_rejected(si
         call = device.begin()
         whole = body(1.0)
         header = device.header(whole)
-        header.header.sha256 = bytes(32)
+        header.header.digest = bytes(32)
         await call.write(header)
         await call.read()
         await send(call, whole, len(whole))
@@ -280,13 +280,13 @@ async def test_fetch_resumes_anywhere_and_serves_only_what_the_offer_names(side:
     async with Device(side, NO, 1) as device:
         model, code = side.opened[NO].task.model, side.opened[NO].task.code
         whole = await device.fetch(model)
-        assert hashlib.sha256(whole).digest() == model.sha256
+        assert digest_of(whole) == model.digest
         assert await device.fetch(model, offset=600_001) == whole[600_001:]
         assert await device.fetch(model, offset=5, length=700_000) == whole[5:700_005]
         assert await device.fetch(model, offset=len(whole)) == b""
         assert (await device.fetch(code))[:2] == b"PK"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await device.fetch(common.Artifact(sha256=bytes(32), size=1))
+            await device.fetch(common.Artifact(digest=bytes(32), size=1))
         assert reason_of(caught.value) == "ARTIFACT"
     await side.wait_for(lambda s: 1 in s.activity)
 

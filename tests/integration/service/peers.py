@@ -210,8 +210,8 @@ class Driver(TaskServiceServicer):
         return common_pb2.AttemptKey(job=self.key, round=round_, attempt=attempt)
 
     async def open(self, round_: int = 1, attempt: int = 1, **task: Any) -> job_pb2.OpenAttemptResponse:
-        task.setdefault("code", common_pb2.Artifact(sha256=bytes(32), size=1))
-        task.setdefault("model", common_pb2.Artifact(sha256=bytes(32), size=1))
+        task.setdefault("code", common_pb2.Artifact(digest=bytes(32), size=1))
+        task.setdefault("model", common_pb2.Artifact(digest=bytes(32), size=1))
         request = job_pb2.OpenAttemptRequest(
             key=self.attempt(round_, attempt), driver_incarnation=self.incarnation, task=common_pb2.Task(**task)
         )

@@ -1,7 +1,6 @@
 """Devices of one process that fetch the same artifact: each goes its own way, and it is put together once."""
 
 import asyncio
-import hashlib
 import threading
 
 import pytest
@@ -11,9 +10,10 @@ from device_agent.download import Damaged, Download
 from venn.v1.common_pb2 import Artifact
 from venn.wire import frames
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import Hasher, digest_of
 
 BODY = bytes(range(256)) * 4
-NAMED = Artifact(sha256=hashlib.sha256(BODY).digest(), size=len(BODY))
+NAMED = Artifact(digest=digest_of(BODY), size=len(BODY))
 
 
 def message(start: int, stop: int, body: bytes = BODY) -> bytes:
@@ -59,13 +59,13 @@ async def test_those_who_end_together_get_one_copy() -> None:
     assert one is other is await third.close()
 
 
-class Sha256:
+class Hashes:
     """Hashes, and notes on which threads."""
 
     threads: set[int] = set()  # noqa: RUF012 - looked at by the test
 
     def __init__(self) -> None:
-        self._hash = hashlib.new("sha256")
+        self._hash = Hasher()
         self.digest = self._hash.digest
 
     def update(self, data: memoryview) -> None:
@@ -76,15 +76,15 @@ class Sha256:
 @pytest.mark.parametrize("size", [SMALL_BYTES, SMALL_BYTES + 1024])
 async def test_nothing_large_is_hashed_on_the_loop(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     body = bytes(size)
-    named = Artifact(sha256=hashlib.sha256(body).digest(), size=size)
-    monkeypatch.setattr("device_agent.artifacts.hashlib.sha256", Sha256)
-    Sha256.threads.clear()
+    named = Artifact(digest=digest_of(body), size=size)
+    monkeypatch.setattr("device_agent.artifacts.Hasher", Hashes)
+    Hashes.threads.clear()
     download = Download(named, ArtifactStore(), "a:1")
     for start in range(0, size, 1024):
         download.take(message(start, start + 1024, body))
     assert await download.close() == body
-    assert Sha256.threads
-    assert (threading.get_ident() in Sha256.threads) is (size == SMALL_BYTES)
+    assert Hashes.threads
+    assert (threading.get_ident() in Hashes.threads) is (size == SMALL_BYTES)
 
 
 async def test_bytes_that_are_not_those_named_are_given_up_by_all() -> None:
@@ -96,7 +96,7 @@ async def test_bytes_that_are_not_those_named_are_given_up_by_all() -> None:
         await first.close()
     with pytest.raises(Damaged, match="not those that the offer names"):
         second.take(message(700, 1024, other))
-    assert (first.offset, second.offset, store.get(NAMED.sha256)) == (0, 0, None)
+    assert (first.offset, second.offset, store.get(NAMED.digest)) == (0, 0, None)
     second.take(message(0, 1024))
     assert await second.close() == BODY
 
@@ -115,7 +115,7 @@ async def test_what_nobody_fetches_any_more_is_forgotten() -> None:
     download.take(message(0, 800))
     del download
     await asyncio.get_running_loop().shutdown_default_executor()  # which hashes it
-    assert store.assembly("a:1", NAMED.sha256, NAMED.size).offset == 0
+    assert store.assembly("a:1", NAMED.digest, NAMED.size).offset == 0
 
 
 def test_a_device_remembers_the_artifacts_that_it_used_last_and_no_more() -> None:

@@ -1,6 +1,5 @@
 """Devices from flags and from population.jsonl; what is wrong is said in one line, with its place."""
 
-import hashlib
 import json
 import random
 from pathlib import Path
@@ -19,6 +18,7 @@ from device_agent.spec import DeviceSpec, read_population
 from job_driver.bundle import pack
 from testbed.population.device import DeviceSpec as Written
 from testbed.population.device import write_population
+from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError
 
 WRITTEN = Written(
@@ -123,7 +123,7 @@ def test_an_identity_is_made_once_and_kept(tmp_path: Path) -> None:
 def test_only_code_that_was_named_is_allowed(tmp_path: Path) -> None:
     file = tmp_path / "job.py"
     file.write_text("job = None\n")
-    digest = hashlib.sha256(pack(file)).digest()
+    digest = digest_of(pack(file))
     for named in (str(file), digest.hex(), digest.hex().upper()):
         allowed = parse_allowed([named], coordinator="10.0.0.1:1", insecure=False)
         assert allowed.admits(digest)
@@ -139,7 +139,7 @@ def test_any_code_is_for_loopback_or_a_network_of_ones_own(tmp_path: Path) -> No
     assert parse_allowed(["any"], coordinator="10.0.0.1:1", insecure=True).admits(bytes(32))
     with pytest.raises(UsageError, match="would let whoever"):
         parse_allowed(["any"], coordinator="10.0.0.1:1", insecure=False)
-    with pytest.raises(UsageError, match="neither a SHA-256 nor a file"):
+    with pytest.raises(UsageError, match="neither a digest nor a file"):
         parse_allowed([str(tmp_path / "none.py")], coordinator="127.0.0.1:1", insecure=False)
 
 

@@ -1,7 +1,6 @@
 """What is served: read once for all who fetch together, and not on the loop unless it is small."""
 
 import asyncio
-import hashlib
 import os
 import threading
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from job_driver.artifacts import Artifact
 from venn.wire import frames
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import digest_of
 
 
 @pytest.mark.parametrize("size", [SMALL_BYTES, SMALL_BYTES + 1])
@@ -27,7 +27,7 @@ async def test_devices_that_fetch_together_share_one_reading_of_what_is_large_on
     monkeypatch.setattr(os, "pread", pread)
     path = tmp_path / "model"
     path.write_bytes(body)
-    artifact = Artifact.of_file(path, hashlib.sha256(body).digest())
+    artifact = Artifact.of_file(path, digest_of(body))
     with artifact.fetched():
         with artifact.fetched():
             first, second = await asyncio.gather(artifact.message(0, 600), artifact.message(0, 600))

@@ -1,6 +1,5 @@
 """Job files: loaded with one clear line where they are wrong, and packed the same everywhere."""
 
-import hashlib
 import io
 import os
 import zipfile
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from job_driver.bundle import job_code, load, pack
+from venn.wire.digest import digest_of
 from venn.wire.errors import ExitCode, UsageError
 
 GOOD = "from job_driver import Job\njob = Job(initial=lambda rng: {}, on_device=lambda m, t: None)\n"
@@ -28,7 +28,7 @@ def test_a_bundle_depends_on_the_file_alone(tmp_path: Path) -> None:
     os.utime(second, (0, 0))
     second.chmod(0o700)
     assert pack(first) == pack(second)
-    assert load(first).sha256 == hashlib.sha256(pack(second)).digest()
+    assert load(first).digest == digest_of(pack(second))
     with zipfile.ZipFile(io.BytesIO(pack(first))) as bundle:
         assert bundle.namelist() == ["job.py"]
         assert bundle.read("job.py").decode() == GOOD

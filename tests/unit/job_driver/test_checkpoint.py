@@ -19,7 +19,7 @@ def saved(folder: Path, round_: int, value: float) -> Checkpoints:
     rounds = tuple(Round(number + 1, 2, 0, 0.5, {"accuracy": 0.5}) for number in range(round_))
     for done in range(round_ + 1):
         artifact = checkpoints.write_model({"w": np.full(5, value)})
-        checkpoints.commit(Checkpoint(KEY, done, artifact.sha256.hex(), rounds[:done], 12))
+        checkpoints.commit(Checkpoint(KEY, done, artifact.digest.hex(), rounds[:done], 12))
     return checkpoints
 
 
@@ -27,10 +27,10 @@ def saved(folder: Path, round_: int, value: float) -> Checkpoints:
 def test_what_is_committed_is_loaded(tmp_path: Path, fsync: bool) -> None:
     checkpoints = Checkpoints(tmp_path, fsync=fsync)
     artifact = checkpoints.write_model({"w": np.arange(5.0)})
-    checkpoints.commit(Checkpoint(KEY, 0, artifact.sha256.hex()))
+    checkpoints.commit(Checkpoint(KEY, 0, artifact.digest.hex()))
     checkpoint, model = checkpoints.load(KEY)
     assert checkpoint.round == 0
-    assert model.sha256 == artifact.sha256
+    assert model.digest == artifact.digest
     assert tensors.open_file(checkpoints.model)["w"].tolist() == [0, 1, 2, 3, 4]
     assert model.read(0, 10) == artifact.read(0, 10)
 
@@ -62,7 +62,7 @@ def test_a_line_of_a_round_that_was_not_committed_is_cut_off(tmp_path: Path, lef
     assert [closed.number for closed in checkpoint.rounds] == [1, 2]
     third = Round(3, 2, 0, 0.5, {"accuracy": float("nan")})
     checkpoints.write_model({"w": np.full(5, 1.0)})
-    checkpoints.commit(Checkpoint(KEY, 3, model.sha256.hex(), (*checkpoint.rounds, third)))
+    checkpoints.commit(Checkpoint(KEY, 3, model.digest.hex(), (*checkpoint.rounds, third)))
     assert [closed.responses for closed in checkpoints.load(KEY)[0].rounds] == [2, 2, 2]
 
 
@@ -95,7 +95,7 @@ def test_a_crash_between_the_state_and_the_models_name_is_mended(tmp_path: Path)
 def test_an_artifact_outlives_its_name(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path)
     artifact = checkpoints.write_model({"w": np.zeros(5)})
-    checkpoints.commit(Checkpoint(KEY, 0, artifact.sha256.hex()))
+    checkpoints.commit(Checkpoint(KEY, 0, artifact.digest.hex()))
     saved(tmp_path, 1, 1.0)
     assert artifact.read(0, 8) == tensors.MAGIC
 

@@ -1,7 +1,5 @@
 """What is found in a response while it comes, whatever the pieces it comes in."""
 
-import hashlib
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +7,7 @@ from hypothesis import strategies as st
 
 from job_driver.inspection import Inspection
 from venn.wire import tensors
+from venn.wire.digest import digest_of
 
 MODEL = {
     "counts": np.arange(7),
@@ -19,13 +18,13 @@ MODEL = {
 }
 
 
-def inspect(body: bytes, cuts: list[int], sha256: bytes = b"") -> str:
+def inspect(body: bytes, cuts: list[int], digest: bytes = b"") -> str:
     """The problem, if the response comes in pieces that end at each of the cuts."""
     looked, begin = Inspection(len(body)), 0
     for end in (*sorted(min(cut, len(body)) for cut in cuts), len(body)):
         looked.take(memoryview(body)[begin:end])
         begin = end
-    return looked.problem(sha256 or hashlib.sha256(body).digest())
+    return looked.problem(digest or digest_of(body))
 
 
 @given(st.lists(st.integers(0, 3000), max_size=6), st.sampled_from(["", "w", "half", "n"]), st.data())
@@ -40,9 +39,9 @@ def test_what_is_not_finite_is_found_and_named(cuts: list[int], poisoned: str, c
 
 def test_a_flipped_bit_is_found() -> None:
     body = bytearray(tensors.encode(MODEL))
-    sha256 = hashlib.sha256(body).digest()
+    digest = digest_of(body)
     body[len(body) // 2] ^= 1
-    assert inspect(bytes(body), [500], sha256).startswith("DIGEST: ")
+    assert inspect(bytes(body), [500], digest).startswith("DIGEST: ")
 
 
 @pytest.mark.parametrize("length", [0, 5, 2**20, 2**63])

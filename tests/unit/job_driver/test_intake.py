@@ -1,7 +1,6 @@
 """Responses on their way: what is kept of them, and when it goes."""
 
 import asyncio
-import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from job_driver.rounds import AttemptNo, Outcome, Rounds, Status
 from job_driver.spool import MANIFEST, Spool
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
+from venn.wire.digest import digest_of
 from venn.wire.files import read_json_lines
 from venn.wire.tensors import ALIGNMENT
 
@@ -250,7 +250,7 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     with ThreadPoolExecutor(1) as thread:
         form = ResponseForm(model, size, same_as_model=True, most_bytes=size)
         intake.collect(form, Aggregation(file, model, thread, in_lease_order=True))
-        announcement = Announcement(no, 1, "d1", size, hashlib.sha256(body).digest(), 1.0)
+        announcement = Announcement(no, 1, "d1", size, digest_of(body), 1.0)
         upload = intake.begin(announcement, 60.0)
         await intake.append(upload, 0, memoryview(body))
         decision, new = await intake.acknowledge(announcement)

@@ -20,7 +20,7 @@ def replace(checkpoints: Checkpoints, versions: Versions, round_: int, now: floa
     """The model of a round is written, and replaced at ``now``."""
     arrays = {"w": np.full(3, float(round_))}
     artifact = checkpoints.write_model(arrays)
-    checkpoints.commit(Checkpoint("me/test/1", round_, artifact.sha256.hex()))
+    checkpoints.commit(Checkpoint("me/test/1", round_, artifact.digest.hex()))
     versions.keep(round_, artifact, arrays, now)
 
 
@@ -62,7 +62,7 @@ def test_a_restart_finds_them_again(checkpoints: Checkpoints) -> None:
     assert again.models[1]["w"][0] == 1.0
     again.drop(KEEP_S - 1.0)  # its leases may not have been heard of
     assert list(again.models) == [1]
-    assert again.digests() == {bytes.fromhex(former[0].sha256)}
+    assert again.digests() == {bytes.fromhex(former[0].digest)}
 
 
 def test_another_coordinators_leases_are_no_reason(checkpoints: Checkpoints) -> None:

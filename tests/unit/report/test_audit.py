@@ -123,7 +123,7 @@ def lease_twice_in_sum(world: World) -> None:
 
 
 def other_bytes(world: World) -> None:
-    world.logs["devices/swarm/receipts"][0]["sha256"] = "00" * 32
+    world.logs["devices/swarm/receipts"][0]["digest"] = "00" * 32
 
 
 def other_outcome(world: World) -> None:

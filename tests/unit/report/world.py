@@ -175,7 +175,7 @@ class World:
         given, attempt, spec = lease.attempt, into or lease.attempt, self.specs[lease.attempt.job]
         outcome = outcome or (Outcome.STRAGGLER if attempt.ended else Outcome.COUNTED)
         about = {"lease": lease.lease, "incarnation": INCARNATION, "device": lease.device, "at": unix(t)}
-        said = {**about, "outcome": outcome.value, "sha256": f"{lease.lease:064x}"}
+        said = {**about, "outcome": outcome.value, "digest": f"{lease.lease:064x}"}
         of = {} if given is attempt else {"of_round": given.round, "of_attempt": given.attempt}
         decided = {**said, **of, "round": attempt.round, "attempt": attempt.attempt}
         self.log(f"jobs/{attempt.job}", "manifest", kind="response", weight=1.0, bytes=10, **decided)

@@ -259,10 +259,10 @@ def test_requirements_are_bounded() -> None:
 
 
 def test_a_task_is_bounded() -> None:
-    whole = common_pb2.Artifact(sha256=bytes(32), size=1)
+    whole = common_pb2.Artifact(digest=bytes(32), size=1)
     jobs.check_task(common_pb2.Task(code=whole, model=whole))
     for made in (
-        common_pb2.Task(code=whole, model=common_pb2.Artifact(sha256=b"short")),
+        common_pb2.Task(code=whole, model=common_pb2.Artifact(digest=b"short")),
         common_pb2.Task(code=whole, model=whole, code_name="x" * limits.MOST_TASK_BYTES),
     ):
         with pytest.raises(MalformedError):
