@@ -93,7 +93,7 @@ class Matcher:
 
     def candidates(self, device: Device) -> Candidates:
         """Of a device like this."""
-        regions, klass = self.world.regions, device.klass
+        regions, klass = self.world.regions, device.capability_class
         if klass == OVERFLOW:
             return self._list(regions.overflow, device)
         region = regions.classes[klass].region
@@ -106,9 +106,9 @@ class Matcher:
     def choose(self, session: Session) -> Request | None:
         """Who gets this device now."""
         device = session.device
-        first = self._firsts[device.klass]
+        first = self._firsts[device.capability_class]
         if first is None:
-            first = self._first(device.klass)
+            first = self._first(device.capability_class)
         if (
             first
             and first.ended_at is None
@@ -214,7 +214,7 @@ class Matcher:
             if self._by_tier or self._has_demand(next(iter(sessions.values())).device):
                 waiting.extend(sessions.items())
         for _, session in sorted(waiting, key=lambda item: item[0]):
-            region = world.regions.region_of(session.device.klass)
+            region = world.regions.region_of(session.device.capability_class)
             alike = (region, session.device.tier if self._by_tier else NO_TIER)
             if alike in dry:
                 continue
@@ -226,7 +226,7 @@ class Matcher:
 
     def _has_demand(self, device: Device) -> bool:
         """Could a device like this be taken, were it not cooling, and not used up?"""
-        return device.klass == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
+        return device.capability_class == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
 
     def _list(self, region: RegionId, device: Device) -> Candidates:
         found: list[Request] = []
@@ -251,7 +251,9 @@ class Matcher:
                 if (
                     request is not None
                     and request.at_target == at_target  # so until the next plan: passing it asks for one
-                    and world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+                    and world.regions.eligible(
+                        request.job.group, device.capability_class, device.id, device.capabilities
+                    )
                     and (request.tier < 0 or device.tier in (request.tier, EVERY_TIER))
                 ):
                     found.append(request)
@@ -308,7 +310,7 @@ class Matcher:
 
     def lift_all(self) -> None:
         """Another policy need not know what its restrictions are."""
-        for request in self.world.open_requests.values():
+        for request in self.world.open_requests.values() if self._by_tier else ():
             if request.tier >= 0:
                 lift(self.world, request)
 
@@ -348,7 +350,7 @@ class Matcher:
         wakes = [device.resting_until] if device.resting_until > now else []
         if device.cooling:
             wakes.extend(cooling.until for cooling in device.cooling.values() if cooling.until > now)
-        if not world.regions.wanted(device.klass, device.id, device.capabilities):
+        if not world.regions.wanted(device.capability_class, device.id, device.capabilities):
             patience_ends = session.waits_since + settings.no_work_patience_s
             if patience_ends <= now:
                 self._send_away(session, ComeBackReason.NO_WORK, world.device_counts[DeviceState.IDLE])

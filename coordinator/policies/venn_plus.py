@@ -45,7 +45,7 @@ from coordinator.policies.spares import (
     spares_of,
     with_spare,
 )
-from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions, total
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restricted, restrictions, total
 
 MOST_SCARCITY = 8
 
@@ -167,4 +167,4 @@ def _holdings(view: View, queue: Sequence[RequestView], targets: Mapping[Request
         queues.setdefault(request.group, []).append(request)
     regions: dict[GroupId, tuple[RegionId, ...]] = {group.group: group.regions for group in view.groups}
     for group, requests in queues.items():
-        yield Holding(requests, partial(iter, regions[group]))
+        yield Holding(requests, restricted(requests), partial(iter, regions[group]))

@@ -7,7 +7,7 @@ from functools import partial
 from coordinator.engine.ids import GroupId, RegionId
 from coordinator.engine.plan import Plan, RequestView, View
 from coordinator.policies.fifo import Fifo
-from coordinator.policies.venn.tiers import MOST_TIERS, Drawn, Holding, restrictions
+from coordinator.policies.venn.tiers import MOST_TIERS, Drawn, Holding, restricted, restrictions
 
 
 class VennNosched:
@@ -39,4 +39,4 @@ def _holdings(view: View) -> Iterator[Holding]:
     for group, queue in queues.items():
         owned = [region for region in regions[group] if region not in taken]
         taken.update(owned)
-        yield Holding(queue, partial(list, owned))
+        yield Holding(queue, restricted(queue), partial(list, owned))

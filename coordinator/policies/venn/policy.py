@@ -11,11 +11,11 @@ from itertools import accumulate
 import numpy as np
 
 from coordinator.engine.ids import GroupId, RegionId
-from coordinator.engine.plan import GroupView, Plan, Reasons, RequestView, View
+from coordinator.engine.plan import UNDECIDED, GroupView, Plan, Reasons, RequestView, View
 from coordinator.policies.order import left_of_job, left_of_request
 from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
 from coordinator.policies.venn.irs import NOBODY, Allocation, Ground, contest
-from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, may_restrict, restrictions
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restricted, restrictions
 
 ORDERS: Mapping[str, Callable[[RequestView], int]] = {"job": left_of_job, "request": left_of_request}
 PAPER, CLOSING = "paper", "closing"
@@ -69,9 +69,9 @@ class Venn:
             limits = restrictions(
                 view,
                 [
-                    Holding(queue.requests, partial(_owned, allocation.ground, index))
-                    for index, queue in enumerate(supplied)
-                    if queue.tiered
+                    Holding(queue.requests, queue.restricted, partial(_owned, allocation.ground, index))
+                    for index, (queue, rate) in enumerate(zip(supplied, allocation.ground.rates, strict=True))
+                    if queue.restricted or (queue.undecided and rate > 0)
                 ],
                 self.rule,
             )
@@ -87,7 +87,7 @@ class Venn:
 class Queue:
     """Requests of one group, or of several that the same regions supply."""
 
-    __slots__ = ("ends", "names", "requests", "tiered", "waiting")
+    __slots__ = ("ends", "names", "requests", "restricted", "undecided", "waiting")
 
     def __init__(self, waiting: list[RequestView], demand: Callable[[RequestView], float]) -> None:
         """Least demand first; ties go by job arrival and job id, in which order the requests come."""
@@ -95,7 +95,8 @@ class Queue:
         self.requests = sorted(waiting, key=demand)  # in the order of service
         self.names = tuple([request.request for request in self.requests])
         self.ends = list(accumulate([request.remaining for request in self.requests]))
-        self.tiered = may_restrict(self.requests)
+        self.restricted = restricted(self.requests)
+        self.undecided = bool(self.requests) and self.requests[0].tier == UNDECIDED
 
 
 class Landscape:
@@ -174,8 +175,6 @@ def _merged(groups: Sequence[GroupView], supply: Mapping[RegionId, int]) -> list
 
 def _owned(ground: Ground, index: int) -> list[RegionId]:
     """The regions of one contender."""
-    if ground.rates[index] == 0:  # all of them have supply
-        return []
     return [RegionId(region) for region in (ground.owner == index).nonzero()[0].tolist()]
 
 

@@ -39,6 +39,7 @@ class Holding:
     """Requests in the order in which they are served, and what is theirs first."""
 
     queue: Sequence[RequestView]
+    restricted: Sequence[RequestView]  # of them
     owned: Callable[[], Iterable[RegionId]]  # asked for only where it matters
 
 
@@ -101,7 +102,7 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
     tiers: dict[RequestId, int] = {}
     review_at = math.inf
     for holding in holdings:
-        restricted = [(request, request.tier) for request in holding.queue if request.tier >= 0]
+        restricted = [(request, request.tier) for request in holding.restricted]
         first = holding.queue[0] if holding.queue else None
         if first is not None and first.tier == UNDECIDED:
             tier = rule.choice(view, first, holding)
@@ -118,9 +119,9 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
     return Restrictions(tiers, review_at if review_at < math.inf else None)
 
 
-def may_restrict(queue: Sequence[RequestView]) -> bool:
-    """Whether ``restrictions`` has anything to say of such a queue."""
-    return bool(queue) and (queue[0].tier == UNDECIDED or any(request.tier >= 0 for request in queue))
+def restricted(queue: Iterable[RequestView]) -> list[RequestView]:
+    """Those that are for one tier."""
+    return [request for request in queue if request.tier >= 0]
 
 
 def _needs_s(view: View, request: RequestView, holding: Holding, tier: int, rule: Rule) -> float:
