@@ -162,8 +162,8 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
         device.tasks_in_interval = 0
         device.check_ins += 1
         if not device.limited(world.now):
-            world.supply.count(device.klass)
-            world.tiers.count(event.reference_s, device.tier, device.klass)
+            world.supply.count(device.capability_class)
+            world.tiers.count(event.reference_s, device.tier, device.capability_class)
     if device.cooling:
         device.cooling = {
             id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended
@@ -178,10 +178,10 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
 
 
 def _reclassify(world: World, device: Device, event: DeviceCheckedIn) -> None:
-    world.regions.count(device.klass, -1)
+    world.regions.count(device.capability_class, -1)
     device.capabilities = event.capabilities
-    device.klass = world.regions.classify(device.id, device.capabilities)
-    world.regions.count(device.klass, 1)
+    device.capability_class = world.regions.classify(device.id, device.capabilities)
+    world.regions.count(device.capability_class, 1)
 
 
 def _take_up(world: World, session: Session, held: tuple[HeldLease, ...], foreign: tuple[LeaseSeq, ...]) -> None:
@@ -265,6 +265,6 @@ def _make_room(world: World) -> None:
         device = world.devices[id_]
         if device.lease is None:
             del world.devices[id_], world.gone[id_]
-            world.regions.count(device.klass, -1)
+            world.regions.count(device.capability_class, -1)
             world.device_counts[device.state] -= 1
             return

@@ -64,7 +64,7 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
         reasons.append("UNACCEPTED: it let an offer lapse, and gets none until it speaks")
     if device.resting_until > now:
         reasons.append(f"BUSY: it said so; it is asked again in {device.resting_until - now:.1f} s")
-    if not world.regions.wanted(device.klass, device.id, device.capabilities):
+    if not world.regions.wanted(device.capability_class, device.id, device.capabilities):
         return [*reasons, "NO_WORK: no unfinished job may use a device like this"]
     reasons.extend(_other_tiers(world, device))
     wanting = [request for request in matcher.candidates(device) if request.unmet > 0]
@@ -89,7 +89,7 @@ def _other_tiers(world: World, device: Device) -> list[str]:
         if request.tier >= 0
         and request.tier != device.tier
         and request.unmet > 0
-        and world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+        and world.regions.eligible(request.job.group, device.capability_class, device.id, device.capabilities)
     ]
 
 
@@ -117,7 +117,7 @@ def _ever_seen(world: World, job: Job) -> bool:
     return regions.overflow_devices > 0 and any(
         job.spec.requirement.matches(device.id, device.capabilities)
         for device in world.devices.values()
-        if device.klass == OVERFLOW
+        if device.capability_class == OVERFLOW
     )
 
 

@@ -52,7 +52,7 @@ def _check_device(world: World, device: Device) -> None:
     busy = lease is not None or bool(device.stopping)
     need(not busy or device.state is not DeviceState.IDLE, "is idle and holds something")
     need(busy or device.state is not DeviceState.BUSY, "is busy with nothing")
-    pooled = session.seq in world.idle.get(device.klass, {})
+    pooled = session.seq in world.idle.get(device.capability_class, {})
     need(pooled == (device.state is DeviceState.IDLE), "and the pool of idle devices differ")
     due = min((one.until for one in device.stopping.values()), default=None)
     hint = world.deadlines.hint(Kind.STOP, device.id)
@@ -142,7 +142,7 @@ def _check_sums(world: World) -> None:
         live = sum(lease.request.job is job for lease in world.leases.values())
         if job.live != live:
             raise InvariantError(f"{job.id}: {job.live} live leases, by count {live}")
-    classes = Counter(device.klass for device in world.devices.values())
+    classes = Counter(device.capability_class for device in world.devices.values())
     regions = world.regions
     need(
         classes[OVERFLOW] == regions.overflow_devices
@@ -165,8 +165,8 @@ def _check_work_conservation(world: World, matcher: Matcher) -> None:
     alike: set[tuple[int, int]] = set()
     for session in world.idle_sessions():
         device = session.device
-        plain = not device.cooling and device.klass != OVERFLOW and device.id not in used
-        kind = (device.klass, device.tier)
+        plain = not device.cooling and device.capability_class != OVERFLOW and device.id not in used
+        kind = (device.capability_class, device.tier)
         if not matcher.may_match(device) or (plain and kind in alike):
             continue
         if plain:
@@ -185,6 +185,6 @@ def _check_idle(world: World, matcher: Matcher, session: Session, wanting: list[
             continue
         if request.tier >= 0 and request.tier != device.tier:  # at the latest its deadline ends that
             continue
-        eligible = world.regions.eligible(request.job.group, device.klass, device.id, device.capabilities)
+        eligible = world.regions.eligible(request.job.group, device.capability_class, device.id, device.capabilities)
         if eligible and request.job.id not in world.plan.reasons:
             raise InvariantError(f"{device.id} waits, {request} could take it, and the plan does not say why not")

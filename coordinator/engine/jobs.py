@@ -182,7 +182,7 @@ def look_for_work(world: World) -> None:
 
 
 def _is_wanted(world: World, device: Device) -> bool:
-    return world.regions.wanted(device.klass, device.id, device.capabilities)
+    return world.regions.wanted(device.capability_class, device.id, device.capabilities)
 
 
 def _arrive(world: World, spec: JobSpec, incarnation: int) -> None:
@@ -202,14 +202,14 @@ def _arrive(world: World, spec: JobSpec, incarnation: int) -> None:
 def _recut(world: World) -> int:
     """New comparisons cut the classes of all devices. Returns past check-ins that had to be shared in proportion."""
     done = world.regions.recut(
-        (device.id, device.capabilities, device.klass, device.check_ins) for device in world.devices.values()
+        (device.id, device.capabilities, device.capability_class, device.check_ins) for device in world.devices.values()
     )
     waiting = list(world.idle_sessions())
     for id_, klass in done.devices.items():
-        world.devices[id_].klass = klass
+        world.devices[id_].capability_class = klass
     world.idle.clear()
     for session in waiting:
-        world.idle.setdefault(session.device.klass, {})[session.seq] = session
+        world.idle.setdefault(session.device.capability_class, {})[session.seq] = session
     world.tiers.recut(done.shares)
     return world.supply.recut(done.shares)
 

@@ -59,7 +59,7 @@ class Stopping:
 class Device:
     id: DeviceId
     capabilities: Capabilities  # as of its last check-in
-    klass: int  # its capability class; OVERFLOW: none, it is checked one by one
+    capability_class: int  # OVERFLOW: none, it is checked one by one
     state: DeviceState = DeviceState.GONE
     instance: str = ""  # of its last session
     session: "Session | None" = None  # open; None in GONE

@@ -91,10 +91,10 @@ class Present:
         apart: list[tuple[Device, _Class]] = []
         for session in self._world.sessions.values():
             device = session.device
-            if device.klass == OVERFLOW:
+            if device.capability_class == OVERFLOW:
                 apart.append((device, own := _Class()))
             else:
-                own = classes.setdefault(device.klass, _Class())
+                own = classes.setdefault(device.capability_class, _Class())
             own.devices += 1
             if device.lease is not None:
                 own.since.setdefault(device.lease.request, []).append(device.lease.granted_at)

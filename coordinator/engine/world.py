@@ -71,15 +71,15 @@ class World:
 
     def make_idle(self, session: Session) -> None:
         """Into the pool of those that can be matched."""
-        self.idle.setdefault(session.device.klass, {})[session.seq] = session
+        self.idle.setdefault(session.device.capability_class, {})[session.seq] = session
         session.waits_since = self.now
         self.fresh.append(session)
 
     def leave_idle(self, session: Session) -> None:
         """Out of the pool, if it is there."""
-        alike = self.idle.get(session.device.klass)
+        alike = self.idle.get(session.device.capability_class)
         if alike is not None and alike.pop(session.seq, None) is not None and not alike:
-            del self.idle[session.device.klass]  # what is listed is worth a look
+            del self.idle[session.device.capability_class]  # what is listed is worth a look
         session.wake_at = None
 
     def idle_sessions(self) -> Iterator[Session]:

@@ -121,7 +121,7 @@ def test_what_is_known_of_who_comes_first_is_held_against_the_plan() -> None:
     play.request("a", demand=3)
     second = play.request("b", demand=3)
     play.run("one")
-    play.engine.matcher._firsts[play.device("one").klass] = second
+    play.engine.matcher._firsts[play.device("one").capability_class] = second
     with pytest.raises(InvariantError, match="would not find who comes first"):
         play.engine.validate()
 

@@ -80,10 +80,10 @@ def test_beyond_the_bound_devices_are_checked_one_by_one() -> None:
     play.check_in("one", numbers={"memory": 2.0, "cpu": 1.0})
     play.check_in("two", numbers={"memory": 2.0, "cpu": 9.0})
     play.check_in("three", numbers={"memory": 8.0, "cpu": 1.0})
-    assert play.device("three").klass == OVERFLOW
+    assert play.device("three").capability_class == OVERFLOW
     assert not play.got(OfferLease)
     assert play.offer("four", numbers={"memory": 8.0, "cpu": 9.0})
-    assert play.device("four").klass == OVERFLOW
+    assert play.device("four").capability_class == OVERFLOW
     assert play.engine.supply.by_region(play.engine.regions.region_of) == {}
     play.beat(2)
     assert play.engine.supply.by_region(play.engine.regions.region_of)[RegionId(2)] == 2
