@@ -18,6 +18,7 @@ bins are all halved, rounded down, so that it follows its job.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from coordinator.engine.scale import BINS, EDGES, bin_of
 
@@ -25,6 +26,26 @@ FULL = 2_000
 ENOUGH = 20  # fewer, and the percentile is their maximum
 STRIDE, TURN = 377, 610  # Fibonacci numbers: any few multiples of their quotient lie evenly between whole numbers
 MOST_PERCENT = 95  # beyond it single devices decide
+
+
+class Counts(Protocol):
+    """Times by bin: a list, or an array where this is compiled."""
+
+    def __getitem__(self, at: int, /) -> int: ...
+
+
+def bin_at(counts: Counts, wanted: int, at: int, upto: int) -> tuple[int, int]:
+    """The first bin with which so many of the times are reached, and how many are; 0 < wanted <= all of them.
+
+    Sought from bin ``at``, with which ``upto`` of them are.
+    """
+    while upto < wanted:
+        at += 1
+        upto += counts[at]
+    while upto - counts[at] >= wanted:
+        upto -= counts[at]
+        at -= 1
+    return at, upto
 
 
 @dataclass(slots=True)
@@ -67,16 +88,8 @@ class Profile:
         return self.quantile(self.percent, 100) if self.total >= ENOUGH else 0.0
 
     def _reach(self, wanted: int) -> int:
-        """The first bin with which so many of the times are reached, 0 < wanted <= total."""
-        counts, at, upto = self.counts, self.at, self.upto
-        while upto < wanted:
-            at += 1
-            upto += counts[at]
-        while upto - counts[at] >= wanted:
-            upto -= counts[at]
-            at -= 1
-        self.at, self.upto = at, upto
-        return at
+        self.at, self.upto = bin_at(self.counts, wanted, self.at, self.upto)
+        return self.at
 
 
 class ResponseTimes:

@@ -68,15 +68,16 @@ def _target(t: Tables, job: int, price: float) -> int:
     if row == 0:
         row = t.profiles.shape[1] - 1  # losses included
     one = t.profiles[job, row]
+    counts = one[P_COUNTS:]
     at, upto, work = one[P_AT], one[P_UPTO], needed * one[P_TOTAL]
     best, least, n = places, np.inf, needed
     left_s = t.job_reals[job, JR_DEADLINE] - t.reals[NOW]
     while n <= places:
-        at, upto = bin_at(one, (work + n) // (n + 1), at, upto)
+        at, upto = bin_at(counts, (work + n) // (n + 1), at, upto)
         cost = t.edges[at] + n * price
         if t.edges[at] <= left_s and cost < least:
             best, least = n, cost
-        upto -= one[P_COUNTS + at]
+        upto -= counts[at]
         if t.edges[at] <= min(price, left_s) or upto <= 0:
             break
         at -= 1

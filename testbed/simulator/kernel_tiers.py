@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from coordinator.engine import profiles
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED
 from coordinator.engine.profiles import ENOUGH, FULL, STRIDE, TURN
 from coordinator.engine.scale import BINS
@@ -38,6 +39,7 @@ from testbed.simulator.layout import (
 )
 from testbed.simulator.tables import Integers, Tables
 
+bin_at = compiled(profiles.bin_at)
 _HALF = np.uint64(32)
 
 
@@ -110,14 +112,8 @@ def _add(one: Integers, bin_: int) -> None:
             if each <= one[P_AT]:
                 upto += counts[each]
         one[P_TOTAL], one[P_UPTO] = total, upto
-    at, upto, wanted = one[P_AT], one[P_UPTO], (one[P_PERCENT] * one[P_TOTAL] + 99) // 100
-    while upto < wanted:
-        at += 1
-        upto += counts[at]
-    while upto - counts[at] >= wanted:
-        upto -= counts[at]
-        at -= 1
-    one[P_AT], one[P_UPTO] = at, upto
+    wanted = (one[P_PERCENT] * one[P_TOTAL] + 99) // 100
+    one[P_AT], one[P_UPTO] = bin_at(counts, wanted, one[P_AT], one[P_UPTO])
 
 
 @compiled
@@ -203,20 +199,8 @@ def profile_of(t: Tables, job: int, tier: int) -> int:
 def quantile(t: Tables, job: int, row: int, part: int, whole: int) -> float:
     """``coordinator.engine.profiles.quantile`` of one row of its profiles."""
     one = t.profiles[job, row]
-    at, _ = bin_at(one, (part * one[P_TOTAL] + whole - 1) // whole, one[P_AT], one[P_UPTO])
+    at, _ = bin_at(one[P_COUNTS:], (part * one[P_TOTAL] + whole - 1) // whole, one[P_AT], one[P_UPTO])
     return float(t.edges[at])
-
-
-@compiled
-def bin_at(one: Integers, wanted: int, at: int, upto: int) -> tuple[int, int]:
-    """The first bin of a profile at which the count reaches ``wanted``, and that count; sought from bin ``at``."""
-    while upto < wanted:
-        at += 1
-        upto += one[P_COUNTS + at]
-    while upto - one[P_COUNTS + at] >= wanted:
-        upto -= one[P_COUNTS + at]
-        at -= 1
-    return at, upto
 
 
 @compiled

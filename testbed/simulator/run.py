@@ -37,13 +37,13 @@ def simulate(
         from testbed.simulator.bulk import simulate_in_bulk
         from testbed.simulator.compiled import is_compiled
 
-        small = None if is_compiled(kernel.run) else _if_small(simulation, policy, watch)
+        ready = is_compiled(kernel.run)
+        small = None if ready else _if_small(simulation, policy, watch)
         if small is not None:
-            outcome, why = small, "it is small, and the loop is not compiled yet"
-        else:
-            if not is_compiled(kernel.run):
-                compiling()
-            outcome = simulate_in_bulk(simulation, policy, watch=watch)
+            why = "it is small, and the loop is not compiled yet"
+        elif not ready:
+            compiling()
+        outcome = small or simulate_in_bulk(simulation, policy, watch=watch)
     return replace(outcome, why=why, wall_s=perf_counter() - started)
 
 
