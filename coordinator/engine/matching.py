@@ -9,7 +9,8 @@ has a place again, changes no plan: it is in the plan all the time, and skipped 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -33,7 +34,7 @@ from coordinator.engine.plan import (
     View,
     flaw,
 )
-from coordinator.engine.regions import OVERFLOW
+from coordinator.engine.regions import OVERFLOW, Group
 from coordinator.engine.state import Device, Job, Request, Session
 from coordinator.engine.tiers import EVERY_TIER, NO_TIER, tier_text
 from coordinator.engine.world import World
@@ -230,13 +231,21 @@ class Matcher:
 
     def _list(self, region: RegionId, device: Device) -> Candidates:
         found: list[Request] = []
-        rest = self._in_turn(region, device, found)
+        eligible = partial(  # as it is now: it may come back as another before the list is gone through
+            self.world.regions.eligible,
+            klass=device.capability_class,
+            device=device.id,
+            capabilities=device.capabilities,
+        )
+        rest = self._in_turn(region, device.tier, eligible, found)
         if self.world.plan.mode is Mode.UNIFORM:  # drawn from by chance they go by job
             found = sorted(rest, key=lambda request: (request.job.arrival, request.job.id))
         return Candidates(found, rest)
 
-    def _in_turn(self, region: RegionId, device: Device, found: list[Request]) -> Iterator[Request]:
-        """The open requests that the device may be leased to: of the region's owner, then of the other queues.
+    def _in_turn(
+        self, region: RegionId, tier: int, eligible: Callable[[Group], bool], found: list[Request]
+    ) -> Iterator[Request]:
+        """The open requests that a device may be leased to: of the region's owner, then of the other queues.
 
         First those below their target.
         """
@@ -251,10 +260,8 @@ class Matcher:
                 if (
                     request is not None
                     and request.at_target == at_target  # so until the next plan: passing it asks for one
-                    and world.regions.eligible(
-                        request.job.group, device.capability_class, device.id, device.capabilities
-                    )
-                    and (request.tier < 0 or device.tier in (request.tier, EVERY_TIER))
+                    and eligible(request.job.group)
+                    and (request.tier < 0 or tier in (request.tier, EVERY_TIER))
                 ):
                     found.append(request)
                     yield request

@@ -11,7 +11,7 @@ from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DeviceHear
 from coordinator.engine.ids import DeviceId, JobId, RegionId, SessionSeq
 from coordinator.engine.lifecycle import InvariantError, PlanError
 from coordinator.engine.matching import Matcher
-from coordinator.engine.model import JobEnd, Repeat
+from coordinator.engine.model import Asynchronous, JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from tests.unit.engine.play import Fifo, Play, Standing, Uniform, needs
@@ -375,6 +375,22 @@ def test_only_eligible_devices_are_matched() -> None:
     play.check_in("unknown")
     assert not play.got(OfferLease)
     assert play.offer("large", numbers={"memory": 4.0})
+
+
+def test_a_device_that_comes_back_as_another_does_not_change_who_serves_its_former_neighbours() -> None:
+    """The list of the small ones was begun for it, and is gone through further after it has grown."""
+    play = Play()
+    play.check_in("large", numbers={"memory": 8.0})
+    play.leave("large")
+    for name in ("a", "b"):
+        play.request(name, demand=1, asynchronous=Asynchronous(1, None))  # full and not: the same plan
+    play.request("c", demand=2, asynchronous=Asynchronous(1, None), **needs(ROOMY, "roomy"))
+    play.run("one", numbers={"memory": 2.0})
+    play.run("two", numbers={"memory": 2.0})
+    play.leave("two")
+    assert play.offer("two", numbers={"memory": 8.0})
+    play.check_in("three", numbers={"memory": 2.0})
+    assert not play.got(OfferLease)
 
 
 def test_another_policy_takes_effect_at_once() -> None:
