@@ -10,7 +10,7 @@ from coordinator.engine import jobs
 from coordinator.engine.attempts import abort
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
-from coordinator.engine.leases import close, end, free
+from coordinator.engine.leases import close, end, expiry, free
 from coordinator.engine.lifecycle import LeaseState
 from coordinator.engine.model import AttemptEndReason, LeaseEnd, SessionEnd
 from coordinator.engine.state import Lease
@@ -27,15 +27,10 @@ def _attempt(world: World, key: RequestId) -> None:
 
 
 def _lease_at(world: World, key: LeaseSeq) -> float | None:
-    """When a live lease ends by itself. While its driver is away, that waits for at most the driver grace in all."""
     lease = world.leases.get(key)
     if lease is None:
         return None
-    if lease.state is LeaseState.OFFERED:
-        return lease.accept_by
-    if lease.request.job.away_since is None:
-        return lease.ends_at
-    return lease.ends_at + world.settings.driver_grace_s - lease.extended_s
+    return lease.accept_by if lease.state is LeaseState.OFFERED else expiry(world, lease)
 
 
 _LEASE_ENDS: Mapping[LeaseState, LeaseEnd] = {

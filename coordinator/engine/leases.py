@@ -165,6 +165,13 @@ def end(
         _let_go(world, lease, reason)
 
 
+def expiry(world: World, lease: Lease) -> float:
+    """When it ends by itself. While its driver is away, that waits for at most the driver grace in all."""
+    if lease.request.job.away_since is None:
+        return lease.ends_at
+    return lease.ends_at + world.settings.driver_grace_s - lease.extended_s
+
+
 def correct(world: World, lease: Lease) -> None:
     """An ended lease turns out to be COUNTED: that is its end from now on (see ``attempts``)."""
     if lease.reason is None or lease.reason is LeaseEnd.COUNTED:
@@ -267,7 +274,7 @@ def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
     if reason in _TOLD:
         world.emit(RevokeLease(lease.session, lease.seq, reason))
     if reason in _STILL_AT_WORK:
-        _wait_for(world, device.session, lease.seq, Stopping(lease.ends_at, reason))
+        _wait_for(world, device.session, lease.seq, Stopping(expiry(world, lease), reason))
         return
     if reason is LeaseEnd.UNACCEPTED:
         device.quiet = True

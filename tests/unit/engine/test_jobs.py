@@ -14,6 +14,7 @@ from coordinator.engine.effects import (
     PauseJob,
     RefuseJob,
     ResumeJob,
+    RevokeLease,
 )
 from coordinator.engine.events import (
     AttemptOpened,
@@ -99,6 +100,20 @@ def test_expiry_is_extended_by_the_outage_and_deadlines_are_not() -> None:
     assert request.status is AttemptStatus.OPEN
     play.beat(1)
     assert request.reason is AttemptEndReason.DEADLINE
+
+
+def test_a_device_whose_task_outlasts_its_lease_while_its_driver_is_away_is_busy_until_it_has_stopped() -> None:
+    play = Play(driver_grace_s=30.0)
+    request = play.request(demand=1, lease_s=20.0)
+    lease = play.run("one")
+    play.request("b", demand=1)
+    play.handle(DriverLost(request.job.id, 1))
+    play.beat(25)
+    play.handle(JobEnded(request.job.id, JobEnd.CANCELLED, "", None))
+    assert play.one(RevokeLease).lease == lease
+    assert not play.got(OfferLease)
+    play.release("one", lease)
+    assert play.one(OfferLease).job == "me/b/1"
 
 
 def test_expiry_is_extended_by_the_grace_at_most() -> None:
