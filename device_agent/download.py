@@ -23,12 +23,24 @@ class Download:
 
     def take(self, message: bytes) -> int:
         """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
-        whole = self._store.get(self.digest) is not None
-        held = self._size if whole else self._assembly.offset
         try:
-            piece = frames.read_fetch_response(message) or _parsed(message)
+            piece = frames.read_fetch_response(message)
+            return self._take(piece) if piece else self.take_parsed(task_pb2.FetchResponse.FromString(message))
         except (chunks.ChunkError, DecodeError) as error:
             raise Damaged(str(error)) from error
+
+    def take_parsed(self, answer: task_pb2.FetchResponse) -> int:
+        """The same of one that was parsed."""
+        data = answer.chunk.data
+        try:
+            chunks.check_size(answer.chunk.offset, len(data))
+        except chunks.ChunkError as error:
+            raise Damaged(str(error)) from error
+        return self._take(frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes))
+
+    def _take(self, piece: frames.Piece) -> int:
+        whole = self._store.get(self.digest) is not None
+        held = self._size if whole else self._assembly.offset
         if piece.total != self._size:
             raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
         end = piece.offset + len(piece.data)
@@ -56,10 +68,3 @@ class Download:
     def _wrong(self) -> Damaged:
         self.offset = 0
         return Damaged("the bytes are not those that the offer names")
-
-
-def _parsed(message: bytes) -> frames.Piece:
-    answer = task_pb2.FetchResponse.FromString(message)
-    data = answer.chunk.data
-    chunks.check_size(answer.chunk.offset, len(data))
-    return frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes)

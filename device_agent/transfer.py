@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from device_agent.artifacts import ArtifactStore
 from device_agent.backoff import Backoff
@@ -38,9 +38,11 @@ AWAY = frozenset(
 )
 SPACE = frozenset({"OUT_OF_SPACE"})
 
-FETCH, SUBMIT = "/venn.v1.TaskService/Fetch", "/venn.v1.TaskService/Submit"  # called without protobuf's copies
+# Called without protobuf's copies.
+FETCH, SUBMIT, EXCHANGE = (f"/venn.v1.TaskService/{name}" for name in ("Fetch", "Submit", "Exchange"))
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class Response(NamedTuple):
@@ -52,8 +54,39 @@ class Response(NamedTuple):
     metrics: dict[str, float]
 
 
+class _Line:
+    """A channel to one driver, and the exchange on it."""
+
+    def __init__(self, address: str, proxy: str | None) -> None:
+        self.channel = open_channel(address, proxy=proxy)
+        self._exchange: grpc.aio.StreamStreamCall[bytes, bytes] | None = None  # that waits for the next request
+
+    async def ask(self, request: bytes) -> bytes:
+        """The answer of the exchange; empty if the driver ended it. What breaks off in the middle is not used again."""
+        call, self._exchange = self._exchange, None
+        if call is None or call.done():
+            exchange: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(EXCHANGE)
+            call = exchange()
+        try:
+            await call.write(request)
+            answer = await call.read()
+        except BaseException:
+            call.cancel()
+            raise
+        if not isinstance(answer, bytes):
+            return b""
+        self._exchange = call
+        return answer
+
+    async def close(self, grace: float | None = None) -> None:
+        """``grace``: seconds for the transfers under way."""
+        if self._exchange is not None:
+            self._exchange.cancel()
+        await self.channel.close(grace)
+
+
 class Drivers:
-    """A device's channels to drivers, kept while it is connected: one per address, the latest few.
+    """A device's lines to drivers, kept while it is connected: one per address, the latest few.
 
     While ``reach`` is not set, transfers stand still.
     """
@@ -62,26 +95,35 @@ class Drivers:
 
     def __init__(self, reach: asyncio.Event, proxy: str | None = None) -> None:
         self.reach, self._proxy = reach, proxy
-        self._channels: dict[str, grpc.aio.Channel] = {}
+        self._lines: dict[str, _Line] = {}
 
     async def channel(self, address: str) -> grpc.aio.Channel:
+        return (await self._line(address)).channel
+
+    async def ask(self, address: str, request: bytes) -> bytes:
+        """What the driver answers to a request for something small; empty if it ends the exchange in place of that."""
+        answer = await (await self._line(address)).ask(request)
         await self.reach.wait()
-        channel = self._channels.pop(address, None) or open_channel(address, proxy=self._proxy)
-        self._channels[address] = channel  # the latest at the end
-        if len(self._channels) > self.MOST:
-            oldest = next(iter(self._channels))
-            await self._channels.pop(oldest).close(grace=FIRST_CONTACT_S)
-        return channel
+        return answer
 
     async def drop(self, address: str) -> None:
         """Its driver is away: the next call dials at once, in place of waiting for gRPC's own backoff."""
-        if channel := self._channels.pop(address, None):
-            await channel.close()
+        if line := self._lines.pop(address, None):
+            await line.close()
 
     async def close(self) -> None:
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        lines, self._lines = self._lines, {}
+        for line in lines.values():
+            await line.close()
+
+    async def _line(self, address: str) -> _Line:
+        await self.reach.wait()
+        line = self._lines.pop(address, None) or _Line(address, self._proxy)
+        self._lines[address] = line  # the latest at the end
+        if len(self._lines) > self.MOST:
+            oldest = next(iter(self._lines))
+            await self._lines.pop(oldest).close(grace=FIRST_CONTACT_S)
+        return line
 
 
 class Transfer:
@@ -191,15 +233,16 @@ class Transfer:
     # -- down
 
     async def _fetch(self, download: Download) -> bytes:
-        channel = await self._drivers.channel(self.address)
         request = task_pb2.FetchRequest(
             ticket=self._ticket, version=this_version(), digest=download.digest, offset=download.offset
-        ).SerializeToString()
+        )
         if download.small:
-            self.downloaded += download.take(await self._ask(channel, FETCH, request))
+            answer = await self._ask(task_pb2.ExchangeRequest(fetch=request))
+            self.downloaded += download.take_parsed(answer.fetched)
             return await download.close()
+        channel = await self._drivers.channel(self.address)
         fetch: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(FETCH)
-        call = fetch(request)
+        call = fetch(request.SerializeToString())
         try:
             async for message in call:
                 await self._drivers.reach.wait()
@@ -214,16 +257,16 @@ class Transfer:
     async def _submit(
         self, header: task_pb2.SubmitHeader, body: bytes, moved: Callable[[int], None]
     ) -> common_pb2.Receipt:
-        channel = await self._drivers.channel(self.address)
         # Whole to a driver that is known to be there; and once: it may have it then, or the link is too slow for that.
         if len(body) <= chunks.SMALL_BYTES and self._reached and not self.uploaded:
-            whole = task_pb2.SubmitRequest(header=header)
-            whole.header.body = body
+            whole = task_pb2.ExchangeRequest(submit=header)
+            whole.submit.body = body
             self.uploaded = len(body)
-            said = _parsed(await self._ask(channel, SUBMIT, whole.SerializeToString()))
+            said = await self._ask(whole)
             if said.HasField("receipt"):
                 return said.receipt
             raise Damaged("the driver answered a whole response without a receipt")
+        channel = await self._drivers.channel(self.address)
         submit: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SUBMIT)
         call = submit()
         try:
@@ -232,7 +275,7 @@ class Transfer:
             async for message in call:
                 await self._drivers.reach.wait()
                 self._heard()
-                answer = _parsed(message)
+                answer = _parsed(task_pb2.SubmitResponse, message)
                 if answer.WhichOneof("frame") == "receipt":
                     return answer.receipt
                 offset = answer.proceed.offset
@@ -245,7 +288,7 @@ class Transfer:
                     self.uploaded += len(data)
         except asyncio.InvalidStateError:  # it ended while we wrote: its status says why
             async for message in call:
-                if (answer := _parsed(message)).HasField("receipt"):
+                if (answer := _parsed(task_pb2.SubmitResponse, message)).HasField("receipt"):
                     return answer.receipt
         finally:
             call.cancel()
@@ -253,20 +296,18 @@ class Transfer:
 
     # -- both
 
-    async def _ask(self, channel: grpc.aio.Channel, method: str, request: bytes) -> bytes:
-        """Where one message each way is all, a call for one message: it costs each side half of what a stream does."""
-        call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
-        answer = await call(request)
-        await self._drivers.reach.wait()
+    async def _ask(self, request: task_pb2.ExchangeRequest) -> task_pb2.ExchangeResponse:
+        """Where one message each way is all: on a stream that lasts it costs a third of what a call for it does."""
+        answer = await self._drivers.ask(self.address, request.SerializeToString())
         self._heard()
         if not answer:
-            raise Damaged("the driver ended the stream without an answer")
-        return answer
+            raise Damaged("the driver ended the exchange without an answer")
+        return _parsed(task_pb2.ExchangeResponse, answer)
 
 
-def _parsed(message: bytes) -> task_pb2.SubmitResponse:
+def _parsed(kind: type[M], message: bytes) -> M:
     """Raises Damaged."""
     try:
-        return task_pb2.SubmitResponse.FromString(message)
+        return kind.FromString(message)
     except DecodeError as error:
         raise Damaged(str(error)) from error

@@ -102,6 +102,7 @@ class Driver:
             decided=self._decided,
             failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
         )
+        self._service = TaskService(settings.key, self._admission, self._artifacts, self._intake)
         self._refused = (0, "")  # a round, and why its first refused response was
         self._link: Link
         self._recorder: Recorder
@@ -131,6 +132,7 @@ class Driver:
                 raise
             finally:
                 await self._course.settled()
+                self._service.end()
                 await server.stop(GOODBYE_S)
 
     def close(self) -> None:
@@ -177,7 +179,7 @@ class Driver:
                 where=address,
                 fix="name this machine's IP: --advertise IP:PORT",
             )
-        add_task_service(TaskService(settings.key, self._admission, self._artifacts, self._intake), server)
+        add_task_service(self._service, server)
         healthy = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         return address

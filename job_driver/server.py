@@ -9,7 +9,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
-from job_driver.artifacts import Artifacts
+from job_driver.artifacts import Artifact, Artifacts
 from job_driver.intake import Announcement, Intake, Refused, Upload, Writer
 from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
@@ -25,6 +25,7 @@ from venn.wire.versions import check_version
 
 SERVICE = task.DESCRIPTOR.services_by_name["TaskService"].full_name
 HEADER_WITHIN_S = 30.0  # from the opening of a stream
+FETCHED = task.ExchangeResponse.FETCHED_FIELD_NUMBER
 MOST_METRICS = 64
 
 OUTCOMES = {
@@ -52,6 +53,14 @@ class TaskService:
 
     def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, intake: Intake) -> None:
         self._job, self._admission, self._artifacts, self._intake = job, admission, artifacts, intake
+        self._waiting: set[asyncio.Task[None]] = set()  # exchanges that wait for their device's next request
+        self._over = False
+
+    def end(self) -> None:
+        """The exchanges end: at once, or with the answer that is due. A server that stops would wait for them."""
+        self._over = True
+        for exchange in self._waiting:
+            exchange.cancel()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
         if request.job != self._job:
@@ -62,16 +71,7 @@ class TaskService:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "CHALLENGE", str(error))
 
     async def Fetch(self, request: task.FetchRequest, context: Context) -> None:
-        await check_version(context, request.version)
-        lease = (await self._admit(request.ticket, context)).lease
-        artifact = self._artifacts.find(request.digest)
-        if artifact is None:
-            await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is served here no more, or never was")
-        if request.offset > artifact.size:
-            await abort(context, grpc.StatusCode.OUT_OF_RANGE, "OFFSET", f"the artifact has {artifact.size} bytes")
-        offset, end = request.offset, artifact.size
-        if request.length:
-            end = min(end, offset + request.length)
+        lease, artifact, offset, end = await self._wanted(request, context)
         if offset == end:
             await context.write(task.FetchResponse(total_bytes=artifact.size).SerializeToString())
         with artifact.fetched():
@@ -82,25 +82,6 @@ class TaskService:
                 offset = stop
 
     async def Submit(self, request_iterator: object, context: Context) -> None:
-        announcement, body, left_s = await self._header(context)
-        self._intake.active.add(announcement.lease)
-        try:
-            if not self._intake.foreseen(announcement):
-                await self._receive(announcement, body, left_s, context)
-            decision, new = await self._intake.acknowledge(announcement)
-        except VennError as error:
-            await _refuse(context, error)
-        told = receipt(self._job, announcement.no, decision, new=new)
-        await context.write(task.SubmitResponse(receipt=told))
-
-    async def _admit(self, ticket: common.Ticket, context: Context) -> common.TicketPayload:
-        try:
-            return self._admission.admit(ticket)
-        except TicketError as error:
-            await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
-
-    async def _header(self, context: Context) -> tuple[Announcement, memoryview, float]:
-        """What is announced, the bytes that came with it (all or none), and how long the ticket holds."""
         try:
             async with asyncio.timeout(HEADER_WITHIN_S):
                 message = await _next(context)
@@ -109,13 +90,90 @@ class TaskService:
         first = _parsed(message or b"")
         if first is None or first.WhichOneof("frame") != "header":
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is no header")
-        await check_version(context, first.header.version)
-        payload = await self._admit(first.header.ticket, context)
+        told = await self._receipt(first.header, context)
+        await context.write(task.SubmitResponse(receipt=told).SerializeToString())
+
+    async def Exchange(self, request_iterator: object, context: Context) -> None:
+        """Until its device leaves, something is refused, or this driver ends."""
+        admitted = False
+        while (message := await self._request(context, None if admitted else HEADER_WITHIN_S)) is not None:
+            try:
+                request = task.ExchangeRequest.FromString(message)
+            except DecodeError:
+                request = task.ExchangeRequest()
+            match request.WhichOneof("request"):
+                case "fetch":
+                    answer = frames.field(FETCHED, await self._small(request.fetch, context))
+                case "submit" if len(request.submit.body) == request.submit.total_bytes:
+                    told = await self._receipt(request.submit, context)
+                    answer = task.ExchangeResponse(receipt=told).SerializeToString()
+                case _:
+                    await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "this is no request")
+            await context.write(answer)
+            admitted = True
+
+    async def _request(self, context: Context, within_s: float | None) -> bytes | None:
+        """The next one of an exchange; None at its end."""
+        exchange = asyncio.current_task()
+        assert exchange is not None
+        if self._over:
+            return None
+        self._waiting.add(exchange)
         try:
-            announcement = announcement_of(first.header, payload)
-            return announcement, memoryview(first.header.body), self._admission.seconds_left(payload)
-        except Refused as error:
+            async with asyncio.timeout(within_s):
+                return await _next(context)
+        except TimeoutError:
+            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no request came")
+        except asyncio.CancelledError:
+            if not self._over:
+                raise  # the transport, not we
+            exchange.uncancel()
+            return None
+        finally:
+            self._waiting.discard(exchange)
+
+    async def _small(self, request: task.FetchRequest, context: Context) -> bytes:
+        """All that is asked for, as a serialised FetchResponse."""
+        lease, artifact, offset, end = await self._wanted(request, context)
+        if not 0 < end - offset <= SMALL_BYTES:
+            message = f"an exchange is for 1 to {SMALL_BYTES} bytes, not {end - offset}"
+            await abort(context, grpc.StatusCode.OUT_OF_RANGE, "SIZE", message)
+        self._intake.active.add(lease)
+        with artifact.fetched():
+            return await artifact.message(offset, end)
+
+    async def _wanted(self, request: task.FetchRequest, context: Context) -> tuple[int, Artifact, int, int]:
+        """For which lease, what, and from where to where."""
+        await check_version(context, request.version)
+        lease = (await self._admit(request.ticket, context)).lease
+        artifact = self._artifacts.find(request.digest)
+        if artifact is None:
+            await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is served here no more, or never was")
+        if request.offset > artifact.size:
+            await abort(context, grpc.StatusCode.OUT_OF_RANGE, "OFFSET", f"the artifact has {artifact.size} bytes")
+        length = request.length or artifact.size
+        return lease, artifact, request.offset, min(artifact.size, request.offset + length)
+
+    async def _receipt(self, header: task.SubmitHeader, context: Context) -> common.Receipt:
+        """The answer to a response, once its bytes are here or are not needed."""
+        await check_version(context, header.version)
+        payload = await self._admit(header.ticket, context)
+        try:
+            announcement = announcement_of(header, payload)
+            self._intake.active.add(announcement.lease)
+            if not self._intake.foreseen(announcement):
+                left_s = self._admission.seconds_left(payload)
+                await self._receive(announcement, memoryview(header.body), left_s, context)
+            decision, new = await self._intake.acknowledge(announcement)
+        except VennError as error:
             await _refuse(context, error)
+        return receipt(self._job, announcement.no, decision, new=new)
+
+    async def _admit(self, ticket: common.Ticket, context: Context) -> common.TicketPayload:
+        try:
+            return self._admission.admit(ticket)
+        except TicketError as error:
+            await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 
     async def _receive(self, announcement: Announcement, body: memoryview, left_s: float, context: Context) -> None:
         """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
@@ -167,9 +225,8 @@ def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
             service.Identify, task.IdentifyRequest.FromString, task.IdentifyResponse.SerializeToString
         ),
         "Fetch": grpc.unary_stream_rpc_method_handler(service.Fetch, task.FetchRequest.FromString),
-        "Submit": grpc.stream_stream_rpc_method_handler(
-            service.Submit, response_serializer=task.SubmitResponse.SerializeToString
-        ),
+        "Submit": grpc.stream_stream_rpc_method_handler(service.Submit),
+        "Exchange": grpc.stream_stream_rpc_method_handler(service.Exchange),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
@@ -249,8 +306,9 @@ def _piece(message: bytes) -> frames.Piece:
     return frames.Piece(frame.chunk.offset, memoryview(data))
 
 
-def _proceed(offset: int, granted: int) -> task.SubmitResponse:
-    return task.SubmitResponse(proceed=task.Proceed(offset=offset, credit_bytes=granted - offset))
+def _proceed(offset: int, granted: int) -> bytes:
+    proceed = task.Proceed(offset=offset, credit_bytes=granted - offset)
+    return task.SubmitResponse(proceed=proceed).SerializeToString()
 
 
 async def _refuse(context: Context, error: VennError) -> NoReturn:

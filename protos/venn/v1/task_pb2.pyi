@@ -285,3 +285,55 @@ class Proceed(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["credit_bytes", b"credit_bytes", "offset", b"offset"]) -> None: ...
 
 global___Proceed = Proceed
+
+@typing.final
+class ExchangeRequest(google.protobuf.message.Message):
+    """One of the device's requests."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FETCH_FIELD_NUMBER: builtins.int
+    SUBMIT_FIELD_NUMBER: builtins.int
+    @property
+    def fetch(self) -> global___FetchRequest:
+        """of an artifact of at most 64 KiB"""
+
+    @property
+    def submit(self) -> global___SubmitHeader:
+        """with its body"""
+
+    def __init__(
+        self,
+        *,
+        fetch: global___FetchRequest | None = ...,
+        submit: global___SubmitHeader | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["fetch", b"fetch", "request", b"request", "submit", b"submit"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["fetch", b"fetch", "request", b"request", "submit", b"submit"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["request", b"request"]) -> typing.Literal["fetch", "submit"] | None: ...
+
+global___ExchangeRequest = ExchangeRequest
+
+@typing.final
+class ExchangeResponse(google.protobuf.message.Message):
+    """The answer to it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    FETCHED_FIELD_NUMBER: builtins.int
+    RECEIPT_FIELD_NUMBER: builtins.int
+    @property
+    def fetched(self) -> global___FetchResponse: ...
+    @property
+    def receipt(self) -> venn.v1.common_pb2.Receipt: ...
+    def __init__(
+        self,
+        *,
+        fetched: global___FetchResponse | None = ...,
+        receipt: venn.v1.common_pb2.Receipt | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["answer", b"answer", "fetched", b"fetched", "receipt", b"receipt"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answer", b"answer", "fetched", b"fetched", "receipt", b"receipt"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["answer", b"answer"]) -> typing.Literal["fetched", "receipt"] | None: ...
+
+global___ExchangeResponse = ExchangeResponse

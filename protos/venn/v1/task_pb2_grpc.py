@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TaskServiceStub(object):
-    """Served by each job driver. Fetch and Submit are admitted by the ticket.
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket.
     """
 
     def __init__(self, channel):
@@ -50,10 +50,15 @@ class TaskServiceStub(object):
                 request_serializer=venn_dot_v1_dot_task__pb2.SubmitRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_task__pb2.SubmitResponse.FromString,
                 _registered_method=True)
+        self.Exchange = channel.stream_stream(
+                '/venn.v1.TaskService/Exchange',
+                request_serializer=venn_dot_v1_dot_task__pb2.ExchangeRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_task__pb2.ExchangeResponse.FromString,
+                _registered_method=True)
 
 
 class TaskServiceServicer(object):
-    """Served by each job driver. Fetch and Submit are admitted by the ticket.
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket.
     """
 
     def Identify(self, request, context):
@@ -78,6 +83,13 @@ class TaskServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Exchange(self, request_iterator, context):
+        """What is small, whole: a device's requests and their answers in turn, on one lasting stream. A refusal ends it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TaskServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +108,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     request_deserializer=venn_dot_v1_dot_task__pb2.SubmitRequest.FromString,
                     response_serializer=venn_dot_v1_dot_task__pb2.SubmitResponse.SerializeToString,
             ),
+            'Exchange': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exchange,
+                    request_deserializer=venn_dot_v1_dot_task__pb2.ExchangeRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_task__pb2.ExchangeResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'venn.v1.TaskService', rpc_method_handlers)
@@ -105,7 +122,7 @@ def add_TaskServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TaskService(object):
-    """Served by each job driver. Fetch and Submit are admitted by the ticket.
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket.
     """
 
     @staticmethod
@@ -179,6 +196,33 @@ class TaskService(object):
             '/venn.v1.TaskService/Submit',
             venn_dot_v1_dot_task__pb2.SubmitRequest.SerializeToString,
             venn_dot_v1_dot_task__pb2.SubmitResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Exchange(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/venn.v1.TaskService/Exchange',
+            venn_dot_v1_dot_task__pb2.ExchangeRequest.SerializeToString,
+            venn_dot_v1_dot_task__pb2.ExchangeResponse.FromString,
             options,
             channel_credentials,
             insecure,

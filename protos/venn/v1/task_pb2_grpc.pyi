@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class TaskServiceStub:
-    """Served by each job driver. Fetch and Submit are admitted by the ticket."""
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     Identify: grpc.UnaryUnaryMultiCallable[
@@ -41,8 +41,14 @@ class TaskServiceStub:
     A small one may come whole, in its header: then its Receipt is the one answer.
     """
 
+    Exchange: grpc.StreamStreamMultiCallable[
+        venn.v1.task_pb2.ExchangeRequest,
+        venn.v1.task_pb2.ExchangeResponse,
+    ]
+    """What is small, whole: a device's requests and their answers in turn, on one lasting stream. A refusal ends it."""
+
 class TaskServiceAsyncStub:
-    """Served by each job driver. Fetch and Submit are admitted by the ticket."""
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket."""
 
     Identify: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.task_pb2.IdentifyRequest,
@@ -64,8 +70,14 @@ class TaskServiceAsyncStub:
     A small one may come whole, in its header: then its Receipt is the one answer.
     """
 
+    Exchange: grpc.aio.StreamStreamMultiCallable[
+        venn.v1.task_pb2.ExchangeRequest,
+        venn.v1.task_pb2.ExchangeResponse,
+    ]
+    """What is small, whole: a device's requests and their answers in turn, on one lasting stream. A refusal ends it."""
+
 class TaskServiceServicer(metaclass=abc.ABCMeta):
-    """Served by each job driver. Fetch and Submit are admitted by the ticket."""
+    """Served by each job driver. Fetch, Submit and Exchange are admitted by the ticket."""
 
     @abc.abstractmethod
     def Identify(
@@ -92,5 +104,13 @@ class TaskServiceServicer(metaclass=abc.ABCMeta):
         """A response. Up: header, then chunks within the credit. Down: Proceed as often as credit is due, then one Receipt.
         A small one may come whole, in its header: then its Receipt is the one answer.
         """
+
+    @abc.abstractmethod
+    def Exchange(
+        self,
+        request_iterator: _MaybeAsyncIterator[venn.v1.task_pb2.ExchangeRequest],
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[venn.v1.task_pb2.ExchangeResponse], collections.abc.AsyncIterator[venn.v1.task_pb2.ExchangeResponse]]:
+        """What is small, whole: a device's requests and their answers in turn, on one lasting stream. A refusal ends it."""
 
 def add_TaskServiceServicer_to_server(servicer: TaskServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

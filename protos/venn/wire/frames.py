@@ -28,6 +28,11 @@ def fetch_response(total: int, offset: int, data: bytes | memoryview) -> bytes:
     return _message(head, FETCH_CHUNK, offset, data)
 
 
+def field(number: int, message: bytes) -> bytes:
+    """A message that has one field, an embedded message that is serialised already."""
+    return b"".join((bytes((number << 3 | 2,)), _varint(len(message)), message))
+
+
 def submit_request(offset: int, data: bytes | memoryview) -> bytes:
     """A SubmitRequest that is a chunk, serialised."""
     return _message(b"", SUBMIT_CHUNK, offset, data)

@@ -107,6 +107,7 @@ class Driver(TaskServiceServicer):
         self.address = ""
         self.artifacts: dict[bytes, bytes] = {}
         self.fetched: list[tuple[bytes, int]] = []  # digest, offset of each Fetch
+        self.exchanges = 0  # streams
         self.received = bytearray()
         self.headers: list[task.SubmitHeader] = []
         self.resumed_at: list[int] = []
@@ -116,7 +117,8 @@ class Driver(TaskServiceServicer):
         self.fail_whole: int | None = None  # of a response that comes whole so much is kept, and no answer given
         self.outcome: common.Outcome.ValueType = common.OUTCOME_COUNTED
         self.refuse: tuple[grpc.StatusCode, str] | None = None
-        self.submitted = asyncio.Event()
+        self.refused, self.submitted = asyncio.Event(), asyncio.Event()
+        self.held: asyncio.Event | None = None  # no receipt leaves before it is set
 
     def artifact(self, data: bytes) -> common.Artifact:
         digest = digest_of(data)
@@ -128,6 +130,7 @@ class Driver(TaskServiceServicer):
 
     async def Fetch(self, request: task.FetchRequest, context: Context) -> AsyncIterator[task.FetchResponse]:
         if self.refuse:
+            self.refused.set()
             await abort(context, *self.refuse, "as the test says")
         self.fetched.append((request.digest, request.offset))
         data = self.artifacts[request.digest]
@@ -165,7 +168,27 @@ class Driver(TaskServiceServicer):
         lease = header.covers[0].lease
         receipt = common.Receipt(lease=lease, attempt=ATTEMPT, outcome=self.outcome, digest=header.digest)
         self.submitted.set()
+        if self.held is not None:
+            await self.held.wait()
         yield task.SubmitResponse(receipt=receipt)
+
+    async def Exchange(
+        self, requests: AsyncIterator[task.ExchangeRequest], context: Context
+    ) -> AsyncIterator[task.ExchangeResponse]:
+        """As the two others answer."""
+        self.exchanges += 1
+        async for request in requests:
+            if request.HasField("fetch"):
+                [fetched] = [answer async for answer in self.Fetch(request.fetch, context)]
+                yield task.ExchangeResponse(fetched=fetched)
+            else:
+                assert len(request.submit.body) == request.submit.total_bytes
+                async for answer in self.Submit(_alone(task.SubmitRequest(header=request.submit)), context):
+                    yield task.ExchangeResponse(receipt=answer.receipt)
+
+
+async def _alone(request: task.SubmitRequest) -> AsyncIterator[task.SubmitRequest]:
+    yield request
 
 
 @asynccontextmanager

@@ -142,6 +142,35 @@ async def test_what_is_small_travels_whole(driver: Driver, drivers: Drivers) -> 
     assert (transfer.downloaded, transfer.uploaded, moved) == (len(BODY), len(BODY), [])
 
 
+async def test_all_that_is_small_goes_on_one_stream_until_it_breaks(driver: Driver, drivers: Drivers) -> None:
+    for model in (b"one", b"two", b"three"):
+        transfer = begun(drivers, driver)
+        assert await transfer.fetch(driver.artifact(model), ArtifactStore()) == model
+        driver.received.clear()
+        assert (await transfer.submit(RESPONSE, lambda _: None)).outcome == common.OUTCOME_COUNTED
+    assert driver.exchanges == 1
+    driver.refuse = grpc.StatusCode.UNAVAILABLE, "CUT"
+    fetching = asyncio.create_task(begun(drivers, driver).fetch(driver.artifact(b"four"), ArtifactStore()))
+    await driver.refused.wait()
+    driver.refuse = None
+    assert await fetching == b"four"
+    assert driver.exchanges > 1
+
+
+async def test_an_exchange_that_is_left_in_the_middle_is_not_used_again(driver: Driver, drivers: Drivers) -> None:
+    """Its answer may still come, and would be taken for another one's."""
+    transfer = await met(drivers, driver)
+    driver.held = asyncio.Event()
+    submitting = asyncio.create_task(transfer.submit(RESPONSE, lambda _: None))
+    await driver.submitted.wait()
+    submitting.cancel()
+    await asyncio.wait({submitting})
+    driver.held.set()
+    driver.held = None
+    assert await begun(drivers, driver).fetch(driver.artifact(b"next"), ArtifactStore()) == b"next"
+    assert driver.exchanges == 2
+
+
 async def test_what_is_larger_waits_until_the_driver_says_from_where(driver: Driver, drivers: Drivers) -> None:
     body, moved = bytes(SMALL_BYTES + 1), list[int]()
     response = Response(body, digest_of(body), 1.0, {})
@@ -177,7 +206,7 @@ async def test_an_answer_that_is_none_is_asked_for_again(drivers: Drivers, answe
         return answer
 
     server = make_server()
-    handlers = {"Submit": grpc.unary_unary_rpc_method_handler(submit)}
+    handlers = {name: grpc.unary_unary_rpc_method_handler(submit) for name in ("Submit", "Exchange")}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("venn.v1.TaskService", handlers),))
     silent = Driver()
     silent.address = bind(server, "127.0.0.1:0")

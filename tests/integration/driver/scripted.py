@@ -269,6 +269,10 @@ class Device:
         answer: task.SubmitResponse = await submit(frame)
         return answer
 
+    def exchange(self) -> Any:
+        """A lasting stream for what is small."""
+        return self.stub.Exchange()
+
     async def submit(
         self, arrays: Mapping[str, np.ndarray] | bytes, *, weight: float = 1.0, **metrics: float
     ) -> common.Receipt:

@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,16 +18,19 @@ import pytest
 
 from job_driver.aggregation import Aggregation, Part
 from job_driver.artifacts import Artifact
+from job_driver.driver import GOODBYE_S
 from job_driver.rounds import AttemptNo
 from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device, piece, refusal
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.v1 import task_pb2 as task
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError
 from venn.wire.status import reason_of
+from venn.wire.versions import this_version
 
 
 def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray]:
@@ -97,6 +101,69 @@ async def test_small_responses_come_whole_in_their_headers(side: Coordinator, ru
     assert {answer.receipt.digest for answer in answers} == {digest_of(small)}
     assert side.recorded[1, 1] == {1: common.OUTCOME_COUNTED, 2: common.OUTCOME_COUNTED}
     assert result.model["w"][0] == 3.0
+
+
+async def test_small_things_pass_in_turn_on_one_stream(side: Coordinator, run: Any) -> None:
+    async with run(rounds=2) as job, Device(side, (1, 1), 1) as device, Device(side, (2, 1), 2) as later:
+        exchange = device.exchange()
+        for no, of in (((1, 1), device), ((2, 1), later)):
+            await side.wait_for(lambda s, no=no: no in s.opened)
+            model = side.opened[no].task.model
+            fetch = task.FetchRequest(ticket=of.ticket, version=this_version(), digest=model.digest, offset=10)
+            await exchange.write(task.ExchangeRequest(fetch=fetch))
+            fetched = (await exchange.read()).fetched
+            assert (fetched.total_bytes, fetched.chunk.offset) == (model.size, 10)
+            assert await of.fetch(model, offset=10) == fetched.chunk.data
+            body = tensors.encode(response(float(no[0])))
+            submit = of.header(body).header
+            submit.body = body
+            for outcome in (common.OUTCOME_COUNTED, common.OUTCOME_DUPLICATE):
+                await exchange.write(task.ExchangeRequest(submit=submit))
+                assert (await exchange.read()).receipt.outcome == outcome
+            async with Device(side, no, 10 + no[0]) as other:
+                await other.submit(body)
+        await job
+        assert side.recorded == {(n, 1): {n: common.OUTCOME_COUNTED, 10 + n: common.OUTCOME_COUNTED} for n in (1, 2)}
+
+
+async def test_what_makes_no_sense_in_an_exchange_ends_it(side: Coordinator, run: Any) -> None:
+    body = tensors.encode(response(1.0))
+    async with run(), Device(side, (1, 1), 1) as device:
+        await side.wait_for(lambda s: (1, 1) in s.opened)
+        wanted = side.opened[1, 1].task.model
+        fetch = task.FetchRequest(ticket=device.ticket, version=this_version(), digest=wanted.digest)
+        nothing, forged, other, bare = (task.ExchangeRequest(fetch=fetch) for _ in range(4))
+        nothing.fetch.offset = wanted.size
+        forged.fetch.ticket.mac = bytes(32)
+        other.fetch.digest = bytes(32)
+        bare.submit.CopyFrom(device.header(body).header)  # its bytes would come in chunks
+        for request, refused in (
+            (nothing, (grpc.StatusCode.OUT_OF_RANGE, "SIZE")),
+            (forged, (grpc.StatusCode.PERMISSION_DENIED, "TICKET_FORGED")),
+            (other, (grpc.StatusCode.NOT_FOUND, "ARTIFACT")),
+            (bare, (grpc.StatusCode.INVALID_ARGUMENT, "HEADER")),
+            (task.ExchangeRequest(), (grpc.StatusCode.INVALID_ARGUMENT, "HEADER")),
+        ):
+            exchange = device.exchange()
+            await exchange.write(request)
+            assert await refusal(exchange) == refused
+
+
+async def test_an_exchange_that_waits_for_its_device_does_not_hold_up_the_driver(side: Coordinator, run: Any) -> None:
+    async with run() as job, Device(side, (1, 1), 1) as one, Device(side, (1, 1), 2) as two:
+        await side.wait_for(lambda s: (1, 1) in s.opened)
+        model = side.opened[1, 1].task.model
+        waiting = one.exchange()
+        fetch = task.FetchRequest(ticket=one.ticket, version=this_version(), digest=model.digest)
+        await waiting.write(task.ExchangeRequest(fetch=fetch))
+        assert (await waiting.read()).HasField("fetched")
+        await one.submit(response(1.0))
+        await two.submit(response(1.0))
+        began = time.monotonic()
+        await job
+        assert time.monotonic() - began < GOODBYE_S
+        assert await waiting.read() is grpc.aio.EOF
+        assert await waiting.code() is grpc.StatusCode.OK
 
 
 async def test_a_small_response_with_another_digest_or_nan_is_rejected(side: Coordinator, run: Any) -> None:
