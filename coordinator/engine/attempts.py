@@ -36,7 +36,18 @@ from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttemp
 from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject, warm
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.leases import correct, end
-from coordinator.engine.lifecycle import JOB, REQUEST, JobStep, LeaseState, RequestState, RequestStep, advance
+from coordinator.engine.lifecycle import (
+    DELIVERED,
+    ENDED,
+    JOB,
+    OFFERED,
+    REQUEST,
+    RUNNING,
+    JobStep,
+    RequestState,
+    RequestStep,
+    advance,
+)
 from coordinator.engine.model import (
     AttemptEndReason,
     AttemptStatus,
@@ -49,7 +60,7 @@ from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
 
 _ENDS_AS = {outcome: LeaseEnd(outcome.value) for outcome in Outcome}
-_CHEAPEST_FIRST = (LeaseState.OFFERED, LeaseState.RUNNING, LeaseState.DELIVERED)
+_CHEAPEST_FIRST = (OFFERED, RUNNING, DELIVERED)
 
 
 def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left: int | None) -> Request:
@@ -131,7 +142,7 @@ def close(world: World, request: Request) -> None:
     _finish(world, request, RequestStep.CLOSE, AttemptEndReason.ENOUGH)
     keep_running = request.job.spec.stragglers is StragglerRule.FINISH
     for lease in list(request.live()):
-        if lease.state is LeaseState.OFFERED or (not keep_running and lease.state is not LeaseState.DELIVERED):
+        if lease.state is OFFERED or (not keep_running and lease.state is not DELIVERED):
             end(world, lease, LeaseEnd.REVOKED)
 
 
@@ -146,7 +157,7 @@ def abort(world: World, request: Request, reason: AttemptEndReason) -> None:
 def revoke_leases(world: World, request: Request) -> None:
     """Stop its devices. What a device has a receipt for waits for the driver's record."""
     for lease in list(request.live()):
-        if lease.state is not LeaseState.DELIVERED:
+        if lease.state is not DELIVERED:
             end(world, lease, LeaseEnd.REVOKED)
 
 
@@ -155,7 +166,7 @@ def purge(world: World, request: Request) -> None:
     request.purged = True
     request.over.clear()
     for lease in list(request.leases.values()):
-        if lease.state is LeaseState.ENDED:
+        if lease.state is ENDED:
             del request.leases[lease.seq]
             del world.ended[lease.seq]
 
@@ -165,7 +176,7 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     lease.recorded = outcome
     if lease.device.cooling and outcome is not Outcome.REJECTED:
         warm(world, lease.device, request.job)
-    if lease.state is LeaseState.ENDED:
+    if lease.state is ENDED:
         if outcome is Outcome.COUNTED:
             correct(world, lease)
     elif outcome is Outcome.REJECTED:

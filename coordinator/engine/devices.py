@@ -21,7 +21,7 @@ from coordinator.engine.events import (
 from coordinator.engine.failures import decline, fail
 from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.leases import accept, close, deliver, end, lose, revoke, settle, stopped, take_back
-from coordinator.engine.lifecycle import DeviceState, DeviceStep, LeaseState
+from coordinator.engine.lifecycle import ABSENT, CHECK_IN, GONE, IDLE, OFFERED, RUNNING
 from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, LeaseEnd, Outcome, Phase, SessionEnd
 from coordinator.engine.state import Device, Lease, Session
 from coordinator.engine.world import World
@@ -43,7 +43,7 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
         device = Device(event.device, event.capabilities, klass)
         world.devices[device.id] = device
         world.regions.count(klass, 1)
-        world.device_counts[DeviceState.GONE] += 1
+        world.device_counts[GONE] += 1
     elif event.session <= device.last_session:
         _refuse(world, event, SessionEnd.SUPERSEDED)
         return
@@ -63,7 +63,7 @@ def heard(world: World, session: Session) -> None:
     device = session.device
     if device.quiet:
         device.quiet = False
-        if device.state is DeviceState.IDLE:
+        if device.state is IDLE:
             world.fresh.append(session)
 
 
@@ -74,14 +74,14 @@ def is_news(session: Session, event: DeviceHeard | TaskProgressed) -> bool:
     if isinstance(event, DeviceHeard):
         return False
     lease = _in_hand(session, event.lease)
-    return lease is None or lease.state is not LeaseState.RUNNING
+    return lease is None or lease.state is not RUNNING
 
 
 def accepted(world: World, event: LeaseAccepted, session: Session) -> None:
     lease = _in_hand(session, event.lease)
     if lease is None:
         _tell_ended(world, session, event.lease)
-    elif lease.state is LeaseState.OFFERED:
+    elif lease.state is OFFERED:
         accept(world, lease)
 
 
@@ -89,13 +89,13 @@ def progressed(world: World, event: TaskProgressed, session: Session) -> None:
     lease = _in_hand(session, event.lease)
     if lease is None:
         _tell_ended(world, session, event.lease)
-    elif lease.state is LeaseState.OFFERED:  # its acceptance was lost
+    elif lease.state is OFFERED:  # its acceptance was lost
         accept(world, lease)
 
 
 def declined(world: World, event: LeaseDeclined, session: Session) -> None:
     lease = _in_hand(session, event.lease)
-    if lease is not None and lease.state is LeaseState.OFFERED:
+    if lease is not None and lease.state is OFFERED:
         decline(world, lease, event.reason, event.retry_after_s, event.message)
     elif lease is not None:  # it had accepted: then it fails
         fail(world, lease, Phase.ON_DEVICE, event.reason, event.message)
@@ -140,7 +140,7 @@ def drain(world: World, event: DevicesDrained) -> None:
         devices = [world.devices[id_] for id_ in event.devices if id_ in world.devices]
         for device in devices:
             device.drained = True
-        waiting = [device.session for device in devices if device.session and device.state is DeviceState.IDLE]
+        waiting = [device.session for device in devices if device.session and device.state is IDLE]
     for session in waiting:
         if session.seq in world.sessions:  # a device may be named twice
             close(world, session, SessionEnd.DRAINED)
@@ -151,7 +151,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
     session = Session(event.session, device, world.now, world.now)
     world.sessions[session.seq] = device.session = session
     world.gone.pop(device.id, None)
-    world.move(device, DeviceStep.CHECK_IN)
+    world.move(device, CHECK_IN)
     device.last_session, device.resting_until = session.seq, 0.0
     device.instance, device.interval, device.left = event.instance, event.interval, None
     device.tasks_per_session, device.tasks_per_day = event.tasks_per_session, event.tasks_per_day
@@ -173,7 +173,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
     world.emit(OpenSession(session.seq, device.id))
     if device.lease is not None or device.stopping or event.held or event.foreign:
         _take_up(world, session, event.held, event.foreign)
-    if device.state is DeviceState.IDLE:
+    if device.state is IDLE:
         settle(world, session)
 
 
@@ -190,11 +190,11 @@ def _take_up(world: World, session: Session, held: tuple[HeldLease, ...], foreig
     device.stopping.clear()
     awaited = device.lease
     for one in held:
-        if awaited is not None and one.lease == awaited.seq and awaited.state is LeaseState.ABSENT:
+        if awaited is not None and one.lease == awaited.seq and awaited.state is ABSENT:
             _take_up_one(world, session, awaited, one)
         elif one.phase not in (HeldPhase.DONE, HeldPhase.BROKEN) and _in_hand(session, one.lease) is None:
             revoke(world, session, one.lease, _end_of(world, device, one.lease), _stop_by(world, device, one.lease))
-    if awaited is not None and device.lease is awaited and awaited.state is LeaseState.ABSENT:
+    if awaited is not None and device.lease is awaited and awaited.state is ABSENT:
         end(world, awaited, LeaseEnd.LOST)
     for seq in foreign:
         revoke(world, session, seq, LeaseEnd.UNKNOWN, world.now + world.settings.liveness_s)

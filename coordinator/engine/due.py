@@ -11,7 +11,7 @@ from coordinator.engine.attempts import abort
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.leases import close, end, expiry, free
-from coordinator.engine.lifecycle import LeaseState
+from coordinator.engine.lifecycle import ABSENT, OFFERED, LeaseState
 from coordinator.engine.model import AttemptEndReason, LeaseEnd, SessionEnd
 from coordinator.engine.state import Lease
 from coordinator.engine.world import World
@@ -30,12 +30,12 @@ def _lease_at(world: World, key: LeaseSeq) -> float | None:
     lease = world.leases.get(key)
     if lease is None:
         return None
-    return lease.accept_by if lease.state is LeaseState.OFFERED else expiry(world, lease)
+    return lease.accept_by if lease.state is OFFERED else expiry(world, lease)
 
 
 _LEASE_ENDS: Mapping[LeaseState, LeaseEnd] = {
-    LeaseState.OFFERED: LeaseEnd.UNACCEPTED,
-    LeaseState.ABSENT: LeaseEnd.LOST,
+    OFFERED: LeaseEnd.UNACCEPTED,
+    ABSENT: LeaseEnd.LOST,
 }
 
 

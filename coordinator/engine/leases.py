@@ -21,14 +21,26 @@ from coordinator.engine.effects import (
 )
 from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.lifecycle import (
+    ACCEPT,
+    BUSY,
+    CORRECT,
+    DELIVER,
+    END,
+    FREE,
+    IDLE,
     JOB,
     LEASE,
+    LEAVE,
+    MISS,
+    OFFERED,
     PLACED,
     REQUEST,
-    DeviceState,
-    DeviceStep,
+    RETURN,
+    RUNNING,
+    SERVE,
+    SERVED,
+    TAKE,
     JobStep,
-    LeaseState,
     LeaseStep,
     RequestStep,
     advance,
@@ -76,7 +88,7 @@ def grant(world: World, session: Session, request: Request) -> None:
 
 def accept(world: World, lease: Lease) -> None:
     """The device works on it from here; that is what its limits count."""
-    _step(lease, LeaseStep.ACCEPT)
+    _step(lease, ACCEPT)
     device = lease.device
     device.tasks_in_interval += 1
     today = day_of(world.now)
@@ -89,13 +101,13 @@ def accept(world: World, lease: Lease) -> None:
 def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
     """The device has its receipt and is free; the lease waits for the driver's record."""
     lease.receipt = receipt
-    if lease.state is LeaseState.OFFERED:  # its acceptance was lost
+    if lease.state is OFFERED:  # its acceptance was lost
         accept(world, lease)
     device = lease.device
-    if lease.state is LeaseState.RUNNING:
-        _step(lease, LeaseStep.DELIVER)
+    if lease.state is RUNNING:
+        _step(lease, DELIVER)
     elif lease.request.unmet > 0:
-        _step(lease, LeaseStep.DELIVER)
+        _step(lease, DELIVER)
         _place(world, lease.request)
     # Without a free place it stays ABSENT, out of its device's hand; its response counts all the same.
     device.tasks += 1
@@ -108,7 +120,7 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
 
 def miss(world: World, lease: Lease) -> None:
     """The session of a RUNNING lease is lost: its place is free at once."""
-    _step(lease, LeaseStep.MISS)
+    _step(lease, MISS)
     lease.device.story.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.emit(MissLease(lease.seq, lease.device.id))
     _give_back(world, lease)
@@ -117,7 +129,7 @@ def miss(world: World, lease: Lease) -> None:
 def take_back(world: World, lease: Lease, session: Session) -> None:
     """Its device has returned: it runs on if there is a place, and is replaced otherwise."""
     if lease.request.unmet > 0:
-        _step(lease, LeaseStep.RETURN)
+        _step(lease, RETURN)
         lease.session = session.seq
         _occupy(world, session)
         lease.device.story.append((world.now, "RESUMED", f"lease {lease.seq}"))
@@ -140,7 +152,7 @@ def end(
     """A lease is over. Frees its place, and its device where that is not still at work."""
     device, request, was, now = lease.device, lease.request, lease.state, world.now
     job = request.job
-    _step(lease, LeaseStep.END)
+    _step(lease, END)
     lease.ended_at, lease.reason = now, reason
     del world.leases[lease.seq]
     if request.purged:
@@ -176,7 +188,7 @@ def correct(world: World, lease: Lease) -> None:
     """An ended lease turns out to be COUNTED: that is its end from now on (see ``attempts``)."""
     if lease.reason is None or lease.reason is LeaseEnd.COUNTED:
         return
-    _step(lease, LeaseStep.CORRECT)
+    _step(lease, CORRECT)
     world.ends[lease.reason] -= 1
     world.ends[LeaseEnd.COUNTED] += 1
     world.responses_late += 1
@@ -202,9 +214,9 @@ def stopped(world: World, device: Device, seq: LeaseSeq) -> None:
 def free(world: World, device: Device) -> None:
     """If nothing keeps a connected device busy, it is idle; or it has reached a limit, or is to go."""
     session = device.session
-    if device.lease is not None or device.stopping or session is None or device.state is not DeviceState.BUSY:
+    if device.lease is not None or device.stopping or session is None or device.state is not BUSY:
         return
-    world.move(device, DeviceStep.FREE)
+    world.move(device, FREE)
     settle(world, session)
 
 
@@ -214,7 +226,7 @@ def settle(world: World, session: Session) -> None:
     if device.drained or world.draining:
         close(world, session, SessionEnd.DRAINED)
     elif device.limited(world.now):
-        world.move(device, DeviceStep.SERVE)
+        world.move(device, SERVE)
         send_away(world, session, ComeBackReason.LIMIT, _until_tomorrow_s(world, session))
     else:
         world.make_idle(session)
@@ -244,10 +256,10 @@ def close(world: World, session: Session, reason: SessionEnd) -> None:
 def lose(world: World, session: Session, reason: SessionEnd) -> None:
     """A session is over: an offered lease ends, a running one is ABSENT until its device returns or it expires."""
     device, lease = session.device, session.device.lease
-    in_task = lease is not None and lease.state is LeaseState.RUNNING
+    in_task = lease is not None and lease.state is RUNNING
     del world.sessions[session.seq]
     world.leave_idle(session)
-    world.move(device, DeviceStep.LEAVE)
+    world.move(device, LEAVE)
     device.session, device.left, device.quiet = None, reason, False
     world.gone[device.id] = None
     device.story.append((world.now, "LEFT", f"{reason}, in mid-task" if in_task else reason))
@@ -263,7 +275,7 @@ def _until_tomorrow_s(world: World, session: Session) -> float | None:
     if session.device.limited_in_interval:
         return None
     tomorrow = (day_of(world.now) + 1) * DAY_S
-    return tomorrow - world.now + drawn_s(world, session, world.device_counts[DeviceState.SERVED])
+    return tomorrow - world.now + drawn_s(world, session, world.device_counts[SERVED])
 
 
 def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
@@ -304,9 +316,9 @@ def _say_end(
 
 def _occupy(world: World, session: Session) -> None:
     device = session.device
-    if device.state is not DeviceState.BUSY:
+    if device.state is not BUSY:
         world.leave_idle(session)
-        world.move(device, DeviceStep.TAKE)
+        world.move(device, TAKE)
 
 
 def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping) -> None:
@@ -343,7 +355,7 @@ def _use_no_more(world: World, lease: Lease) -> None:
     device, request = lease.device, lease.request
     if request.used.get(device.id) == lease.seq:
         del request.used[device.id]
-        if request.open and device.session is not None and device.state is DeviceState.IDLE:
+        if request.open and device.session is not None and device.state is IDLE:
             world.fresh.append(device.session)
 
 

@@ -98,7 +98,13 @@ LEASE: Mapping[tuple[LeaseState, LeaseStep], LeaseState] = {
     (LeaseState.ENDED, LeaseStep.CORRECT): LeaseState.ENDED,
 }
 
-PLACED = (LeaseState.OFFERED, LeaseState.RUNNING, LeaseState.DELIVERED)  # states that take a place of the request
+# Members that rules name for every event: in Python 3.11 looking one up in its enum takes ten times as long.
+GONE, IDLE, BUSY, LEAVING, SERVED = DeviceState
+CHECK_IN, TAKE, FREE, SERVE, DISMISS, LEAVE = DeviceStep
+OFFERED, RUNNING, ABSENT, DELIVERED, ENDED = LeaseState
+ACCEPT, MISS, RETURN, DELIVER, END, CORRECT = LeaseStep
+
+PLACED = (OFFERED, RUNNING, DELIVERED)  # states that take a place of the request
 
 
 class RequestState(StrEnum):

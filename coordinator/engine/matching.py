@@ -19,7 +19,7 @@ from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
 from coordinator.engine.ids import RegionId, RequestId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
-from coordinator.engine.lifecycle import DeviceState, DeviceStep, PlanError
+from coordinator.engine.lifecycle import DISMISS, IDLE, PlanError
 from coordinator.engine.model import ComeBackReason
 from coordinator.engine.openings import Openings
 from coordinator.engine.outlook import Attained, OpenJobs, TierSupply
@@ -89,7 +89,7 @@ class Matcher:
             world.vacant = False
             self._match_idle()
         for session in fresh:
-            if session.device.session is session and session.device.state is DeviceState.IDLE:
+            if session.device.session is session and session.device.state is IDLE:
                 self._rest(session)
 
     def candidates(self, device: Device) -> Candidates:
@@ -193,7 +193,7 @@ class Matcher:
 
     def may_match(self, device: Device) -> bool:
         """Idle, and nothing of its own keeps it from an offer."""
-        return device.state is DeviceState.IDLE and not device.quiet and device.resting_until <= self.world.now
+        return device.state is IDLE and not device.quiet and device.resting_until <= self.world.now
 
     def _match(self, session: Session) -> bool:
         device = session.device
@@ -360,7 +360,7 @@ class Matcher:
         if not world.regions.wanted(device.capability_class, device.id, device.capabilities):
             patience_ends = session.waits_since + settings.no_work_patience_s
             if patience_ends <= now:
-                self._send_away(session, ComeBackReason.NO_WORK, world.device_counts[DeviceState.IDLE])
+                self._send_away(session, ComeBackReason.NO_WORK, world.device_counts[IDLE])
                 return
             wakes.append(patience_ends)
         session.wake_at = min(wakes, default=None)
@@ -371,7 +371,7 @@ class Matcher:
         """Until a moment drawn from a window in which a crowd comes back at the wanted rate."""
         world = self.world
         world.leave_idle(session)
-        world.move(session.device, DeviceStep.DISMISS)
+        world.move(session.device, DISMISS)
         send_away(world, session, reason, drawn_s(world, session, crowd))
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.lifecycle import (
+    ENDED,
+    GONE,
+    OFFERED,
     PLACED,
     DeviceState,
     JobState,
@@ -60,7 +63,7 @@ class Device:
     id: DeviceId
     capabilities: Capabilities  # as of its last check-in
     capability_class: int  # OVERFLOW: none, it is checked one by one
-    state: DeviceState = DeviceState.GONE
+    state: DeviceState = GONE
     instance: str = ""  # of its last session
     session: "Session | None" = None  # open; None in GONE
     last_session: int = -1  # greatest that was opened; an older one is never opened
@@ -119,7 +122,7 @@ class Lease:
     session: SessionSeq  # that it is OFFERED to or RUNNING in
     round: int  # of its request when it was granted; asynchronously the one whose model it was given
     attempt: int
-    state: LeaseState = LeaseState.OFFERED
+    state: LeaseState = OFFERED
     extended_s: float = 0.0  # by outages, at most the driver grace
     ended_at: float | None = None  # in ENDED
     reason: LeaseEnd | None = None  # in ENDED
@@ -228,12 +231,12 @@ class Request:
 
     def uses(self, lease: Lease) -> bool:
         """Once a round: for this lease its device is not leased to it again, in the round on offer."""
-        delivered = lease.state is not LeaseState.ENDED and lease.receipt is Outcome.COUNTED
+        delivered = lease.state is not ENDED and lease.receipt is Outcome.COUNTED
         return self.once and (delivered or lease.counts_in >= self.offered[0])
 
     def live(self) -> Iterator[Lease]:
         """Its leases that have not ended, by number."""
-        return (lease for lease in self.leases.values() if lease.state is not LeaseState.ENDED)
+        return (lease for lease in self.leases.values() if lease.state is not ENDED)
 
     def counted_leases(self) -> Iterator[Lease]:
         """Those whose responses are recorded COUNTED."""

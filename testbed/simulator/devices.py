@@ -31,7 +31,7 @@ from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
 from testbed.simulator.links import CONNECT, FETCH_CODE, Part, chances, free_at, task_end
 from testbed.simulator.model import Cut, Matching, Simulation
 from testbed.simulator.noise import noise_index, noise_table
-from testbed.simulator.presence import Finish, Kind, Present, Response, Row, rows
+from testbed.simulator.presence import FINISH, RESPONSE, SESSION_END, Finish, Kind, Present, Response, Row, rows
 from testbed.simulator.settings import silent_at
 
 _NO_MORE = Row(math.inf, math.inf, -1, -1, -1, 0.0, 0.0, False)
@@ -115,7 +115,7 @@ class Devices:
 
     def has(self, response: Response) -> bool:
         """Its device is there and has it in hand."""
-        return self._stands((response.at, Kind.RESPONSE, response))
+        return self._stands((response.at, RESPONSE, response))
 
     def let_go(self, response: Response) -> None:
         """Its driver has answered: the device lets go of it, unless its link has to be passed first."""
@@ -228,15 +228,15 @@ class Devices:
     def _stay(self, seq: SessionSeq, present: Present, now: float) -> None:
         """Until the end of its row; what it has in hand it delivers when it is done, or now."""
         present.ends_s = present.row.end_s
-        self.due.note((present.ends_s, Kind.SESSION_END, seq))
+        self.due.note((present.ends_s, SESSION_END, seq))
         if present.task is not None:
             present.task = present.task._replace(at=max(present.task.at, now), session=seq)
-            self.due.note((present.task.at, Kind.RESPONSE, present.task))
+            self.due.note((present.task.at, RESPONSE, present.task))
 
     def _expect(self, present: Present, finish: Finish) -> None:
         """Its receipt is under way to it, and it will say so."""
         present.receipt = finish
-        self.due.note((finish.at, Kind.FINISH, finish))
+        self.due.note((finish.at, FINISH, finish))
 
     def _cut_off(self, seq: SessionSeq, present: Present, now: float) -> SessionEnded | None:
         present.since_s = now
@@ -245,7 +245,7 @@ class Devices:
             present.ends_s = math.inf
             return SessionEnded(seq, SessionEnd.CONNECTION_ENDED)
         present.ends_s = silent_at(now, self._began_s)
-        self.due.note((present.ends_s, Kind.SESSION_END, seq))
+        self.due.note((present.ends_s, SESSION_END, seq))
         return None
 
     def _miss(self, present: Present | None, effect: Effect) -> None:
@@ -262,19 +262,19 @@ class Devices:
         whose = self._life, present.row.device
         task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, *whose)
         present.lease, present.task, present.life = offer.lease, task, self._life
-        self.due.note((done, Kind.RESPONSE, task))
+        self.due.note((done, RESPONSE, task))
         return LeaseAccepted(offer.session, offer.lease)
 
     def _stands(self, entry: tuple[float, Kind, Any]) -> bool:
         """False: it was overtaken. Its device has left or is out of reach, or its session ends at another time."""
         at, kind, what = entry
-        if kind is Kind.SESSION_END:
+        if kind is SESSION_END:
             present = self._present.get(what)
             return present is not None and present.ends_s == at
         present = self._present.get(what.session)
         if present is None or present.how is not None:
             return False
-        return present.task is what if kind is Kind.RESPONSE else present.receipt is what and not present.gone
+        return present.task is what if kind is RESPONSE else present.receipt is what and not present.gone
 
     def _done(self, present: Present, offer: OfferLease, now: float) -> float:
         """When its driver has the response."""

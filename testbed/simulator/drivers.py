@@ -26,7 +26,7 @@ from coordinator.engine.ids import JobId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome, Repeat
 from testbed.simulator.model import SimulatedJob
 from testbed.simulator.presence import Response
-from testbed.simulator.programs import State
+from testbed.simulator.programs import AWAY, STILL, THERE, State
 
 HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)  # effects that mean something to one
 
@@ -34,7 +34,7 @@ HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)
 @dataclass(slots=True)
 class Driver:
     job: SimulatedJob
-    state: State = State.THERE
+    state: State = THERE
     incarnation: int = 1
     arrived: bool = False
     over: bool = False  # its job has ended
@@ -69,7 +69,7 @@ class Driver:
         """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
         spec = self.job.spec
         full = spec.asynchronous is not None and self.open is not None and self.counted >= self.needed
-        return self.state is State.THERE and not full
+        return self.state is THERE and not full
 
     def forget(self) -> None:
         """What a coordinator has said, and it has not heard yet."""
@@ -96,7 +96,7 @@ class Drivers:
         driver = self._to_come.pop()
         self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf
         driver.arrived, driver.open = True, (1, 1)
-        return driver.submits(self.life) if driver.state is State.THERE else []
+        return driver.submits(self.life) if driver.state is THERE else []
 
     def takes(self, response: Response) -> bool:
         """False: it has to wait."""
@@ -137,9 +137,9 @@ class Drivers:
             self.unfinished -= 1
         elif driver.reborn and not isinstance(effect, AcceptJob):
             return None  # said to the one that was killed, before the coordinator heard of this one
-        elif driver.state is State.STILL:
+        elif driver.state is STILL:
             driver.missed.append(effect)
-        elif driver.state is State.THERE:
+        elif driver.state is THERE:
             return self._hear(driver, effect)
         return None
 
@@ -150,14 +150,14 @@ class Drivers:
         self.life += 1
         for driver in self._drivers.values():
             driver.forget()
-            if driver.arrived and not driver.over and driver.state is State.THERE:
+            if driver.arrived and not driver.over and driver.state is THERE:
                 yield driver.submits(self.life)
 
     def stop(self, job: JobId, state: State) -> list[Event]:
         """A driver is killed, or stands still from here on."""
         driver = self._drivers[job]
         driver.state = state
-        if state is State.STILL:
+        if state is STILL:
             return []
         driver.forget()
         knows = driver.arrived and not driver.over and driver.life == self.life
@@ -166,11 +166,11 @@ class Drivers:
     def return_(self, job: JobId, before: State) -> list[Event]:
         """It is there again, or goes on; what it has to catch up with is yet to be heard."""
         driver = self._drivers[job]
-        driver.state = State.THERE
-        if before is State.AWAY:
+        driver.state = THERE
+        if before is AWAY:
             driver.incarnation, driver.reborn = driver.incarnation + 1, True
         self._let_hear(driver)
-        submits = before is State.AWAY or driver.life != self.life
+        submits = before is AWAY or driver.life != self.life
         return driver.submits(self.life) if driver.arrived and not driver.over and submits else []
 
     def _let_hear(self, driver: Driver) -> None:

@@ -45,8 +45,8 @@ from testbed.simulator.accounts import Accounts
 from testbed.simulator.devices import Devices
 from testbed.simulator.drivers import HEARD, Drivers
 from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
-from testbed.simulator.presence import Kind, Response
-from testbed.simulator.programs import Change, Programs, State
+from testbed.simulator.presence import ARRIVAL, BREAK, CHECK_IN, DUE, FINISH, RESPONSE, SESSION_END, Kind, Response
+from testbed.simulator.programs import AWAY, STILL, THERE, Change, Programs
 from venn.wire.memory import NOBODY_WAITS, collecting_seldom
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
@@ -89,7 +89,7 @@ class _Run:
         self._breaks = bool(simulation.breaks)
         self._fresh = deepcopy(policy) if self._breaks else policy
         self.engine = Engine(simulation.settings, policy)  # of the coordinator, or of the one that was killed
-        self.coordinator = State.THERE
+        self.coordinator = THERE
         self.devices = Devices(simulation)
         self.drivers = Drivers(simulation.jobs)
         self.accounts = Accounts(simulation)
@@ -103,13 +103,13 @@ class _Run:
         self._said: deque[Event] = deque()  # reactions that the engine has not heard yet
         self._inbox: deque[Event] = deque()  # what a coordinator that stands still has yet to hear
         self._on_kind: Mapping[Kind, Callable[[], None]] = {
-            Kind.RESPONSE: self._next_response,
-            Kind.FINISH: self._finish,
-            Kind.DUE: self._pass_time,
-            Kind.SESSION_END: self._end_session,
-            Kind.ARRIVAL: self._arrive_job,
-            Kind.CHECK_IN: self._arrive,
-            Kind.BREAK: self._change,
+            RESPONSE: self._next_response,
+            FINISH: self._finish,
+            DUE: self._pass_time,
+            SESSION_END: self._end_session,
+            ARRIVAL: self._arrive_job,
+            CHECK_IN: self._arrive,
+            BREAK: self._change,
         }
         notes, reactions = self.accounts.on, {**self.devices.on, **dict.fromkeys(HEARD, self.drivers.react)}
         self._on_effect: Mapping[type, tuple[_Note | None, _React | None]] = {
@@ -128,18 +128,18 @@ class _Run:
             at, arrival = devices.next_check_in, drivers.next_arrival
             if at == arrival == math.inf and not self._anybody():
                 return False
-            what = Kind.CHECK_IN
+            what = CHECK_IN
             if arrival <= at:
-                at, what = arrival, Kind.ARRIVAL
+                at, what = arrival, ARRIVAL
             if devices.due.soonest <= at:
                 first = devices.due.first()
                 if first is not None and first[0] <= at:
                     at, what, _ = first
-            due = self.engine.next_deadline(until=at) if self.coordinator is State.THERE else None
-            if due is not None and (due < at or (due == at and what > Kind.DUE)):
-                at, what = due, Kind.DUE
+            due = self.engine.next_deadline(until=at) if self.coordinator is THERE else None
+            if due is not None and (due < at or (due == at and what > DUE)):
+                at, what = due, DUE
             if self._breaks and (change := self.programs.next_at()) < at:
-                at, what = change, Kind.BREAK
+                at, what = change, BREAK
             if at > self._until_s:
                 self.now = self._until_s
                 return False
@@ -150,12 +150,12 @@ class _Run:
         return True
 
     def outcome(self) -> Outcome:
-        killed = self.coordinator is State.AWAY
+        killed = self.coordinator is AWAY
         return self.accounts.outcome(self.engine, self.devices.check_ins, self.now, killed=killed)
 
     def _anybody(self) -> bool:
         """A session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
-        return bool(self.engine.sessions if self.coordinator is State.THERE else self.devices.attended or self._inbox)
+        return bool(self.engine.sessions if self.coordinator is THERE else self.devices.attended or self._inbox)
 
     def _finish(self) -> None:
         self._say(self.devices.finish())
@@ -177,7 +177,7 @@ class _Run:
 
     def _arrive(self) -> None:
         session, missed = self.devices.arrive()
-        if missed is None and self.coordinator is not State.AWAY:
+        if missed is None and self.coordinator is not AWAY:
             self._check_in(self.devices.check_in(session))
         for effect in missed or ():
             answer = self.devices.react(effect, self.now)
@@ -203,7 +203,7 @@ class _Run:
 
     def _check_in(self, event: DeviceCheckedIn) -> None:
         self._say(event)
-        if self.coordinator is State.THERE:
+        if self.coordinator is THERE:
             self._check_out_idle(event.session)
 
     def _check_out_idle(self, session: SessionSeq) -> None:
@@ -223,15 +223,15 @@ class _Run:
 
     def _break(self, change: Change) -> None:
         job, before, state = change
-        if job is not None and state is State.THERE:
+        if job is not None and state is THERE:
             self._say(*self.drivers.return_(job, before))
         elif job is not None:
             self._say(*self.drivers.stop(job, state))
-        elif state is State.AWAY:
+        elif state is AWAY:
             self._die()
-        elif before is State.AWAY:
+        elif before is AWAY:
             self._begin()
-        elif state is State.THERE:
+        elif state is THERE:
             self._go_on()
         else:
             self.coordinator = state
@@ -239,7 +239,7 @@ class _Run:
     def _die(self) -> None:
         """The coordinator is killed; the last that it does is to look at its clock, so that its end has a time."""
         self._say(TimePassed())
-        self.coordinator = State.AWAY
+        self.coordinator = AWAY
         while self._inbox:
             self._lose(self._inbox.popleft())
 
@@ -247,7 +247,7 @@ class _Run:
         """Another coordinator."""
         self.accounts.end_life(self.engine)
         self.engine = Engine(self.engine.settings, deepcopy(self._fresh))
-        self.coordinator = State.THERE
+        self.coordinator = THERE
         if self._reborn is not None:
             self._reborn(self.now)
         for events in self.drivers.submissions():
@@ -256,7 +256,7 @@ class _Run:
             self._check_in(check_in)
 
     def _go_on(self) -> None:
-        self.coordinator = State.THERE
+        self.coordinator = THERE
         self._say(TimePassed())
         while self._inbox:
             event = self._inbox.popleft()
@@ -272,7 +272,7 @@ class _Run:
             self.devices.unheard(event)
 
     def _miss(self, events: Iterable[Event]) -> None:
-        if self.coordinator is State.STILL:
+        if self.coordinator is STILL:
             self._inbox.extend(events)
         else:
             for event in events:
@@ -280,7 +280,7 @@ class _Run:
 
     def _say(self, *events: Event) -> None:
         """The engine hears of the events, and of every reaction to them, first in first out."""
-        if self.coordinator is not State.THERE:
+        if self.coordinator is not THERE:
             self._miss(events)
             return
         said, now, on_effect = self._said, self.now, self._on_effect

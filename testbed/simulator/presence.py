@@ -25,6 +25,9 @@ class Kind(IntEnum):
     BREAK = 7
 
 
+RESPONSE, FINISH, DUE, SESSION_END, ARRIVAL, CHECK_IN, BREAK = Kind  # see ``programs.THERE``
+
+
 class Row(NamedTuple):
     """A row of ``CheckIns``, in the order of its columns."""
 
