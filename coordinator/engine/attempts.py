@@ -105,7 +105,7 @@ def open_next(world: World, request: Request) -> None:
 
 
 def answer_open(world: World, request: Request, round_: int, attempt: int) -> None:
-    world.emit(
+    world.effects.append(
         AcceptAttempt(
             request.id,
             request.job.id,
@@ -130,7 +130,7 @@ def record(
             late = closed or (lease.device.id in request.used and request.counts(lease.device))
             _record_one(world, lease, Outcome.STRAGGLER if late and outcome is Outcome.COUNTED else outcome)
     counted = request.responses if round_ == request.round else request.needed
-    world.emit(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))
+    world.effects.append(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))
 
 
 def close(world: World, request: Request) -> None:
@@ -206,7 +206,7 @@ def _flush(world: World, request: Request) -> None:
     """The buffer is full: the next round begins, with the leases there are."""
     job = request.job
     world.note_job(job, "FLUSHED", f"{request}: {request.held} responses")
-    world.emit(
+    world.effects.append(
         EndAttempt(
             request.id,
             job.id,
@@ -270,4 +270,4 @@ def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEn
     world.dirty = True
     world.note_job(job, request.status.name, f"{request}: {reason}, {request.responses} of {request.needed} responses")
     ended = request.round, request.attempt, request.status, reason, request.responses
-    world.emit(EndAttempt(request.id, job.id, *ended))
+    world.effects.append(EndAttempt(request.id, job.id, *ended))

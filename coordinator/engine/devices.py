@@ -170,7 +170,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
         }
     text = "session {}, interval {} again" if again else "session {}, interval {}"
     device.story.append((world.now, "CHECKED IN", text, session.seq, event.interval))
-    world.emit(OpenSession(session.seq, device.id))
+    world.effects.append(OpenSession(session.seq, device.id))
     if device.lease is not None or device.stopping or event.held or event.foreign:
         _take_up(world, session, event.held, event.foreign)
     if device.state is IDLE:
@@ -227,7 +227,7 @@ def _stopped_late(world: World, session: Session, seq: LeaseSeq) -> None:
     """The device is through with a lease that had ended."""
     reason = _end_of(world, session.device, seq)
     if reason not in _BY_RECORD:
-        world.emit(RevokeLease(session.seq, seq, reason))
+        world.effects.append(RevokeLease(session.seq, seq, reason))
     stopped(world, session.device, seq)
 
 
@@ -254,7 +254,7 @@ def _stop_by(world: World, device: Device, seq: LeaseSeq) -> float:
 
 
 def _refuse(world: World, event: DeviceCheckedIn, reason: SessionEnd, retry_after_s: float = 0.0) -> None:
-    world.emit(CloseSession(event.session, event.device, reason, retry_after_s))
+    world.effects.append(CloseSession(event.session, event.device, reason, retry_after_s))
 
 
 def _make_room(world: World) -> None:

@@ -111,8 +111,7 @@ class Engine:
         elif now < world.now:
             raise InvariantError(f"time went back from {world.now} to {now}")
         world.now = now
-        out: list[Effect] = []
-        world.emit = out.append
+        world.effects = out = []
         kind = event.__class__
         due = world.deadlines.soonest <= now
         on_frame = _ON_FRAME.get(kind)

@@ -100,7 +100,7 @@ def pause(world: World, job: Job, reason: str, message: str) -> None:
     job.pauses[reason] = message
     world.change(job)
     world.note_job(job, "PAUSED", f"{reason}: {message}")
-    world.emit(PauseJob(job.id, reason, message))
+    world.effects.append(PauseJob(job.id, reason, message))
 
 
 def lift(world: World, job: Job, reason: str) -> None:
@@ -108,4 +108,4 @@ def lift(world: World, job: Job, reason: str) -> None:
     if job.pauses.pop(reason, None) is not None and not job.pauses:
         world.change(job)
         world.note_job(job, "RESUMED")
-        world.emit(ResumeJob(job.id))
+        world.effects.append(ResumeJob(job.id))

@@ -52,7 +52,7 @@ def submit(world: World, event: JobSubmitted) -> None:
     elif _stands(world, job, max(event.incarnation, job.incarnation), event.incarnation):  # a higher one may come
         if event.incarnation > job.incarnation:
             _take_over(world, job, event.incarnation)
-        world.emit(AcceptJob(job.id, job.request.id if job.request is not None else None))
+        world.effects.append(AcceptJob(job.id, job.request.id if job.request is not None else None))
 
 
 def follow(world: World, event: DriverFollowed) -> None:
@@ -152,7 +152,7 @@ def end_job(world: World, event: JobEnded) -> None:
     _forget_leases(world)
     world.dirty = True
     world.note_job(job, "ENDED", f"{event.end} {event.message}".rstrip())
-    world.emit(EndJob(job.id, event.end, event.message))
+    world.effects.append(EndJob(job.id, event.end, event.message))
     world.regions.remove_job(job.group)
     if job.group.jobs == 0:
         world.regions.rebuild()
@@ -196,7 +196,7 @@ def _arrive(world: World, spec: JobSpec, incarnation: int) -> None:
     world.jobs[job.id] = job
     world.dirty = True
     world.note_job(job, "ARRIVED", f"incarnation {incarnation}")
-    world.emit(AcceptJob(job.id, None))
+    world.effects.append(AcceptJob(job.id, None))
 
 
 def _recut(world: World) -> int:
@@ -264,7 +264,7 @@ def _stands(world: World, job: Job, expected: int, incarnation: int) -> bool:
 
 
 def _refuse(world: World, job: JobId, reason: str, message: str) -> None:
-    world.emit(RefuseJob(job, reason, message))
+    world.effects.append(RefuseJob(job, reason, message))
 
 
 def _problem(spec: JobSpec) -> str:

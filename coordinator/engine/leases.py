@@ -64,6 +64,8 @@ _STILL_AT_WORK = frozenset(
     {LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED, LeaseEnd.REVOKED, LeaseEnd.REPLACED}
 )
 
+_after = LEASE.get
+
 
 def grant(world: World, session: Session, request: Request) -> None:
     """Offer an idle device to a request with an unmet place."""
@@ -82,7 +84,7 @@ def grant(world: World, session: Session, request: Request) -> None:
     world.deadlines.set(Kind.LEASE, seq, accept_by)
     text = "lease {} of {} round {} attempt {}"
     device.story.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
-    world.emit(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
+    world.effects.append(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
     _place(world, request)
 
 
@@ -95,7 +97,7 @@ def accept(world: World, lease: Lease) -> None:
     device.tasks_today = device.tasks_today + 1 if device.day == today else 1
     device.day = today
     device.story.append((world.now, "RUNNING", "lease {}", lease.seq))
-    world.emit(RunLease(lease.seq, device.id))
+    world.effects.append(RunLease(lease.seq, device.id))
 
 
 def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
@@ -122,7 +124,7 @@ def miss(world: World, lease: Lease) -> None:
     """The session of a RUNNING lease is lost: its place is free at once."""
     _step(lease, MISS)
     lease.device.story.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
-    world.emit(MissLease(lease.seq, lease.device.id))
+    world.effects.append(MissLease(lease.seq, lease.device.id))
     _give_back(world, lease)
 
 
@@ -133,7 +135,7 @@ def take_back(world: World, lease: Lease, session: Session) -> None:
         lease.session = session.seq
         _occupy(world, session)
         lease.device.story.append((world.now, "RESUMED", f"lease {lease.seq}"))
-        world.emit(ResumeLease(lease.seq, lease.device.id, session.seq))
+        world.effects.append(ResumeLease(lease.seq, lease.device.id, session.seq))
         _place(world, lease.request)
     else:
         lease.session = session.seq
@@ -201,7 +203,7 @@ def correct(world: World, lease: Lease) -> None:
 
 def revoke(world: World, session: Session, seq: LeaseSeq, reason: LeaseEnd, until: float) -> None:
     """Tell a device to stop with a lease that is not in its hand by our books; it is busy until it has."""
-    world.emit(RevokeLease(session.seq, seq, reason))
+    world.effects.append(RevokeLease(session.seq, seq, reason))
     _wait_for(world, session, seq, Stopping(until, reason))
 
 
@@ -237,7 +239,7 @@ def send_away(world: World, session: Session, reason: ComeBackReason, after_s: f
     session.leave_by = world.now + world.settings.liveness_s
     world.deadlines.set(Kind.LEAVE, session.seq, session.leave_by)
     session.device.story.append((world.now, "SENT AWAY", reason))
-    world.emit(SendAway(session.seq, session.device.id, reason, after_s))
+    world.effects.append(SendAway(session.seq, session.device.id, reason, after_s))
 
 
 def drawn_s(world: World, session: Session, crowd: int) -> float:
@@ -249,7 +251,7 @@ def drawn_s(world: World, session: Session, crowd: int) -> float:
 
 def close(world: World, session: Session, reason: SessionEnd) -> None:
     """End a session from our side."""
-    world.emit(CloseSession(session.seq, session.device.id, reason))
+    world.effects.append(CloseSession(session.seq, session.device.id, reason))
     lose(world, session, reason)
 
 
@@ -263,7 +265,7 @@ def lose(world: World, session: Session, reason: SessionEnd) -> None:
     device.session, device.left, device.quiet = None, reason, False
     world.gone[device.id] = None
     device.story.append((world.now, "LEFT", f"{reason}, in mid-task" if in_task else reason))
-    world.emit(EndSession(session.seq, device.id, reason, in_task))
+    world.effects.append(EndSession(session.seq, device.id, reason, in_task))
     if lease is not None and in_task:
         miss(world, lease)
     elif lease is not None:
@@ -284,7 +286,7 @@ def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
     if device.session is None:
         return
     if reason in _TOLD:
-        world.emit(RevokeLease(lease.session, lease.seq, reason))
+        world.effects.append(RevokeLease(lease.session, lease.seq, reason))
     if reason in _STILL_AT_WORK:
         _wait_for(world, device.session, lease.seq, Stopping(expiry(world, lease), reason))
         return
@@ -298,7 +300,7 @@ def _say_end(
 ) -> None:
     request = lease.request
     job = request.job.id
-    world.emit(
+    world.effects.append(
         EndLease(
             lease.seq,
             lease.device.id,
@@ -385,7 +387,7 @@ def _check_full(world: World, request: Request) -> None:
         request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.story)
         job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.story)
         world.note_job(job, "FILLED", str(request))
-        world.emit(FillAttempt(request.id, job.id, request.round, request.attempt))
+        world.effects.append(FillAttempt(request.id, job.id, request.round, request.attempt))
 
 
 def _give_back(world: World, lease: Lease) -> None:
@@ -409,4 +411,4 @@ def _unplace(world: World, request: Request) -> None:
 
 def _step(lease: Lease, step: LeaseStep) -> None:
     state = lease.state
-    lease.state = LEASE.get((state, step)) or advance(LEASE, state, step, lease, lease.device.story)
+    lease.state = _after((state, step)) or advance(LEASE, state, step, lease, lease.device.story)

@@ -278,7 +278,7 @@ class Matcher:
         self._forget(before, plan)
         self._decide(plan)
         world.supply.plan_made(view.supply)
-        world.emit(AdoptPlan(world.plan_number))
+        world.effects.append(AdoptPlan(world.plan_number))
 
     def _aim(self, before: Plan, plan: Plan) -> None:
         """How many places requests are to have before others get spare ones. Raises PlanError."""

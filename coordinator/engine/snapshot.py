@@ -12,13 +12,14 @@ from coordinator.engine.state import Device, Job, Lease, Request, Session
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
-_APART = ("settings", "deadlines", "regions", "supply", "tiers", "emit", "fresh", "changed")  # no state, or shown below
+# No state, or shown below.
+_APART = ("settings", "deadlines", "regions", "supply", "tiers", "effects", "fresh", "changed")
 
 
 def snapshot(engine: Engine) -> dict[str, Plain]:
     world = engine.world
     state: dict[str, Plain] = {
-        name: _plain(value, top=True) for name, value in vars(world).items() if name not in _APART
+        one.name: _plain(getattr(world, one.name), top=True) for one in fields(world) if one.name not in _APART
     }
     state["regions"] = {name: _plain(value) for name, value in vars(world.regions).items() if name[0] != "_"}
     state["supply"] = {name: _plain(value) for name, value in vars(world.supply).items()}

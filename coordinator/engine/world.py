@@ -1,6 +1,7 @@
 """The whole state of the engine, and what is being said about the event in hand. No rule of the protocol is here."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, field
 
 from coordinator.engine.deadlines import Deadlines, Truth
 from coordinator.engine.effects import Effect
@@ -13,40 +14,50 @@ from coordinator.engine.state import Device, Job, Lease, Request, Session
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 
+_after = DEVICE.get
 
+
+@dataclass(slots=True, eq=False)
 class World:
-    def __init__(self, settings: EngineSettings, truth: Truth) -> None:
-        self.settings = settings
-        self.now = 0.0  # of the last event
-        self.started: float | None = None  # of the first event
-        self.devices: dict[DeviceId, Device] = {}  # known ones
-        self.sessions: dict[SessionSeq, Session] = {}  # open ones
-        self.jobs: dict[JobId, Job] = {}  # by arrival
-        self.requests: dict[RequestId, Request] = {}  # of unfinished jobs; the last one of those that ended
-        self.open_requests: dict[RequestId, Request] = {}
-        self.leases: dict[LeaseSeq, Lease] = {}  # not ended
-        self.ended: dict[LeaseSeq, Lease] = {}  # ended, their attempts not purged
-        self.idle: dict[int, dict[SessionSeq, Session]] = {}  # class -> its IDLE devices' sessions, if any
-        self.gone: dict[DeviceId, None] = {}  # devices without a session, by when they left
-        self.over: dict[JobId, None] = {}  # ended jobs, by when they ended
-        self.draining = False
-        self.regions = Regions(settings.most_regions)
-        self.supply = Supply(settings, 0.0)
-        self.tiers = Tiers(settings, 0.0)
+    settings: EngineSettings
+    truth: InitVar[Truth]
+    now: float = 0.0  # of the last event
+    started: float | None = None  # of the first event
+    devices: dict[DeviceId, Device] = field(default_factory=dict)  # known ones
+    sessions: dict[SessionSeq, Session] = field(default_factory=dict)  # open ones
+    jobs: dict[JobId, Job] = field(default_factory=dict)  # by arrival
+    requests: dict[RequestId, Request] = field(default_factory=dict)  # of unfinished jobs; the last one of ended ones
+    open_requests: dict[RequestId, Request] = field(default_factory=dict)
+    leases: dict[LeaseSeq, Lease] = field(default_factory=dict)  # not ended
+    ended: dict[LeaseSeq, Lease] = field(default_factory=dict)  # ended, their attempts not purged
+    idle: dict[int, dict[SessionSeq, Session]] = field(default_factory=dict)  # class -> IDLE devices' sessions, if any
+    gone: dict[DeviceId, None] = field(default_factory=dict)  # devices without a session, by when they left
+    over: dict[JobId, None] = field(default_factory=dict)  # ended jobs, by when they ended
+    draining: bool = False
+    regions: Regions = field(init=False)
+    supply: Supply = field(init=False)
+    tiers: Tiers = field(init=False)
+    deadlines: Deadlines = field(init=False)
+    plan: Plan = field(default_factory=Plan)
+    plan_number: int = 0
+    policy: str = field(init=False)  # the name of the one in force
+    changed: dict[RequestId, Request] = field(default_factory=dict)  # views show something else of them: ``openings``
+    dirty: bool = False  # the plan is to be remade at the end of this turn
+    fresh: list[Session] = field(default_factory=list)  # became matchable in this turn
+    vacant: bool = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
+    effects: list[Effect] = field(default_factory=list)  # that follow from the event in hand
+    leases_granted: int = 0
+    requests_opened: int = 0
+    ends: dict[LeaseEnd, int] = field(default_factory=lambda: dict.fromkeys(LeaseEnd, 0))  # leases ended, by reason
+    device_counts: dict[DeviceState, int] = field(default_factory=lambda: dict.fromkeys(DeviceState, 0))
+    responses_late: int = 0  # COUNTED after their lease had ended otherwise
+
+    def __post_init__(self, truth: Truth) -> None:
+        self.policy = self.settings.policy
+        self.regions = Regions(self.settings.most_regions)
+        self.supply = Supply(self.settings, 0.0)
+        self.tiers = Tiers(self.settings, 0.0)
         self.deadlines = Deadlines(truth)
-        self.plan = Plan()
-        self.plan_number = 0
-        self.policy = settings.policy  # the name of the one in force
-        self.changed: dict[RequestId, Request] = {}  # views are to show something else of them (see ``openings``)
-        self.dirty = False  # the plan is to be remade at the end of this turn
-        self.fresh: list[Session] = []  # became matchable in this turn
-        self.vacant = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan
-        self.emit: Callable[[Effect], None]  # as what follows from this event
-        self.leases_granted = 0
-        self.requests_opened = 0
-        self.ends: dict[LeaseEnd, int] = dict.fromkeys(LeaseEnd, 0)  # leases ended, by reason
-        self.device_counts: dict[DeviceState, int] = dict.fromkeys(DeviceState, 0)
-        self.responses_late = 0  # COUNTED after their lease had ended otherwise
 
     @property
     def unsettled(self) -> bool:
@@ -62,7 +73,7 @@ class World:
     def move(self, device: Device, step: DeviceStep) -> None:
         """A step of a device's life."""
         before = device.state
-        after = DEVICE.get((before, step)) or advance(DEVICE, before, step, device.id, device.story)
+        after = _after((before, step)) or advance(DEVICE, before, step, device.id, device.story)
         if after is not before:
             counts = self.device_counts
             counts[before] -= 1
