@@ -111,7 +111,8 @@ class Engine:
         elif now < world.now:
             raise InvariantError(f"time went back from {world.now} to {now}")
         world.now = now
-        world.effects = out = []
+        out: list[Effect] = []
+        world.effects = out
         kind = event.__class__
         due = world.deadlines.soonest <= now
         on_frame = _ON_FRAME.get(kind)
