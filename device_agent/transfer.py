@@ -21,6 +21,7 @@ from device_agent.failures import LeaseOver, TaskFailed
 from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks, frames
 from venn.wire.channel import open_channel
+from venn.wire.exchange import Exchange
 from venn.wire.status import peer_error, reason_of
 from venn.wire.versions import this_version
 
@@ -59,29 +60,12 @@ class _Line:
 
     def __init__(self, address: str, proxy: str | None) -> None:
         self.channel = open_channel(address, proxy=proxy)
-        self._exchange: grpc.aio.StreamStreamCall[bytes, bytes] | None = None  # that waits for the next request
-
-    async def ask(self, request: bytes) -> bytes:
-        """The answer of the exchange; empty if the driver ended it. What breaks off in the middle is not used again."""
-        call, self._exchange = self._exchange, None
-        if call is None or call.done():
-            exchange: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(EXCHANGE)
-            call = exchange()
-        try:
-            await call.write(request)
-            answer = await call.read()
-        except BaseException:
-            call.cancel()
-            raise
-        if not isinstance(answer, bytes):
-            return b""
-        self._exchange = call
-        return answer
+        begin: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(EXCHANGE)
+        self.exchange: Exchange[bytes, bytes] = Exchange(begin)
 
     async def close(self, grace: float | None = None) -> None:
         """``grace``: seconds for the transfers under way."""
-        if self._exchange is not None:
-            self._exchange.cancel()
+        self.exchange.end()
         await self.channel.close(grace)
 
 
@@ -101,8 +85,8 @@ class Drivers:
         return (await self._line(address)).channel
 
     async def ask(self, address: str, request: bytes) -> bytes:
-        """What the driver answers to a request for something small; empty if it ends the exchange in place of that."""
-        answer = await (await self._line(address)).ask(request)
+        """What the driver answers to a request for something small."""
+        answer = await (await self._line(address)).exchange.ask(request)
         await self.reach.wait()
         return answer
 
@@ -297,11 +281,9 @@ class Transfer:
     # -- both
 
     async def _ask(self, request: task_pb2.ExchangeRequest) -> task_pb2.ExchangeResponse:
-        """Where one message each way is all: on a stream that lasts it costs a third of what a call for it does."""
+        """Where one message each way is all."""
         answer = await self._drivers.ask(self.address, request.SerializeToString())
         self._heard()
-        if not answer:
-            raise Damaged("the driver ended the exchange without an answer")
         return _parsed(task_pb2.ExchangeResponse, answer)
 
 

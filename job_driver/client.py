@@ -18,6 +18,7 @@ from job_driver.backoff import Backoff
 from job_driver.settings import PATIENCE_S
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
+from venn.wire.exchange import Exchange
 from venn.wire.logs import log
 from venn.wire.status import peer_error, reason_of
 from venn.wire.stubs import job_stub
@@ -70,6 +71,7 @@ class Link:
         or 10 s before any driver of the job has ``met`` it.
         """
         self.stub = job_stub(channel)
+        self._drive: Exchange[pb.DriveRequest, pb.DriveResponse] = Exchange(self.stub.Drive)
         self.heartbeat_s = (
             math.inf
         )  # the coordinator wants to hear something this often; known once the job is submitted
@@ -110,6 +112,14 @@ class Link:
             if self.incarnation != incarnation:
                 raise Restarted from error
             raise
+
+    async def open_attempt(self, request: pb.OpenAttemptRequest) -> pb.OpenAttemptResponse:
+        """Raises what ``call`` does."""
+        return (await self.call(self._drive.ask, pb.DriveRequest(open_attempt=request))).attempt_opened
+
+    async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
+        """Raises what ``call`` does."""
+        return (await self.call(self._drive.ask, pb.DriveRequest(record_responses=request))).responses_recorded
 
     async def follow(
         self, handle: Callable[[pb.FollowJobResponse], None], missed: Callable[[], Awaitable[None]]

@@ -266,7 +266,7 @@ class Course:
             rounds_left=settings.rounds - len(self.rounds) if settings.rounds is not None else 0,
         )
         try:
-            answer = await parts.link.call(parts.link.stub.OpenAttempt, request)
+            answer = await parts.link.open_attempt(request)
         except Restarted:
             self.restarted()
             return
@@ -287,7 +287,7 @@ class Course:
             driver_incarnation=link.driver_incarnation,
         )
         try:
-            answer = await link.call(link.stub.RecordResponses, request)
+            answer = await link.record(request)
         except Restarted:
             self.restarted()
             return

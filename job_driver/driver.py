@@ -132,7 +132,7 @@ class Driver:
                 raise
             finally:
                 await self._course.settled()
-                self._service.end()
+                self._service.exchanges.end()
                 await server.stop(GOODBYE_S)
 
     def close(self) -> None:

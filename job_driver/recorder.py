@@ -73,7 +73,7 @@ class Recorder:
             responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], digest=d.digest) for d in batch],
         )
         try:
-            answer = await self._link.call(self._link.stub.RecordResponses, request)
+            answer = await self._link.record(request)
         except Restarted:
             return
         except PeerError as error:

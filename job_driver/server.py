@@ -18,6 +18,7 @@ from venn.wire import frames
 from venn.wire.chunks import SMALL_BYTES, boundary, check_size
 from venn.wire.digest import DIGEST_BYTES
 from venn.wire.errors import VennError
+from venn.wire.exchange import Exchanges
 from venn.wire.status import abort
 from venn.wire.text import printable
 from venn.wire.tickets import TicketError
@@ -53,14 +54,7 @@ class TaskService:
 
     def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, intake: Intake) -> None:
         self._job, self._admission, self._artifacts, self._intake = job, admission, artifacts, intake
-        self._waiting: set[asyncio.Task[None]] = set()  # exchanges that wait for their device's next request
-        self._over = False
-
-    def end(self) -> None:
-        """The exchanges end: at once, or with the answer that is due. A server that stops would wait for them."""
-        self._over = True
-        for exchange in self._waiting:
-            exchange.cancel()
+        self.exchanges = Exchanges()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
         if request.job != self._job:
@@ -96,7 +90,7 @@ class TaskService:
     async def Exchange(self, request_iterator: object, context: Context) -> None:
         """Until its device leaves, something is refused, or this driver ends."""
         admitted = False
-        while (message := await self._request(context, None if admitted else HEADER_WITHIN_S)) is not None:
+        while (message := await self.exchanges.request(context, None if admitted else HEADER_WITHIN_S)) is not None:
             try:
                 request = task.ExchangeRequest.FromString(message)
             except DecodeError:
@@ -111,26 +105,6 @@ class TaskService:
                     await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "this is no request")
             await context.write(answer)
             admitted = True
-
-    async def _request(self, context: Context, within_s: float | None) -> bytes | None:
-        """The next one of an exchange; None at its end."""
-        exchange = asyncio.current_task()
-        assert exchange is not None
-        if self._over:
-            return None
-        self._waiting.add(exchange)
-        try:
-            async with asyncio.timeout(within_s):
-                return await _next(context)
-        except TimeoutError:
-            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no request came")
-        except asyncio.CancelledError:
-            if not self._over:
-                raise  # the transport, not we
-            exchange.uncancel()
-            return None
-        finally:
-            self._waiting.discard(exchange)
 
     async def _small(self, request: task.FetchRequest, context: Context) -> bytes:
         """All that is asked for, as a serialised FetchResponse."""

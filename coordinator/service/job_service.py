@@ -28,6 +28,7 @@ from venn.v1 import common_pb2, job_pb2
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
 from venn.wire.channel import is_literal, is_loopback
 from venn.wire.errors import UsageError
+from venn.wire.exchange import Exchanges
 from venn.wire.status import abort
 from venn.wire.text import printable
 from venn.wire.versions import check_version, this_version
@@ -69,6 +70,7 @@ class JobService(JobServiceServicer):
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._insecure = ledger, devices, view, insecure
+        self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """All methods as they are generated, but FollowJob without a serialiser: histories are kept in bytes."""
@@ -109,7 +111,20 @@ class JobService(JobServiceServicer):
             heartbeat=duration(settings.heartbeat_s),
         )
 
-    async def OpenAttempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:
+    async def Drive(self, request_iterator: object, context: Context) -> None:  # type: ignore[override]
+        while (request := await self.exchanges.request(context)) is not None:
+            match request.WhichOneof("request"):
+                case "open_attempt":
+                    opened = await self._open_attempt(request.open_attempt, context)
+                    answer = job_pb2.DriveResponse(attempt_opened=opened)
+                case "record_responses":
+                    recorded = await self._record_responses(request.record_responses, context)
+                    answer = job_pb2.DriveResponse(responses_recorded=recorded)
+                case _:
+                    await _invalid(context, MalformedError("request", "it is missing"))
+            await context.write(answer)
+
+    async def _open_attempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:
         try:
             name, round_, attempt = convert.attempt_of(request.key)
             convert.check_task(request.task)
@@ -145,7 +160,7 @@ class JobService(JobServiceServicer):
         job = await self._driven(name, request.driver_incarnation, context)
         await self._followers.follow(job, request.after_seq, context)
 
-    async def RecordResponses(
+    async def _record_responses(
         self, request: job_pb2.RecordResponsesRequest, context: Context
     ) -> job_pb2.RecordResponsesResponse:
         try:

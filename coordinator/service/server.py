@@ -190,6 +190,7 @@ async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterato
         async with coordinator.watching():
             yield coordinator
     finally:
+        coordinator.job_service.exchanges.end()
         await server.stop(STOP_GRACE_S)
         coordinator.host.close()
 

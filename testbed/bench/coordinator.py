@@ -29,6 +29,7 @@ from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
 from venn.wire.channel import bind, channel_options, make_server, open_channel
 from venn.wire.command import run_async
+from venn.wire.exchange import Exchange
 from venn.wire.stubs import device_stub, job_stub
 from venn.wire.tickets import identify_mac
 from venn.wire.tokens import Tokens, ensure_tokens
@@ -50,6 +51,7 @@ class Driver:
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = job_stub(channel)
+        self._drive: Exchange[job.DriveRequest, job.DriveResponse] = Exchange(self._stub.Drive)
         self._key = b""
         self._round = 0
         self._finished: list[int] = []
@@ -96,8 +98,8 @@ class Driver:
             request = job.RecordResponsesRequest(attempt=self._attempt(), driver_incarnation=1)
             for lease in batch:
                 request.responses.add(lease=lease, outcome=common.OUTCOME_COUNTED)
-            answer = await self._stub.RecordResponses(request)
-            if answer.status == job.ATTEMPT_STATUS_CLOSED:
+            answer = await self._drive.ask(job.DriveRequest(record_responses=request))
+            if answer.responses_recorded.status == job.ATTEMPT_STATUS_CLOSED:
                 await self._open_next()
 
     def finished(self, lease: int) -> None:
@@ -108,9 +110,8 @@ class Driver:
 
     async def _open_next(self) -> None:
         self._round += 1
-        await self._stub.OpenAttempt(
-            job.OpenAttemptRequest(key=self._attempt(), driver_incarnation=1, task=common.Task())
-        )
+        request = job.OpenAttemptRequest(key=self._attempt(), driver_incarnation=1, task=common.Task())
+        await self._drive.ask(job.DriveRequest(open_attempt=request))
 
 
 def job_spec() -> job.JobSpec:

@@ -364,8 +364,58 @@ class AttemptState(google.protobuf.message.Message):
 global___AttemptState = AttemptState
 
 @typing.final
+class DriveRequest(google.protobuf.message.Message):
+    """One of a driver's requests."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OPEN_ATTEMPT_FIELD_NUMBER: builtins.int
+    RECORD_RESPONSES_FIELD_NUMBER: builtins.int
+    @property
+    def open_attempt(self) -> global___OpenAttemptRequest: ...
+    @property
+    def record_responses(self) -> global___RecordResponsesRequest: ...
+    def __init__(
+        self,
+        *,
+        open_attempt: global___OpenAttemptRequest | None = ...,
+        record_responses: global___RecordResponsesRequest | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["open_attempt", b"open_attempt", "record_responses", b"record_responses", "request", b"request"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["open_attempt", b"open_attempt", "record_responses", b"record_responses", "request", b"request"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["request", b"request"]) -> typing.Literal["open_attempt", "record_responses"] | None: ...
+
+global___DriveRequest = DriveRequest
+
+@typing.final
+class DriveResponse(google.protobuf.message.Message):
+    """The answer to it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ATTEMPT_OPENED_FIELD_NUMBER: builtins.int
+    RESPONSES_RECORDED_FIELD_NUMBER: builtins.int
+    @property
+    def attempt_opened(self) -> global___OpenAttemptResponse: ...
+    @property
+    def responses_recorded(self) -> global___RecordResponsesResponse: ...
+    def __init__(
+        self,
+        *,
+        attempt_opened: global___OpenAttemptResponse | None = ...,
+        responses_recorded: global___RecordResponsesResponse | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["answer", b"answer", "attempt_opened", b"attempt_opened", "responses_recorded", b"responses_recorded"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["answer", b"answer", "attempt_opened", b"attempt_opened", "responses_recorded", b"responses_recorded"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["answer", b"answer"]) -> typing.Literal["attempt_opened", "responses_recorded"] | None: ...
+
+global___DriveResponse = DriveResponse
+
+@typing.final
 class OpenAttemptRequest(google.protobuf.message.Message):
-    """Open an attempt."""
+    """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
+    request and leases are those of the round before; after an abort, a new request.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -703,7 +753,7 @@ global___DriverAlive = DriverAlive
 
 @typing.final
 class RecordResponsesRequest(google.protobuf.message.Message):
-    """Responses of one attempt."""
+    """What the driver decided about responses. Idempotent per lease; the K-th COUNTED closes the attempt."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

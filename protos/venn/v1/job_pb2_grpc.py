@@ -41,20 +41,15 @@ class JobServiceStub(object):
                 request_serializer=venn_dot_v1_dot_job__pb2.SubmitJobRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_job__pb2.SubmitJobResponse.FromString,
                 _registered_method=True)
-        self.OpenAttempt = channel.unary_unary(
-                '/venn.v1.JobService/OpenAttempt',
-                request_serializer=venn_dot_v1_dot_job__pb2.OpenAttemptRequest.SerializeToString,
-                response_deserializer=venn_dot_v1_dot_job__pb2.OpenAttemptResponse.FromString,
+        self.Drive = channel.stream_stream(
+                '/venn.v1.JobService/Drive',
+                request_serializer=venn_dot_v1_dot_job__pb2.DriveRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_job__pb2.DriveResponse.FromString,
                 _registered_method=True)
         self.FollowJob = channel.unary_stream(
                 '/venn.v1.JobService/FollowJob',
                 request_serializer=venn_dot_v1_dot_job__pb2.FollowJobRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_job__pb2.FollowJobResponse.FromString,
-                _registered_method=True)
-        self.RecordResponses = channel.unary_unary(
-                '/venn.v1.JobService/RecordResponses',
-                request_serializer=venn_dot_v1_dot_job__pb2.RecordResponsesRequest.SerializeToString,
-                response_deserializer=venn_dot_v1_dot_job__pb2.RecordResponsesResponse.FromString,
                 _registered_method=True)
         self.ReportActivity = channel.unary_unary(
                 '/venn.v1.JobService/ReportActivity',
@@ -95,9 +90,8 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def OpenAttempt(self, request, context):
-        """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
-        request and leases are those of the round before; after an abort, a new request.
+    def Drive(self, request_iterator, context):
+        """Opens attempts and records responses: requests and their answers in turn, on one lasting stream. A refusal ends it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -105,13 +99,6 @@ class JobServiceServicer(object):
 
     def FollowJob(self, request, context):
         """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def RecordResponses(self, request, context):
-        """What the driver decided about responses. Idempotent per lease; the K-th COUNTED closes the attempt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -160,20 +147,15 @@ def add_JobServiceServicer_to_server(servicer, server):
                     request_deserializer=venn_dot_v1_dot_job__pb2.SubmitJobRequest.FromString,
                     response_serializer=venn_dot_v1_dot_job__pb2.SubmitJobResponse.SerializeToString,
             ),
-            'OpenAttempt': grpc.unary_unary_rpc_method_handler(
-                    servicer.OpenAttempt,
-                    request_deserializer=venn_dot_v1_dot_job__pb2.OpenAttemptRequest.FromString,
-                    response_serializer=venn_dot_v1_dot_job__pb2.OpenAttemptResponse.SerializeToString,
+            'Drive': grpc.stream_stream_rpc_method_handler(
+                    servicer.Drive,
+                    request_deserializer=venn_dot_v1_dot_job__pb2.DriveRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_job__pb2.DriveResponse.SerializeToString,
             ),
             'FollowJob': grpc.unary_stream_rpc_method_handler(
                     servicer.FollowJob,
                     request_deserializer=venn_dot_v1_dot_job__pb2.FollowJobRequest.FromString,
                     response_serializer=venn_dot_v1_dot_job__pb2.FollowJobResponse.SerializeToString,
-            ),
-            'RecordResponses': grpc.unary_unary_rpc_method_handler(
-                    servicer.RecordResponses,
-                    request_deserializer=venn_dot_v1_dot_job__pb2.RecordResponsesRequest.FromString,
-                    response_serializer=venn_dot_v1_dot_job__pb2.RecordResponsesResponse.SerializeToString,
             ),
             'ReportActivity': grpc.unary_unary_rpc_method_handler(
                     servicer.ReportActivity,
@@ -241,7 +223,7 @@ class JobService(object):
             _registered_method=True)
 
     @staticmethod
-    def OpenAttempt(request,
+    def Drive(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -251,12 +233,12 @@ class JobService(object):
             wait_for_ready=None,
             timeout=None,
             metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
+        return grpc.experimental.stream_stream(
+            request_iterator,
             target,
-            '/venn.v1.JobService/OpenAttempt',
-            venn_dot_v1_dot_job__pb2.OpenAttemptRequest.SerializeToString,
-            venn_dot_v1_dot_job__pb2.OpenAttemptResponse.FromString,
+            '/venn.v1.JobService/Drive',
+            venn_dot_v1_dot_job__pb2.DriveRequest.SerializeToString,
+            venn_dot_v1_dot_job__pb2.DriveResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -284,33 +266,6 @@ class JobService(object):
             '/venn.v1.JobService/FollowJob',
             venn_dot_v1_dot_job__pb2.FollowJobRequest.SerializeToString,
             venn_dot_v1_dot_job__pb2.FollowJobResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def RecordResponses(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/venn.v1.JobService/RecordResponses',
-            venn_dot_v1_dot_job__pb2.RecordResponsesRequest.SerializeToString,
-            venn_dot_v1_dot_job__pb2.RecordResponsesResponse.FromString,
             options,
             channel_credentials,
             insecure,

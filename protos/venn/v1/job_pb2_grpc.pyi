@@ -29,25 +29,17 @@ class JobServiceStub:
     ]
     """A job arrives, or its restarted driver (a higher incarnation) takes it up again."""
 
-    OpenAttempt: grpc.UnaryUnaryMultiCallable[
-        venn.v1.job_pb2.OpenAttemptRequest,
-        venn.v1.job_pb2.OpenAttemptResponse,
+    Drive: grpc.StreamStreamMultiCallable[
+        venn.v1.job_pb2.DriveRequest,
+        venn.v1.job_pb2.DriveResponse,
     ]
-    """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
-    request and leases are those of the round before; after an abort, a new request.
-    """
+    """Opens attempts and records responses: requests and their answers in turn, on one lasting stream. A refusal ends it."""
 
     FollowJob: grpc.UnaryStreamMultiCallable[
         venn.v1.job_pb2.FollowJobRequest,
         venn.v1.job_pb2.FollowJobResponse,
     ]
     """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
-
-    RecordResponses: grpc.UnaryUnaryMultiCallable[
-        venn.v1.job_pb2.RecordResponsesRequest,
-        venn.v1.job_pb2.RecordResponsesResponse,
-    ]
-    """What the driver decided about responses. Idempotent per lease; the K-th COUNTED closes the attempt."""
 
     ReportActivity: grpc.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.ReportActivityRequest,
@@ -90,25 +82,17 @@ class JobServiceAsyncStub:
     ]
     """A job arrives, or its restarted driver (a higher incarnation) takes it up again."""
 
-    OpenAttempt: grpc.aio.UnaryUnaryMultiCallable[
-        venn.v1.job_pb2.OpenAttemptRequest,
-        venn.v1.job_pb2.OpenAttemptResponse,
+    Drive: grpc.aio.StreamStreamMultiCallable[
+        venn.v1.job_pb2.DriveRequest,
+        venn.v1.job_pb2.DriveResponse,
     ]
-    """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
-    request and leases are those of the round before; after an abort, a new request.
-    """
+    """Opens attempts and records responses: requests and their answers in turn, on one lasting stream. A refusal ends it."""
 
     FollowJob: grpc.aio.UnaryStreamMultiCallable[
         venn.v1.job_pb2.FollowJobRequest,
         venn.v1.job_pb2.FollowJobResponse,
     ]
     """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
-
-    RecordResponses: grpc.aio.UnaryUnaryMultiCallable[
-        venn.v1.job_pb2.RecordResponsesRequest,
-        venn.v1.job_pb2.RecordResponsesResponse,
-    ]
-    """What the driver decided about responses. Idempotent per lease; the K-th COUNTED closes the attempt."""
 
     ReportActivity: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.job_pb2.ReportActivityRequest,
@@ -154,14 +138,12 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         """A job arrives, or its restarted driver (a higher incarnation) takes it up again."""
 
     @abc.abstractmethod
-    def OpenAttempt(
+    def Drive(
         self,
-        request: venn.v1.job_pb2.OpenAttemptRequest,
+        request_iterator: _MaybeAsyncIterator[venn.v1.job_pb2.DriveRequest],
         context: _ServicerContext,
-    ) -> typing.Union[venn.v1.job_pb2.OpenAttemptResponse, collections.abc.Awaitable[venn.v1.job_pb2.OpenAttemptResponse]]:
-        """"Give me D devices", for one attempt at one round. If the one before it is still open it is given up: it aborts. Of an asynchronous job: here is the model of the next round, whose
-        request and leases are those of the round before; after an abort, a new request.
-        """
+    ) -> typing.Union[collections.abc.Iterator[venn.v1.job_pb2.DriveResponse], collections.abc.AsyncIterator[venn.v1.job_pb2.DriveResponse]]:
+        """Opens attempts and records responses: requests and their answers in turn, on one lasting stream. A refusal ends it."""
 
     @abc.abstractmethod
     def FollowJob(
@@ -170,14 +152,6 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[venn.v1.job_pb2.FollowJobResponse], collections.abc.AsyncIterator[venn.v1.job_pb2.FollowJobResponse]]:
         """What happens to the job's attempts and leases; while it is up, and the driver calls something, the driver is alive."""
-
-    @abc.abstractmethod
-    def RecordResponses(
-        self,
-        request: venn.v1.job_pb2.RecordResponsesRequest,
-        context: _ServicerContext,
-    ) -> typing.Union[venn.v1.job_pb2.RecordResponsesResponse, collections.abc.Awaitable[venn.v1.job_pb2.RecordResponsesResponse]]:
-        """What the driver decided about responses. Idempotent per lease; the K-th COUNTED closes the attempt."""
 
     @abc.abstractmethod
     def ReportActivity(

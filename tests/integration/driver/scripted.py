@@ -34,7 +34,7 @@ class Coordinator(JobServiceServicer):
         self.opened: dict[tuple[int, int], pb.OpenAttemptRequest] = {}
         self.status: dict[tuple[int, int], int] = {}
         self.recorded: dict[tuple[int, int], dict[int, int]] = {}  # attempt -> lease -> outcome
-        self.record_calls = 0
+        self.record_calls = self.drive_calls = 0
         self.activity: list[int] = []
         self.activity_calls = 0
         self.heartbeat_ms = 0  # 0: none is wanted
@@ -113,7 +113,7 @@ class Coordinator(JobServiceServicer):
             heartbeat={"nanos": self.heartbeat_ms * 10**6},
         )
 
-    async def OpenAttempt(self, request: pb.OpenAttemptRequest, context: Any) -> pb.OpenAttemptResponse:
+    async def _open_attempt(self, request: pb.OpenAttemptRequest, context: Any) -> pb.OpenAttemptResponse:
         await self._check(context)
         no = request.key.round, request.key.attempt
         if self.opened.setdefault(no, request).task != request.task:
@@ -140,7 +140,7 @@ class Coordinator(JobServiceServicer):
             async with self._changed:
                 await self._changed.wait_for(lambda seen=after: len(self._frames) > seen or not self._known)
 
-    async def RecordResponses(self, request: pb.RecordResponsesRequest, context: Any) -> pb.RecordResponsesResponse:
+    async def _record_responses(self, request: pb.RecordResponsesRequest, context: Any) -> pb.RecordResponsesResponse:
         await self._check(context)
         self.record_calls += 1
         no = request.attempt.round, request.attempt.attempt
@@ -154,6 +154,15 @@ class Coordinator(JobServiceServicer):
             await self.end_attempt(no, pb.ATTEMPT_STATUS_CLOSED, pb.ATTEMPT_END_REASON_ENOUGH)
         await self._change()
         return pb.RecordResponsesResponse(status=self.status.get(no, pb.ATTEMPT_STATUS_ABORTED), responses=counted)
+
+    async def Drive(self, requests: AsyncIterator[pb.DriveRequest], context: Any) -> AsyncIterator[pb.DriveResponse]:
+        self.drive_calls += 1
+        async for request in requests:
+            if request.HasField("open_attempt"):
+                yield pb.DriveResponse(attempt_opened=await self._open_attempt(request.open_attempt, context))
+            else:
+                recorded = await self._record_responses(request.record_responses, context)
+                yield pb.DriveResponse(responses_recorded=recorded)
 
     async def ReportActivity(self, request: pb.ReportActivityRequest, context: Any) -> pb.ReportActivityResponse:
         self.activity += request.leases

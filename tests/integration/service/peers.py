@@ -20,6 +20,7 @@ from coordinator.service.server import Coordinator, CoordinatorSettings, running
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.exchange import Exchange
 from venn.wire.stubs import admin_stub, device_stub, job_stub
 from venn.wire.tickets import identify_mac
 from venn.wire.tokens import Tokens
@@ -168,6 +169,7 @@ class Driver(TaskServiceServicer):
         self.ticket_key = b""
         self.channel = open_channel(address, token=TOKENS.job)
         self.stub = job_stub(self.channel)
+        self.drive: Exchange[job_pb2.DriveRequest, job_pb2.DriveResponse] = Exchange(self.stub.Drive)
         self.server: grpc.aio.Server | None = None
         self.address = ""
         self._followers: list[Follower] = []  # an older grpcio cancels a call that nobody holds
@@ -215,8 +217,7 @@ class Driver(TaskServiceServicer):
         request = job_pb2.OpenAttemptRequest(
             key=self.attempt(round_, attempt), driver_incarnation=self.incarnation, task=common_pb2.Task(**task)
         )
-        answer: job_pb2.OpenAttemptResponse = await self.stub.OpenAttempt(request)
-        return answer
+        return (await self.drive.ask(job_pb2.DriveRequest(open_attempt=request))).attempt_opened
 
     def follow(self, after_seq: int = 0) -> "Follower":
         request = job_pb2.FollowJobRequest(job=self.key, driver_incarnation=self.incarnation, after_seq=after_seq)
@@ -230,8 +231,7 @@ class Driver(TaskServiceServicer):
         )
         for lease in leases:
             request.responses.add(lease=lease, outcome=outcome)
-        answer: job_pb2.RecordResponsesResponse = await self.stub.RecordResponses(request)
-        return answer
+        return (await self.drive.ask(job_pb2.DriveRequest(record_responses=request))).responses_recorded
 
     async def start(self, **spec: Any) -> "Follower":
         """Serve, submit, follow; the job may be served."""

@@ -67,6 +67,15 @@ async def test_a_round_from_offer_to_close() -> None:
         assert (await phones[0].accept()).attempt.round == 2
 
 
+async def test_a_request_of_a_driver_that_names_nothing_ends_its_stream() -> None:
+    async with world() as made:
+        driver = made.driver()
+        await driver.start()
+        nothing = driver.drive.ask(job_pb2.DriveRequest())
+        assert await refusal(nothing) == (grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED")
+        assert (await driver.open()).places > 0
+
+
 async def test_the_end_of_a_task_is_acknowledged_with_the_next_offer(monkeypatch: pytest.MonkeyPatch) -> None:
     """In one message; and a device that leaves before one comes hears it all the same."""
     monkeypatch.setattr("coordinator.service.device_service.ACKNOWLEDGED_WITHIN_S", 60.0)

@@ -18,6 +18,8 @@ class Coordinator:
     def __init__(self, *codes: grpc.StatusCode, then: bool = True) -> None:
         self.codes, self.then, self.calls = list(codes), then, 0
 
+    Drive = None
+
     async def SubmitJob(self, request: pb.SubmitJobRequest, **options: float) -> pb.SubmitJobResponse:
         self.calls += 1
         if self.codes or not self.then:

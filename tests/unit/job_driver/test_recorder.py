@@ -1,7 +1,6 @@
 """What is told to the coordinator, in how many calls."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,13 +19,12 @@ class Link:
     """Answers OPEN, or raises what a test says."""
 
     job, driver_incarnation = common.JobKey(owner="me", name="n", run="1"), 7
-    stub = SimpleNamespace(RecordResponses=None)
 
     def __init__(self) -> None:
         self.calls: list[pb.RecordResponsesRequest] = []
         self.raises: Exception | None = None
 
-    async def call(self, method: object, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
+    async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
         self.calls.append(request)
         if self.raises is not None:
             raise self.raises
