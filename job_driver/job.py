@@ -17,7 +17,7 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]  # by name; any shapes, numbers only
 
 SLICE = 1 << 16  # elements that are added at a time: the scratch space stays in the processor's cache
-WINDOW = 1 << 20  # elements, after which a response's array is looked up anew
+WINDOW = 1 << 18  # elements, after which a response's array is looked up anew
 
 
 class Revoked(Exception):

@@ -21,6 +21,7 @@ PING_TIMEOUT_MS = 20_000
 LEAST_PING_INTERVAL_MS = 15_000  # what a server tolerates; under the keepalive by a good margin
 LARGEST_REQUEST = 4 * 2**20  # bytes; chunks are at most 1 MiB
 LARGEST_RESPONSE = 16 * 2**20  # bytes; pages of devices, snapshots
+FRAME_BYTES, READ_BYTES = 2**20, 2**16  # at most; gRPC's own are 16 KiB and 8 KiB
 RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
 
 Options = list[tuple[str, Any]]
@@ -83,11 +84,13 @@ def make_server(
     *, interceptors: Sequence[grpc.aio.ServerInterceptor] = (), read_ahead: int | None = None
 ) -> grpc.aio.Server:
     """``read_ahead``: bytes that a peer may send on a stream beyond the message that is being read. By default gRPC
-    widens that as far as it finds the connection fast, and holds as much in memory for each of them.
+    widens that as far as it finds the connection fast, and holds as much in memory for each of them. It widens frames
+    with it, so they are as large from the beginning here: of each, and of each read, the pieces are copied one by one.
     """
     options = server_options()
     if read_ahead is not None:
         options += [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", read_ahead)]
+        options += [("grpc.http2.max_frame_size", FRAME_BYTES), ("grpc.experimental.tcp_read_chunk_size", READ_BYTES)]
     return grpc.aio.server(options=options, interceptors=tuple(interceptors))
 
 

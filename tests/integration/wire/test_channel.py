@@ -1,6 +1,7 @@
 """Channels, tokens, versions and statuses between a real server and a real client on loopback."""
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from venn.wire.channel import (
     resolved,
     server_options,
 )
+from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import UsageError
 from venn.wire.status import abort, metadata_of, peer_error, reason_of
 from venn.wire.tokens import TokenInterceptor
@@ -336,3 +338,22 @@ async def test_a_reader_that_stops_holds_little_of_what_a_peer_would_send() -> N
         over.set()
         call.cancel()
     await server.stop(0)
+
+
+async def settings(server: grpc.aio.Server) -> dict[int, int]:
+    """What an HTTP/2 server says of itself as a peer connects, by number (RFC 9113, section 6.5.2)."""
+    host, port = parse_address(bind(server, "127.0.0.1:0"))
+    await server.start()
+    reader, writer = await asyncio.open_connection(host, port)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
+    head = await reader.readexactly(9)
+    said = await reader.readexactly(int.from_bytes(head[:3]))
+    writer.close()
+    await server.stop(0)
+    return dict(struct.iter_unpack(">HI", said))
+
+
+async def test_a_bound_on_what_waits_in_memory_leaves_a_chunk_in_one_frame() -> None:
+    said = await settings(make_server(read_ahead=2**16))
+    assert said[4] == 2**16  # bytes that a stream may send unread
+    assert said[5] >= CHUNK_BYTES  # the largest frame: gRPC's own choice would be 16 KiB here
