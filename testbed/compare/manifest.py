@@ -13,7 +13,7 @@ from testbed.report.jsonlines import Row, text, texts
 from testbed.report.run_result import RunResult, read_run
 from testbed.report.trace_facts import TraceFacts, read_facts
 from venn.wire.errors import UsageError
-from venn.wire.files import write_atomic
+from venn.wire.files import file_error, write_atomic
 
 MANIFEST = "compare.json"
 SCENARIO = "scenario.yaml"
@@ -29,13 +29,13 @@ class Run:
 
 
 def prepare(plan: Plan, command: Sequence[str], *, resume: bool) -> None:
-    """Make the folder, or check that it is the same comparison's. Raises UsageError.
+    """Make the folder, or check that it is the same comparison's. Raises UsageError, or PeerError on a full disk.
 
     A simulated comparison may go on with other policies, seeds and scenarios: a cell is only taken for what it is.
     """
     path = plan.out / MANIFEST
     before = read_row(path)
-    if plan.out.exists() and any(plan.out.iterdir()):
+    if plan.out.exists() and (not plan.out.is_dir() or any(plan.out.iterdir())):
         if not resume:
             fix = "add --resume to go on with it, or name another with --out"
             raise UsageError("NOT_EMPTY", "exists already and is not an empty folder", where=str(plan.out), fix=fix)
@@ -43,11 +43,14 @@ def prepare(plan: Plan, command: Sequence[str], *, resume: bool) -> None:
         if not same:
             message = "holds another comparison: other scenarios, policies or backend, or a scenario that has changed"
             raise UsageError("OTHER_COMPARISON", message, where=str(plan.out), fix="name another folder with --out")
-    plan.out.mkdir(parents=True, exist_ok=True)
-    for workload in plan.workloads:
-        (plan.out / workload.name).mkdir(exist_ok=True)
-        write_atomic(plan.out / workload.name / SCENARIO, workload.scenario.dump())
-    write_manifest(plan, command, ())
+    try:
+        plan.out.mkdir(parents=True, exist_ok=True)
+        for workload in plan.workloads:
+            (plan.out / workload.name).mkdir(exist_ok=True)
+            write_atomic(plan.out / workload.name / SCENARIO, workload.scenario.dump())
+        write_manifest(plan, command, ())
+    except OSError as error:
+        raise file_error(error, plan.out) from error
 
 
 def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> None:

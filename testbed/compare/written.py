@@ -16,7 +16,7 @@ from testbed.report.overview import overview_json, overview_table, overviews
 from venn.wire.command import Context
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
-from venn.wire.files import write_atomic
+from venn.wire.files import file_error, write_atomic
 
 INTERVALS = "intervals.csv"
 LEAST_WIDTH = 240  # columns that the tables may take
@@ -45,10 +45,16 @@ def build_comparison(folder: Path) -> Written:
 
 
 def print_comparison(written: Written, context: Context, csv: Path | None = None) -> None:
-    """On stdout: a table for each workload and one for all, or one JSON object; every job of every run into ``csv``."""
+    """On stdout: a table for each workload and one for all, or one JSON object; every job of every run into ``csv``.
+
+    Raises UsageError where that cannot be written, and PeerError on a full disk.
+    """
     found = written.comparisons
     if csv is not None:
-        write_atomic(csv, comparison_csv(found).encode())
+        try:
+            write_atomic(csv, comparison_csv(found).encode())
+        except OSError as error:
+            raise file_error(error, csv) from error
     if context.json:
         said: dict[str, object] = {"comparisons": [comparison_json(one) for one in found]}
         if len(found) > 1:

@@ -5,6 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -19,12 +20,13 @@ from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, worl
 from testbed.compare.pool import Queue, run_orders
 from testbed.compare.progress import Progress
 from testbed.compare.simulated import kept_cells, run_cells
-from testbed.compare.written import build_comparison
+from testbed.compare.written import build_comparison, print_comparison
 from testbed.report.run_result import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged
 from testbed.simulator.run import COMPILING
+from venn.wire.command import Context
 from venn.wire.errors import PeerError, UsageError, VennError
 
 TINY = (sys.executable, "-m", "tests.unit.compare.tiny")
@@ -48,6 +50,8 @@ async def test_cells_are_simulated_once_and_told_as_they_end(tmp_path: Path) -> 
     assert not (plan.out / "worker.log").exists()
     write_manifest(plan, ["venn", "compare", "tiny"], runs)
     written = build_comparison(plan.out)
+    with pytest.raises(UsageError, match="nowhere"):
+        print_comparison(written, Context(quiet=True), tmp_path / "nowhere" / "jobs.csv")
     [found] = written.comparisons
     assert (found.seeds, found.complete, len(found.facts)) == ((3, 4), True, 2)
     assert all(job.alone_s for run in found.runs for job in run.jobs)
@@ -72,6 +76,13 @@ async def test_that_cells_wait_for_the_compiler_is_said_once(tmp_path: Path) -> 
     await run_cells(plan, Progress(2, say=said.append), TINY)
     assert said[0] == COMPILING
     assert said.count(COMPILING) == 1
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_place_that_cannot_be_written_to_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=name):
+        prepare(replace(plan_of(tmp_path), out=tmp_path / name), [], resume=False)
 
 
 async def test_a_damaged_cell_is_made_again(tmp_path: Path) -> None:
