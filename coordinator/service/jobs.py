@@ -16,7 +16,7 @@ MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
 FRAME_OVERHEAD_BYTES = 48  # of a frame in memory, beside its bytes
 MOST_ATTEMPTS = 64  # whose bodies are remembered, as many as the engine does
 MOST_ROUNDS_SHOWN = 64
-GATHER_S = 0.010  # a frame that can wait leaves at most so much later, with those that come meanwhile
+GATHER_S = 0.1  # a frame that can wait leaves at most so much later, with those that come meanwhile
 
 
 @dataclass(frozen=True, slots=True)
