@@ -172,12 +172,12 @@ class WorkerProcess:
         if work.code is not None and self._code != work.code_digest:
             await self._send({"do": "load", "digest": work.code_digest.hex()}, work.code)
         self._code = work.code_digest
-        if self._model != work.model_digest:
-            await self._send({"do": "model", "digest": work.model_digest.hex()}, work.model)
-            self._model = work.model_digest
-        seconds_left = work.ends_at - asyncio.get_running_loop().time()
         said = {name: getattr(work, name) for name in ("params", "data", "device", "round", "attempt", "seed")}
-        await self._send({"do": "run", "id": self._task, "seconds_left": seconds_left, "say_began": counts, **said})
+        said |= {"seconds_left": work.ends_at - asyncio.get_running_loop().time(), "say_began": counts}
+        brings_model = self._model != work.model_digest
+        said |= {"do": "run", "id": self._task, "brings_model": brings_model}
+        await self._send(said, work.model if brings_model else b"")
+        self._model = work.model_digest
 
     async def _outcome(self, progress: Callable[[float], None], held_back: Callable[[], int] | None) -> Output:
         before = 0

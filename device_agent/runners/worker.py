@@ -5,7 +5,7 @@ where the agent keeps the last of it. It ends when standard input ends, whatever
 keeps imported modules and the model's bytes, but nothing that the job's own code made: its file is run afresh for each
 task.
 
-    down  load {digest} + bundle    model {digest} + bytes    run {id, ...}    cancel {id}
+    down  load {digest} + bundle    run {id, ...} + the model, if it is another    cancel {id}
     up    began {id}    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}
           revoked {id}
 """
@@ -49,16 +49,16 @@ class Worker:
         self._up = up
         self._bundle: tuple[str, str, bytes] | None = None  # digest, file name, source
         self._code: types.CodeType | None = None  # of it, once it was compiled
-        self._model: tuple[str, bytes] = ("", b"")
+        self._model = b""
         self.cancelled: set[int] = set()  # written by the reading thread
 
     def handle(self, header: Header, body: bytes) -> None:
         match header["do"]:
             case "load":
                 self._bundle, self._code = (header["digest"], *_unpack(body)), None
-            case "model":
-                self._model = (header["digest"], body)
             case "run":
+                if header["brings_model"]:
+                    self._model = body
                 self._run(header)
                 self.cancelled.discard(header["id"])
 
@@ -102,7 +102,7 @@ class Worker:
         return job.on_device, getattr(job.aggregate, "same_as_model", False)
 
     def _work(self, on_device: OnDevice, like_model: bool, header: Header) -> tuple[Result, dict[str, float]]:
-        model = {name: array.copy() for name, array in tensors.decode(self._model[1]).items()}
+        model = {name: array.copy() for name, array in tensors.decode(self._model).items()}
         task = Task(
             data=Path(header["data"]),
             params=header["params"],
@@ -119,7 +119,7 @@ class Worker:
                 f"{getattr(on_device, '__name__', 'on_device')} returned {type(result).__name__}, not Result"
             )
         if like_model:
-            check_like(tensors.decode(self._model[1]), result.arrays)
+            check_like(tensors.decode(self._model), result.arrays)
         return result, took
 
     def _one_line(self, error: BaseException) -> str:
