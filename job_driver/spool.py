@@ -115,7 +115,7 @@ class Spool:
 
     def partial(self, no: AttemptNo, lease: int) -> Path:
         """Where it lies while it arrives."""
-        return self.path(no, lease).with_suffix(".part")
+        return self._folder / f"{no.round}-{no.attempt}-{lease}.part"
 
     def prepare(self, no: AttemptNo, lease: int, size: int) -> Path:
         """The same, before the first of ``size`` bytes. A used file may be there, whose pages are cheaper than new
@@ -147,12 +147,13 @@ class Spool:
                     partial.rename(kept)
                     if self._fsync:
                         sync_folder(self._folder)
+            else:
+                partial.unlink(missing_ok=True)
             self._manifest.write(response.line())
         except (PeerError, OSError):
-            kept.unlink(missing_ok=True)
+            for path in (kept, partial):
+                path.unlink(missing_ok=True)
             raise
-        finally:
-            partial.unlink(missing_ok=True)
 
     def keeps_at_once(self, response: Response) -> bool:
         """Whether ``keep`` takes less time than to hand it to a thread: nothing large is deleted, and the disk is not

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -22,11 +23,13 @@ from venn.wire.errors import PeerError
 from venn.wire.text import printable
 
 Array = npt.NDArray[Any]
+Entry = tuple[str, np.dtype[Any], tuple[int, ...]]  # of a header: name, dtype and shape of an array
 
 MAGIC = b"VENNTSR1"
 PREFIX = len(MAGIC) + 8
 ALIGNMENT = 64
 MAX_HEADER_BYTES = 1 << 20
+HEADERS_KNOWN = 8  # that were read last: a model and all responses to it have the same one
 MAX_TENSORS = 4096
 MAX_NAME = 256
 MAX_RANK = 8
@@ -172,25 +175,30 @@ def _views(view: memoryview, refuse_nan: bool) -> dict[str, Array]:
     return arrays
 
 
-def _read_header(view: memoryview) -> tuple[list[tuple[str, np.dtype[Any], tuple[int, ...]]], int]:
+def _read_header(view: memoryview) -> tuple[tuple[Entry, ...], int]:
     if view[: len(MAGIC)] != MAGIC or len(view) < PREFIX:
         raise _malformed("it does not begin as tensors do")
     length = int.from_bytes(view[len(MAGIC) : PREFIX], "little")
     if length > min(MAX_HEADER_BYTES, len(view) - PREFIX):
         raise _malformed("its header is cut short or too long")
+    return _read_entries(bytes(view[PREFIX : PREFIX + length])), PREFIX + length
+
+
+@lru_cache(HEADERS_KNOWN)
+def _read_entries(header: bytes) -> tuple[Entry, ...]:
     try:
-        entries = json.loads(bytes(view[PREFIX : PREFIX + length]))
+        entries = json.loads(header)
     except (ValueError, RecursionError) as error:
         raise _malformed("its header cannot be read") from error
     if not isinstance(entries, list) or len(entries) > MAX_TENSORS:
         raise _malformed(f"its header is no list of at most {MAX_TENSORS} arrays")
-    header = [_read_entry(entry) for entry in entries]
-    if len({name for name, _, _ in header}) < len(header):
+    read = tuple(map(_read_entry, entries))
+    if len({name for name, _, _ in read}) < len(read):
         raise _malformed("two arrays have one name")
-    return header, PREFIX + length
+    return read
 
 
-def _read_entry(entry: object) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+def _read_entry(entry: object) -> Entry:
     match entry:
         case [str(name), str(dtype), list(shape)] if all(type(n) is int and 0 <= n < 2**48 for n in shape):
             if dtype not in DTYPES:

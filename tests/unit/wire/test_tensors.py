@@ -197,3 +197,15 @@ def test_the_prefix_is_as_documented() -> None:
     length = int.from_bytes(data[8:16], "little")
     assert data[:8] == MAGIC
     assert json.loads(data[PREFIX : PREFIX + length]) == [["a", "<f8", [1]]]
+
+
+def test_a_header_that_was_read_is_known_and_a_damaged_one_is_refused_each_time() -> None:
+    """A model and all responses to it have the same one."""
+    encoded = tensors.encode({"known": np.arange(5, dtype=np.float32)})
+    tensors.decode(encoded)
+    before = tensors._read_entries.cache_info().hits
+    assert tensors.decode(bytearray(encoded))["known"][3] == 3.0
+    assert tensors._read_entries.cache_info().hits == before + 1
+    for _ in range(2):
+        with pytest.raises(TensorError):
+            tensors.decode(encoded.replace(b'"known"', b'"\\u000a"'))
