@@ -59,6 +59,7 @@ from coordinator.engine.profiles import closing_percent, new_profiles
 from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
 
+_COUNTED, _REJECTED, _CLOSED = Outcome.COUNTED, Outcome.REJECTED, RequestState.CLOSED
 _ENDS_AS = {outcome: LeaseEnd(outcome.value) for outcome in Outcome}
 _CHEAPEST_FIRST = (OFFERED, RUNNING, DELIVERED)
 
@@ -126,9 +127,9 @@ def record(
     for seq, outcome in responses:
         lease = request.leases.get(seq)
         if lease is not None and lease.recorded is None:
-            closed = round_ < request.round or request.state is RequestState.CLOSED
+            closed = round_ < request.round or request.state is _CLOSED
             late = closed or (lease.device.id in request.used and request.counts(lease.device))
-            _record_one(world, lease, Outcome.STRAGGLER if late and outcome is Outcome.COUNTED else outcome)
+            _record_one(world, lease, Outcome.STRAGGLER if late and outcome is _COUNTED else outcome)
     counted = request.responses if round_ == request.round else request.needed
     world.effects.append(AnswerResponses(request.job.id, round_, attempt, request.status_of(round_), counted))
 
@@ -174,17 +175,17 @@ def purge(world: World, request: Request) -> None:
 def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     request = lease.request
     lease.recorded = outcome
-    if lease.device.cooling and outcome is not Outcome.REJECTED:
+    if lease.device.cooling and outcome is not _REJECTED:
         warm(world, lease.device, request.job)
     if lease.state is ENDED:
-        if outcome is Outcome.COUNTED:
+        if outcome is _COUNTED:
             correct(world, lease)
-    elif outcome is Outcome.REJECTED:
+    elif outcome is _REJECTED:
         reject(world, lease)
     else:
         _profile(world, lease)
         end(world, lease, _ENDS_AS[outcome])
-    if outcome is Outcome.COUNTED and request.ended_at is None:
+    if outcome is _COUNTED and request.ended_at is None:
         while request.unmet < 0:
             end(world, _cheapest(request), LeaseEnd.REPLACED)
         if request.responses >= request.needed:
@@ -194,7 +195,7 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
 def _profile(world: World, lease: Lease) -> None:
     """A live lease has brought its response: so long it took."""
     request, job = lease.request, lease.request.job
-    if job.ended:
+    if job.ended_at is not None:
         return
     if job.profiles is None:
         percent = closing_percent(job.needed, job.places)

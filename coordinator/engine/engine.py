@@ -138,7 +138,7 @@ class Engine:
     @property
     def unsettled(self) -> bool:
         """Whether TurnEnded is still to be handled: the plan's inputs have changed, or devices became matchable."""
-        return self.world.unsettled
+        return self.world.is_unsettled()
 
     def is_news(self, event: DeviceHeard | TaskProgressed) -> bool:
         """Whether a sign of life would change anything. One that would not need not be handled."""

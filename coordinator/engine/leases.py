@@ -64,6 +64,9 @@ _STILL_AT_WORK = frozenset(
     {LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED, LeaseEnd.REVOKED, LeaseEnd.REPLACED}
 )
 
+# Named for the reason that ``lifecycle.GONE`` is.
+_LEASE, _STOP, _LEAVE = Kind.LEASE, Kind.STOP, Kind.LEAVE
+_COUNTED, _LIMIT, _ONCE = LeaseEnd.COUNTED, ComeBackReason.LIMIT, Repeat.ONCE
 _after = LEASE.get
 
 
@@ -81,7 +84,7 @@ def grant(world: World, session: Session, request: Request) -> None:
     world.leases[seq] = request.leases[seq] = lease
     job.live += 1
     job.live_granted_sum += now
-    world.deadlines.set(Kind.LEASE, seq, accept_by)
+    world.deadlines.set(_LEASE, seq, accept_by)
     text = "lease {} of {} round {} attempt {}"
     device.story.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
     world.effects.append(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
@@ -169,7 +172,7 @@ def end(
     world.ends[reason] += 1
     device.story.append((now, "ENDED", "lease {} {} {}", lease.seq, reason, message))
     _say_end(world, lease, reason, phase, failure, message)
-    if reason is LeaseEnd.COUNTED and request.ended_at is None:
+    if reason is _COUNTED and request.ended_at is None:
         _count(world, lease, placed=was in PLACED)
     else:
         _use_no_more(world, lease)
@@ -188,15 +191,15 @@ def expiry(world: World, lease: Lease) -> float:
 
 def correct(world: World, lease: Lease) -> None:
     """An ended lease turns out to be COUNTED: that is its end from now on (see ``attempts``)."""
-    if lease.reason is None or lease.reason is LeaseEnd.COUNTED:
+    if lease.reason is None or lease.reason is _COUNTED:
         return
     _step(lease, CORRECT)
     world.ends[lease.reason] -= 1
-    world.ends[LeaseEnd.COUNTED] += 1
+    world.ends[_COUNTED] += 1
     world.responses_late += 1
-    lease.reason = LeaseEnd.COUNTED
+    lease.reason = _COUNTED
     lease.device.story.append((world.now, "COUNTED", f"lease {lease.seq}, which had ended"))
-    _say_end(world, lease, LeaseEnd.COUNTED, None, None, "")
+    _say_end(world, lease, _COUNTED, None, None, "")
     if lease.request.open:
         _count(world, lease, placed=False)
 
@@ -229,7 +232,7 @@ def settle(world: World, session: Session) -> None:
         close(world, session, SessionEnd.DRAINED)
     elif device.limited(world.now):
         world.move(device, SERVE)
-        send_away(world, session, ComeBackReason.LIMIT, _until_tomorrow_s(world, session))
+        send_away(world, session, _LIMIT, _until_tomorrow_s(world, session))
     else:
         world.make_idle(session)
 
@@ -237,7 +240,7 @@ def settle(world: World, session: Session) -> None:
 def send_away(world: World, session: Session, reason: ComeBackReason, after_s: float | None) -> None:
     """The device is to leave by itself, within a liveness interval."""
     session.leave_by = world.now + world.settings.liveness_s
-    world.deadlines.set(Kind.LEAVE, session.seq, session.leave_by)
+    world.deadlines.set(_LEAVE, session.seq, session.leave_by)
     session.device.story.append((world.now, "SENT AWAY", reason))
     world.effects.append(SendAway(session.seq, session.device.id, reason, after_s))
 
@@ -327,7 +330,7 @@ def _wait_for(world: World, session: Session, seq: LeaseSeq, stopping: Stopping)
     """Busy until the device says that it stopped with this lease."""
     _occupy(world, session)
     session.device.stopping[seq] = stopping
-    world.deadlines.set(Kind.STOP, session.device.id, stopping.until)
+    world.deadlines.set(_STOP, session.device.id, stopping.until)
 
 
 def _count(world: World, lease: Lease, *, placed: bool) -> None:
@@ -335,7 +338,7 @@ def _count(world: World, lease: Lease, *, placed: bool) -> None:
     request, device = lease.request, lease.device
     world.changed[request.id] = request
     lease.counts_in = request.round
-    if request.job.spec.repeat is Repeat.ONCE:
+    if request.job.spec.repeat is _ONCE:
         request.used[device.id] = lease.seq
         other = device.lease
         if other is not None and other is not lease and other.request is request:

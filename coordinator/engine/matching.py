@@ -39,6 +39,8 @@ from coordinator.engine.state import Device, Job, Request, Session
 from coordinator.engine.tiers import EVERY_TIER, NO_TIER, tier_text
 from coordinator.engine.world import World
 
+_UNIFORM = Mode.UNIFORM
+
 
 class Candidates:
     """The requests that devices of a region may be leased to, in the plan's order, full ones included."""
@@ -122,7 +124,7 @@ class Matcher:
     def _first(self, klass: int) -> Request | Literal[False]:
         """Who comes first in the queue that devices of this class try first, full or not; from here on it is known."""
         plan = self.world.plan
-        if klass == OVERFLOW or not plan.queues or plan.mode is Mode.UNIFORM:
+        if klass == OVERFLOW or not plan.queues or plan.mode is _UNIFORM:
             return False
         queue = self._queue_of(klass)
         at, first = self._first_in(queue, klass)
@@ -202,7 +204,7 @@ class Matcher:
         request = self.choose(session)
         if request is None:
             return False
-        session.draws += self.world.plan.mode is Mode.UNIFORM
+        session.draws += self.world.plan.mode is _UNIFORM
         grant(self.world, session, request)
         return True
 
@@ -238,7 +240,7 @@ class Matcher:
             capabilities=device.capabilities,
         )
         rest = self._in_turn(region, device.tier, eligible, found)
-        if self.world.plan.mode is Mode.UNIFORM:  # drawn from by chance they go by job
+        if self.world.plan.mode is _UNIFORM:  # drawn from by chance they go by job
             found = sorted(rest, key=lambda request: (request.job.arrival, request.job.id))
         return Candidates(found, rest)
 

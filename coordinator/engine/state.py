@@ -37,6 +37,7 @@ from coordinator.engine.requirements import Capabilities
 from coordinator.engine.tiers import NO_TIER
 
 DAY_S = 86_400.0
+_OPEN = AttemptStatus.OPEN
 
 
 @dataclass(slots=True)
@@ -198,7 +199,7 @@ class Request:
     @property
     def status(self) -> AttemptStatus:
         if self.ended_at is None:
-            return AttemptStatus.OPEN
+            return _OPEN
         return AttemptStatus.CLOSED if self.state is RequestState.CLOSED else AttemptStatus.ABORTED
 
     def status_of(self, round_: int) -> AttemptStatus:

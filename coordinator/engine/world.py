@@ -59,10 +59,9 @@ class World:
         self.tiers = Tiers(self.settings, 0.0)
         self.deadlines = Deadlines(truth)
 
-    @property
-    def unsettled(self) -> bool:
+    def is_unsettled(self) -> bool:
         """A plan is to be made, or devices are to be matched."""
-        return self.dirty or self.vacant or bool(self.fresh)
+        return bool(self.fresh) or self.dirty or self.vacant
 
     def change(self, job: Job) -> None:
         """It may be served from here on, or may not: the plan's inputs have changed."""

@@ -14,6 +14,8 @@ from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
 from testbed.simulator.model import Attempts, Outcome, Reals, Simulation, Unheard
 
+_COUNTED = LeaseEnd.COUNTED
+
 
 class _Ended(NamedTuple):
     """An attempt that ended: a row of ``Attempts``, in the order of its columns."""
@@ -131,7 +133,7 @@ class Accounts:
             seconds = now - self._granted.pop(ended.lease)
         else:
             seconds = self._corrected.pop(ended.lease)
-        if ended.reason is not LeaseEnd.COUNTED:
+        if ended.reason is not _COUNTED:
             if self._breaks:
                 self._corrected[ended.lease] = seconds
         elif ended.request in self._counted_s:

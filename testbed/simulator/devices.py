@@ -35,6 +35,7 @@ from testbed.simulator.presence import FINISH, RESPONSE, SESSION_END, Finish, Ki
 from testbed.simulator.settings import silent_at
 
 _NO_MORE = Row(math.inf, math.inf, -1, -1, -1, 0.0, 0.0, False)
+_TOLD_TO = SessionEnd.GOODBYE_TOLD_TO
 _INSTANCE = "0" * 32  # no device is ever copied
 
 
@@ -212,7 +213,7 @@ class Devices:
         if present is None or present.how is not None:
             self._miss(present, sent)
             return None
-        return SessionEnded(sent.session, SessionEnd.GOODBYE_TOLD_TO)
+        return SessionEnded(sent.session, _TOLD_TO)
 
     def _over(self, ended: EndSession, _: float) -> None:
         self._present.pop(ended.session, None)
@@ -277,9 +278,12 @@ class Devices:
         return present.task is what if kind is RESPONSE else present.receipt is what and not present.gone
 
     def _done(self, present: Present, offer: OfferLease, now: float) -> float:
-        """When its driver has the response."""
-        row, job = present.row, offer.job
-        seconds = self._duration(row, job, offer.lease)
+        """When its driver has the response. The order of these operations is part of the rules."""
+        row, job, lease = present.row, offer.job, offer.lease
+        work = self._work[job]
+        seconds = work.compute_s * row.slow + float(work.download_bytes + work.upload_bytes) * row.byte_s
+        if self._noise is not None:
+            seconds *= self._noise[noise_index(self._simulation.settings.seed, lease)]
         link = self._links[row.device] if self._links else None
         if link is None:
             return now + seconds
@@ -287,16 +291,8 @@ class Devices:
         first = (*(() if job in present.met else CONNECT), *(() if job in code else FETCH_CODE))
         present.met |= {job}
         code.add(job)
-        chance = chances(self._simulation.settings.seed, offer.lease, Part.TASK)
-        return task_end(link, now, self._work[job], seconds, first=first, chance=chance)
-
-    def _duration(self, row: Row, job: JobId, lease: LeaseSeq) -> float:
-        """Seconds of a task, but for what passes a link. The order of these operations is part of the rules."""
-        work = self._work[job]
-        seconds = work.compute_s * row.slow + float(work.download_bytes + work.upload_bytes) * row.byte_s
-        if self._noise is not None:
-            seconds *= self._noise[noise_index(self._simulation.settings.seed, lease)]
-        return seconds
+        chance = chances(self._simulation.settings.seed, lease, Part.TASK)
+        return task_end(link, now, work, seconds, first=first, chance=chance)
 
 
 def _limits(about: Simulation) -> tuple[tuple[int, int], ...]:

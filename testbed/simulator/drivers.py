@@ -30,6 +30,8 @@ from testbed.simulator.programs import AWAY, STILL, THERE, State
 
 HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)  # effects that mean something to one
 
+_ONCE, _COUNTED, _STRAGGLER = Repeat.ONCE, Outcome.COUNTED, Outcome.STRAGGLER
+
 
 @dataclass(slots=True)
 class Driver:
@@ -120,12 +122,12 @@ class Drivers:
             no = driver.open
         else:
             counts = driver.open == no and driver.counted < driver.needed
-        if spec.repeat is Repeat.ONCE and counts:
+        if spec.repeat is _ONCE and counts:
             counts = response.device not in driver.devices
             driver.devices.add(response.device)
         driver.counted += counts
         driver.decided = True
-        outcome = Outcome.COUNTED if counts else Outcome.STRAGGLER
+        outcome = _COUNTED if counts else _STRAGGLER
         return ResponsesRecorded(response.job, driver.incarnation, *no, ((response.lease, outcome),))
 
     def react(self, effect: Effect, _: float = 0.0) -> Event | None:

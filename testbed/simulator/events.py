@@ -135,7 +135,7 @@ class _Run:
                 first = devices.due.first()
                 if first is not None and first[0] <= at:
                     at, what, _ = first
-            due = self.engine.next_deadline(until=at) if self.coordinator is THERE else None
+            due = self.engine.next_deadline(at) if self.coordinator is THERE else None
             if due is not None and (due < at or (due == at and what > DUE)):
                 at, what = due, DUE
             if self._breaks and (change := self.programs.next_at()) < at:
@@ -286,7 +286,7 @@ class _Run:
         said, now, on_effect = self._said, self.now, self._on_effect
         world, handle = self.engine.world, self.engine.handle
         said.extend(events)
-        while said or world.unsettled:
+        while said or world.is_unsettled():
             event = said.popleft() if said else _TURN_ENDED
             effects = handle(event, now)
             if self._watched:
