@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import Outcome
+from coordinator.engine.value import value
 from testbed.simulator.model import CheckIns, Cut
 
 _AT_A_TIME = 4096  # rows that are turned into Python's own numbers
@@ -28,7 +29,8 @@ class Kind(IntEnum):
 RESPONSE, FINISH, DUE, SESSION_END, ARRIVAL, CHECK_IN, BREAK = Kind  # see ``programs.THERE``
 
 
-class Row(NamedTuple):
+@value
+class Row:
     """A row of ``CheckIns``, in the order of its columns."""
 
     start_s: float
@@ -94,4 +96,4 @@ def rows(block: CheckIns) -> Iterator[Row]:
         block.crash,
     )
     for first in range(0, len(block), _AT_A_TIME):
-        yield from map(Row._make, zip(*(one[first : first + _AT_A_TIME].tolist() for one in columns), strict=True))
+        yield from map(Row, *(one[first : first + _AT_A_TIME].tolist() for one in columns))
