@@ -157,6 +157,24 @@ def test_asynchronously_it_counts_once_in_each_buffer() -> None:
     assert [offer.round for offer in play.got(OfferLease)] == [2, 2]
 
 
+def test_a_receipt_blocks_in_the_next_buffer_too_where_an_earlier_lease_counted_in_this_one() -> None:
+    """It says that it was told STRAGGLER for a lease that its driver then counts; and has a receipt for the next."""
+    play = Play()
+    request = play.request(demand=2, asynchronous=Asynchronous(2))
+    first = play.run("one")
+    play.finish("one", outcome=Outcome.STRAGGLER)
+    play.accept("one")
+    second = play.lease("one")
+    play.finish("one")
+    play.record(request, first)
+    play.run("two")
+    respond(play, request, "two")
+    assert request.round == 2
+    play.handle(AttemptOpened(request.job.id, 1, 2, 1, None))
+    assert [offer.device for offer in play.got(OfferLease)] == ["two"]
+    assert request.used == {DeviceId("one"): second}
+
+
 def test_eligible_devices_are_counted_as_they_come_change_and_are_forgotten() -> None:
     play = Play(most_devices=3, most_regions=2)
     request = play.request(requirement=Comparison("memory", ">=", 4.0))
