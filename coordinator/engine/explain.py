@@ -6,7 +6,7 @@ from coordinator.engine.matching import Matcher, guessed_supply
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Lease, Request
-from coordinator.engine.tiers import tier_text
+from coordinator.engine.tiers import is_within, tier_text
 from coordinator.engine.waiting import ABSENT, Present, eligible_classes
 from coordinator.engine.world import World
 
@@ -84,13 +84,17 @@ def _other_tiers(world: World, device: Device) -> list[str]:
     """Requests that would take it, were it faster or slower."""
     mine = tier_text(device.tier, world.tiers.number) if device.tier >= 0 else "no known tier"
     return [
-        f"TIER: {request.job.id} is for {tier_text(request.tier, world.tiers.number)}; this one is of {mine}"
+        f"TIER: {request.job.id} is for {_tiers_of(world, request)}; this one is of {mine}"
         for request in world.open_requests.values()
-        if request.tier >= 0
-        and request.tier != device.tier
+        if not is_within(device.tier, request.tier, or_faster=world.plan.or_faster)
         and request.unmet > 0
         and world.regions.eligible(request.job.group, device.capability_class, device.id, device.capabilities)
     ]
+
+
+def _tiers_of(world: World, request: Request) -> str:
+    or_faster = ", or faster" if world.plan.or_faster and request.tier > 0 else ""
+    return tier_text(request.tier, world.tiers.number) + or_faster
 
 
 def _filling(world: World, request: Request, present: Present) -> list[str]:
@@ -100,7 +104,7 @@ def _filling(world: World, request: Request, present: Present) -> list[str]:
         return [f"{places}, no eligible device was ever seen; it needs {job.group.requirement}"]
     rate = f"{group_rate(world, job):.1f} check-ins per second"
     if request.tier >= 0:
-        places += f" for devices of {tier_text(request.tier, world.tiers.number)}"
+        places += f" for devices of {_tiers_of(world, request)}"
     parts = present.keep_from(request)
     said = [part.text if part is ABSENT else f"{count:.0f} {part.text}" for part, count in parts.items()]
     reasons = [f"{places}; {', '.join(said)}; {rate}", *_kept_back(world, request)]

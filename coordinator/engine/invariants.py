@@ -10,6 +10,7 @@ from coordinator.engine.matching import Matcher
 from coordinator.engine.model import LeaseEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Lease, Request, Session
+from coordinator.engine.tiers import is_within
 from coordinator.engine.world import World
 
 _IN_HAND = (LeaseState.OFFERED, LeaseState.RUNNING)
@@ -183,7 +184,7 @@ def _check_idle(world: World, matcher: Matcher, session: Session, wanting: list[
         cooling = device.cooling.get(request.job.id)
         if device.id in request.used or (cooling is not None and cooling.until > world.now):
             continue
-        if request.tier >= 0 and request.tier != device.tier:  # at the latest its deadline ends that
+        if not is_within(device.tier, request.tier, or_faster=world.plan.or_faster):  # its deadline ends that, at last
             continue
         eligible = world.regions.eligible(request.job.group, device.capability_class, device.id, device.capabilities)
         if eligible and request.job.id not in world.plan.reasons:

@@ -36,7 +36,7 @@ from coordinator.engine.plan import (
 )
 from coordinator.engine.regions import OVERFLOW, Group
 from coordinator.engine.state import Device, Job, Request, Session
-from coordinator.engine.tiers import EVERY_TIER, NO_TIER, tier_text
+from coordinator.engine.tiers import EVERY_TIER, NO_TIER, is_within, tier_text
 from coordinator.engine.world import World
 
 _UNIFORM = Mode.UNIFORM
@@ -116,7 +116,7 @@ class Matcher:
             first
             and first.ended_at is None
             and first.places > first.placed + first.counted
-            and _may_take(first, device, self.world.now)
+            and _may_take(first, device, self.world)
         ):
             return first
         return self._search(session)
@@ -149,13 +149,13 @@ class Matcher:
         if world.plan.mode is Mode.ORDERED:
             for some in (listed.found, listed.rest):
                 for request in some:
-                    if request.places > request.placed + request.counted and _may_take(request, device, world.now):
+                    if request.places > request.placed + request.counted and _may_take(request, device, world):
                         return request
             return None
         able = [
             request
             for request in listed
-            if request.places > request.placed + request.counted and _may_take(request, device, world.now)
+            if request.places > request.placed + request.counted and _may_take(request, device, world)
         ]
         if world.plan.targets:
             able = [request for request in able if not request.at_target] or able
@@ -263,7 +263,7 @@ class Matcher:
                     request is not None
                     and request.at_target == at_target  # so until the next plan: passing it asks for one
                     and eligible(request.job.group)
-                    and (request.tier < 0 or tier in (request.tier, EVERY_TIER))
+                    and (tier == EVERY_TIER or is_within(tier, request.tier, or_faster=plan.or_faster))
                 ):
                     found.append(request)
                     yield request
@@ -392,12 +392,12 @@ def lift(world: World, request: Request) -> None:
         request.tier = ANY_TIER
 
 
-def _may_take(request: Request, device: Device, now: float) -> bool:
+def _may_take(request: Request, device: Device, world: World) -> bool:
     """It is for this device's tier, and nothing that was between the two is in the way."""
     return (
-        (request.tier < 0 or request.tier == device.tier)
+        (request.tier < 0 or is_within(device.tier, request.tier, or_faster=world.plan.or_faster))
         and not (request.used and device.id in request.used)
-        and not (device.cooling and _cools(device, request, now))
+        and not (device.cooling and _cools(device, request, world.now))
     )
 
 

@@ -9,8 +9,9 @@ A round closes at K responses and asks for C places. A plan may name a *target* 
 names none. Requests that are below theirs come first, in the order of the plan, and then the others, in the same order.
 A new plan is made when a request reaches its target, or falls below it.
 
-A plan may also restrict a request to the devices of one tier; those of other tiers flow on to the next request. That is
-decided once per attempt, when a plan first names it: from then on its restriction can only be lifted, for good.
+A plan may also restrict a request to the devices of one tier, or of that and all faster ones (``or_faster``); those of
+other tiers flow on to the next request. That is decided once per attempt, when a plan first names it: from then on its
+restriction can only be lifted, for good.
 """
 
 import math
@@ -144,6 +145,7 @@ class Plan:
     tiers: Mapping[RequestId, int] = field(
         default_factory=dict
     )  # decided by this plan: a tier, or ANY_TIER, also to lift
+    or_faster: bool = False  # whoever is restricted to a tier takes devices of faster ones, too
     targets: Mapping[RequestId, int] = field(default_factory=dict)  # places, K to C; absent: C
     review_at: float | None = None  # engine time, > now: when time alone could change this plan's mind at the earliest
 

@@ -110,6 +110,15 @@ class ResponseTimes:
                 return found
         return None
 
+    def upto_tier(self, tier: int) -> Profile | None:
+        """The times of a tier and of all faster ones."""
+        if self._read is None:
+            return None
+        some = [self._read(1 + each) for each in range(tier + 1)]
+        total = sum([one.total for one in some])
+        counts = [sum(each) for each in zip(*[one.counts for one in some], strict=True)]
+        return Profile(counts, total, upto=counts[0]) if total >= ENOUGH else None
+
     def until_response(self, tier: int) -> Profile | None:
         """How long a place takes to bring a response: losses included, but not for a tier with enough responses."""
         if self._read is None or self._read(0).total < ENOUGH:

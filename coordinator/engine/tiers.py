@@ -64,6 +64,11 @@ class Tiers:
             supply.recut(shares)
 
 
+def is_within(tier: int, asked: int, *, or_faster: bool) -> bool:
+    """Whether a device of such a tier is one that a request for tier ``asked`` wants; < 0: it is for all."""
+    return asked < 0 or tier == asked or (or_faster and NO_TIER < tier < asked)
+
+
 def tier_text(tier: int, number: int) -> str:
     """For people, who count from 1."""
     return f"tier {tier + 1} of {number}, 1 the fastest"

@@ -15,19 +15,19 @@ has an owner.
 the order with its next opening, and lacks devices there: its index is that of rounds left * places, with one round
 left where their number is not known, and without the root. It comes after requests of the same index.
 
-*Fast devices* are priced as well. Of each group the first request that is below its target, if no plan has decided it,
-is restricted to the tier u of the greatest gain above 0. With n its target and todo = n - placed,
+*Fast devices* are priced as well. A request that is below its target, if no plan has decided it, is restricted to the
+devices of tier u and faster ones, for the greatest gain above 0. With n its target and todo = n - placed,
 
     gain(u) = Q - Q_u - (todo / rate_u - todo / rate) - todo * rate / rate_u * lost
 
-Q and Q_u are the times of the K-th of n responses, over all tiers and in tier u; ``lost`` is the sum over groups h of
-W[g][h] * (other requests of h that lack devices for their K): while it fills from one tier, they wait.
+Q and Q_u are the times of the K-th of n responses, over all tiers and over those up to u, whose supply is rate_u;
+``lost`` is the sum over groups h of W[g][h] * (other requests of h that lack devices for their K): while it fills from
+these tiers, they wait.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from operator import itemgetter
 
 from coordinator.engine.ids import GroupId, RegionId, RequestId
@@ -38,14 +38,13 @@ from coordinator.policies.spares import (
     Contention,
     Spares,
     Stand,
-    by_target,
     contention,
     last,
     priced,
     spares_of,
     with_spare,
 )
-from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restricted, restrictions, total
+from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions, total
 
 MOST_SCARCITY = 8
 
@@ -87,13 +86,14 @@ class VennPlus:
             targets = last(view) if self.spares is Spares.LAST else priced(view, stands, self._contention)
         limits = NOWHERE
         if view.tiers > 1 and self.tiers > 1:
-            limits = restrictions(view, _holdings(view, queue, targets), _Priced(view, targets, self._contention))
+            limits = restrictions(view, _holdings(view, queue), _Priced(view, targets, self._contention))
         why = partial(behind, queue, view.groups, "its job has less left to do, or needs scarcer devices")
         return Plan(
             queues=(tuple([request.request for request in queue]),),
             why=partial(with_spare, view, targets, why),
             targets=targets,
             tiers=limits.tiers,
+            or_faster=True,
             review_at=limits.review_at,
         )
 
@@ -116,7 +116,7 @@ class VennPlus:
 
 
 class _Priced:
-    """Which tier is worth what it costs the request itself and others."""
+    """Which tiers, from the fastest on, are worth what they cost the request itself and others."""
 
     def __init__(self, view: View, targets: Mapping[RequestId, int], between: Contention) -> None:
         self._targets, self._between = targets, between
@@ -136,9 +136,8 @@ class _Priced:
             return ANY_TIER
         todo, lost = target - request.placed, self._lost(request)
         best, most, all_s = ANY_TIER, 0.0, times.quantile(request.needed, target + 1)
-        for tier in range(view.tiers):
-            rate_u = total(view.tier_supply[tier], regions)
-            faster = responses.of_tier(tier)
+        for tier in range(view.tiers - 1):
+            rate_u, faster = self.rate(view, regions, tier), responses.upto_tier(tier)
             if rate_u == 0 or faster is None:
                 continue
             saved = all_s - faster.quantile(request.needed, target + 1)
@@ -149,8 +148,12 @@ class _Priced:
         return best
 
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
-        """When the response that closes a round comes, seconds after the lease."""
+        """When the response that closes a round comes, seconds after the lease, in the slowest of its tiers."""
         return Drawn().tail_s(view, request, tier)
+
+    def rate(self, view: View, regions: Iterable[RegionId], tier: int) -> int:
+        of = tuple(regions)
+        return sum([total(view.tier_supply[each], of) for each in range(tier + 1)])
 
     def _lost(self, request: RequestView) -> float:
         """Seconds of all others that lack devices, for each device of this one that they could have used."""
@@ -160,11 +163,10 @@ class _Priced:
         return lost
 
 
-def _holdings(view: View, queue: Sequence[RequestView], targets: Mapping[RequestId, int]) -> Iterator[Holding]:
-    """For each group those who are below their target, then the others; all that a group can use is its own."""
-    queues: dict[GroupId, list[RequestView]] = {}
-    for request in chain.from_iterable(by_target(queue, targets)):
-        queues.setdefault(request.group, []).append(request)
+def _holdings(view: View, queue: Sequence[RequestView]) -> Iterator[Holding]:
+    """Each request is asked on its own; all that its group can use is its own."""
     regions: dict[GroupId, tuple[RegionId, ...]] = {group.group: group.regions for group in view.groups}
-    for group, requests in queues.items():
-        yield Holding(requests, restricted(requests), partial(iter, regions[group]))
+    for one in queue:
+        restricted = (one,) if one.tier >= 0 else ()
+        if restricted or one.tier == UNDECIDED:
+            yield Holding((one,), restricted, partial(iter, regions[one.group]))

@@ -26,6 +26,7 @@ from testbed.simulator.layout import (
     MERGED,
     NEARNESS,
     NONE,
+    OR_FASTER,
     P_PERCENT,
     PAPER,
     PLANNER,
@@ -84,6 +85,7 @@ class Plans:
         self._places = planner != NONE and spares is not Spares.WITH
         self._plus = planner in (VENN_PLUS, VENN_PLUS_NOMATCH)
         self._grounded = planner >= VENN_PLUS
+        numbers[OR_FASTER] = self._plus
         if isinstance(own, VennPlus):
             numbers[SCARCITY], numbers[NEARNESS], numbers[COLLECTING] = own.scarcity, own.nearness, own.collecting
         elif isinstance(own, Venn) and planner != NONE:
@@ -140,6 +142,7 @@ class Plans:
             t.queues[number + 1] = place
         t.queues[0] = 0
         t.numbers[QUEUES], t.numbers[UNIFORM] = len(plan.queues), plan.mode is Mode.UNIFORM
+        t.numbers[OR_FASTER] = plan.or_faster
         owners = t.cells[:, R_OWNER].reshape(-1, world.width)
         owners[:] = NONE
         for region, number in plan.owner.items():
@@ -194,4 +197,4 @@ class Plans:
         for tier, counted in enumerate(world.tiers.supply if t.numbers[TIERS] > 1 else ()):
             counts = counted.by_region(world.regions.region_of)
             for row, group in zip(rows, world.regions.views(), strict=True):
-                t.group_tiers[tier, row] = total(counts, group.regions)
+                t.group_tiers[tier, row] = total(counts, group.regions) + (t.group_tiers[tier - 1, row] if tier else 0)

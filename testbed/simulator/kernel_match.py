@@ -20,6 +20,7 @@ from testbed.simulator.layout import (
     J_TIER,
     MATCH_DRAW,
     NONE,
+    OR_FASTER,
     PLANS,
     QUEUES,
     R_GROUPS,
@@ -93,12 +94,18 @@ def _list(t: Tables, cell: int) -> None:
                 job = t.queued[place]
                 if t.jobs[job, J_OPEN] == 0 or cells[cell, R_GROUPS + t.jobs[job, J_GROUP]] == 0:
                     continue
-                if at_target(t, job) == (spare == 1) and (t.jobs[job, J_TIER] < 0 or t.jobs[job, J_TIER] == tier):
+                if at_target(t, job) == (spare == 1) and _is_within(t, tier, t.jobs[job, J_TIER]):
                     t.candidates[cell, count] = job
                     count += 1
     if t.numbers[UNIFORM] == 1:  # drawn from by chance they go by job
         sort(t.candidates[cell, :count], t.candidates[cell, :count].copy())
     cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLANS]
+
+
+@compiled
+def _is_within(t: Tables, tier: int, asked: int) -> bool:
+    """``coordinator.engine.tiers.is_within``."""
+    return bool(asked < 0 or tier == asked or (t.numbers[OR_FASTER] == 1 and NONE < tier < asked))
 
 
 @compiled

@@ -3,6 +3,8 @@
 import numpy as np
 
 from coordinator.engine.plan import ANY_TIER, UNDECIDED
+from coordinator.engine.profiles import ENOUGH
+from coordinator.engine.scale import BINS
 from testbed.simulator.compiled import compiled
 from testbed.simulator.kernel_match import at_target
 from testbed.simulator.kernel_tiers import bin_at, decide, profile_of, quantile, tail_s, wanted
@@ -88,20 +90,17 @@ def _target(t: Tables, job: int, price: float) -> int:
 @compiled
 def restrict_priced(t: Tables, queue: Integers) -> None:
     """Tiers under venn-plus. ``queue``: jobs in the order of their requests."""
-    waiting, seen = np.zeros(len(t.seconds), np.int64), np.zeros(len(t.seconds), np.int64)
+    waiting = np.zeros(len(t.seconds), np.int64)
     for job in queue:
         if lacking(t, job) > 0:
             waiting[t.jobs[job, J_GROUP]] += 1
     now, review = t.reals[NOW], np.inf
     for job in queue:
-        group = t.jobs[job, J_GROUP]
-        if seen[group] == 0 and not at_target(t, job):
-            seen[group] = 1
-            if t.jobs[job, J_TIER] == UNDECIDED:
-                tier = _choice(t, job, waiting)
-                if tier != UNDECIDED:
-                    decide(t, job, tier)
-        tier = t.jobs[job, J_TIER]
+        if t.jobs[job, J_TIER] == UNDECIDED and not at_target(t, job):
+            tier = _choice(t, job, waiting)
+            if tier != UNDECIDED:
+                decide(t, job, tier)
+        tier, group = t.jobs[job, J_TIER], t.jobs[job, J_GROUP]
         if tier < 0:
             continue
         rate, latest = t.group_tiers[tier, group], -np.inf
@@ -128,11 +127,15 @@ def _choice(t: Tables, job: int, waiting: Integers) -> int:
         itself = 1 if other == group and lacking(t, job) > 0 else 0
         lost += t.seconds[group, other] * (waiting[other] - itself)
     best, most, all_s = ANY_TIER, 0.0, quantile(t, job, 0, needed, target + 1)
-    for tier in range(t.numbers[TIERS]):
+    faster, total = np.zeros(BINS, np.int64), 0  # responses of the tiers so far
+    for tier in range(t.numbers[TIERS] - 1):
+        total += t.profiles[job, 1 + tier, P_TOTAL]
+        faster += t.profiles[job, 1 + tier, P_COUNTS:]
         rate_u = t.group_tiers[tier, group]
-        if rate_u == 0:
+        if rate_u == 0 or total < ENOUGH:
             continue
-        saved = all_s - quantile(t, job, profile_of(t, job, tier), needed, target + 1)
+        at, _ = bin_at(faster, (needed * total + target) // (target + 1), 0, faster[0])
+        saved = all_s - t.edges[at]
         waits = todo * span_s / rate_u - todo * span_s / rate
         gain = saved - waits - todo * (rate / rate_u) * lost
         if gain > most:

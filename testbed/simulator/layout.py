@@ -49,6 +49,7 @@ NONE = -1
     COLLECTING,
     SPARES,  # what is done with spare places: index into ``Spares``
     AIMED,  # plans name targets
+    OR_FASTER,  # whoever is for a tier takes faster devices, too
     BY_REQUEST,  # parameters of venn: order within a group, the published rule for tiers
     PAPER,
     PROFILED,  # somebody asks for response times
@@ -61,7 +62,7 @@ NONE = -1
     EXPIRED,
     REVOKED,
     NUMBERS,
-) = range(51)
+) = range(52)
 NOW, DUE, TICK, REVIEW, NEXT_ARRIVAL, UNTIL, SPAN_S, FAIRNESS, REALS = range(
     9
 )  # DUE: nothing of the jobs and leases is due before

@@ -178,7 +178,7 @@ class Tables:
     rates: Integers  # per contender: supply of what it owns to begin with
     tier_supply: Integers  # per tier, region
     group_rates: Reals  # per group: supply of all that it can use
-    group_tiers: Integers  # per tier, group: the same of a tier
+    group_tiers: Integers  # per tier, group: the same of a tier and all faster ones
     seconds: Reals  # per group, group: what a device for one costs a request of the other
     # Columns of the block, as of ``CheckIns``.
     start_s: Reals

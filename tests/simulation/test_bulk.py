@@ -150,6 +150,7 @@ class Whimsical:
             owner={region: pick(3) for region in view.supply},
             mode=Mode.UNIFORM if not pick(3) else Mode.ORDERED,
             tiers=tiers,
+            or_faster=view.plan_number % 2 == 1,
             targets=targets,
             review_at=view.now + 0.25 + pick(20) if pick(2) else None,
         )

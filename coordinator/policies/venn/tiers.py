@@ -63,6 +63,9 @@ class Rule(Protocol):
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
         """The tail of its response times in a tier, seconds."""
 
+    def rate(self, view: View, regions: Iterable[RegionId], tier: int) -> int:
+        """Check-ins in these regions of devices that a request restricted to a tier takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
@@ -84,7 +87,7 @@ class Drawn:
             collecting = tail_s * rate / work  # c
             pays = view.tiers + fast_s / tail_s * collecting < 1.0 + collecting
         else:
-            rate_u = total(view.tier_supply[tier], regions)
+            rate_u = self.rate(view, regions, tier)
             pays = rate_u > 0 and work / rate_u - work / rate < tail_s - fast_s
         return tier if pays else ANY_TIER
 
@@ -95,6 +98,9 @@ class Drawn:
             return job.tails_s[1 + tier] if job.tails_s else 0.0
         times = job.responses.of_tier(tier)
         return 0.0 if times is None else times.quantile(self.percent, 100)
+
+    def rate(self, view: View, regions: Iterable[RegionId], tier: int) -> int:
+        return total(view.tier_supply[tier], regions)
 
 
 def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restrictions:
@@ -126,7 +132,7 @@ def restricted(queue: Iterable[RequestView]) -> list[RequestView]:
 
 def _needs_s(view: View, request: RequestView, holding: Holding, tier: int, rule: Rule) -> float:
     """Seconds from now until it has its devices of this tier and their responses; infinite where none come."""
-    rate = total(view.tier_supply[tier], holding.owned())
+    rate = rule.rate(view, holding.owned(), tier)
     if rate == 0:
         return math.inf
     return request.remaining * view.supply_span_s / rate + rule.tail_s(view, request, tier)

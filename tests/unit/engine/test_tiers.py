@@ -24,6 +24,7 @@ class Scripted:
     def __init__(self) -> None:
         self.tiers: dict[int, int] = {}
         self.review_at: float | None = None
+        self.or_faster = False
         self.views: list[View] = []
 
     def plan(self, view: View) -> Plan:
@@ -32,7 +33,8 @@ class Scripted:
             return Plan()
         tiers, self.tiers = {RequestId(key): tier for key, tier in self.tiers.items()}, {}
         review_at, self.review_at = self.review_at, None
-        return Plan((tuple(request.request for request in view.requests),), tiers=tiers, review_at=review_at)
+        queue = tuple(request.request for request in view.requests)
+        return Plan((queue,), tiers=tiers, or_faster=self.or_faster, review_at=review_at)
 
 
 def cut(*scores: float, number: int = 3) -> Tiers:
@@ -118,6 +120,15 @@ def test_a_restricted_request_takes_its_tier_alone_and_others_flow_on() -> None:
     assert play.one(OfferLease).request == second.id  # the first one is full
 
 
+def test_a_plan_may_let_faster_devices_in() -> None:
+    play, policy = world()
+    policy.tiers, policy.or_faster = {1: 1}, True
+    first, second = play.request("a", demand=9), play.request("b", demand=9)
+    for name, score, taker in (("s", SLOW, second), ("f", FAST, first), ("m", MIDDLE, first), ("x", 0.0, second)):
+        play.check_in(name, reference_s=score)
+        assert play.one(OfferLease).request == taker.id
+
+
 def test_who_waits_for_whom_is_said() -> None:
     play, policy = world()
     policy.tiers = {1: 2}
@@ -129,6 +140,16 @@ def test_who_waits_for_whom_is_said() -> None:
     said = play.engine.explain_device(play.device("f").id)
     assert said[0] == "TIER: me/a/1 is for tier 3 of 3, 1 the fastest; this one is of tier 1 of 3, 1 the fastest"
     assert "this one is of no known tier" in play.engine.explain_device(play.device("x").id)[0]
+
+
+def test_who_waits_for_faster_ones_is_said() -> None:
+    play, policy = world()
+    policy.tiers, policy.or_faster = {1: 1}, True
+    play.request("a")
+    play.check_in("s", reference_s=SLOW)
+    assert not play.got(OfferLease)
+    said = play.engine.explain_device(play.device("s").id)
+    assert said[0].startswith("TIER: me/a/1 is for tier 2 of 3, 1 the fastest, or faster; this one is of tier 3")
 
 
 def test_a_lifted_request_takes_who_waits_at_once() -> None:

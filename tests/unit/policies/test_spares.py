@@ -159,11 +159,18 @@ def test_response_times_of_a_tier_are_those_of_all_where_there_are_few() -> None
     found = [known.of_tier(tier) for tier in (-1, 0, 1)]
     assert [one and one.total for one in found] == [30, ENOUGH, 30]
     assert [one and one.total for one in map(known.until_response, (-1, 0, 1))] == [40, ENOUGH, 40]
+    slow = [5, ENOUGH - 1, *[0] * (BINS - 2)]
+    upto = response_times(row(30), row(10), slow).upto_tier
+    both = upto(1)
+    assert upto(0) is None
+    assert both is not None
+    assert (both.total, [both.quantile(part, 34) for part in (15, 16)]) == (34, [EDGES[0], EDGES[1]])
     few = response_times(row(ENOUGH - 1), row(ENOUGH - 1), row(90))
     assert (
         few.of_tier(0)
         is few.until_response(0)
         is ResponseTimes().of_tier()
+        is ResponseTimes().upto_tier(0)
         is ResponseTimes().until_response(0)
         is None
     )
