@@ -145,18 +145,17 @@ class Matcher:
     def _search(self, session: Session) -> Request | None:
         """Who gets it, in the list of its region."""
         world, device = self.world, session.device
-        listed = self.candidates(device)
-        if world.plan.mode is Mode.ORDERED:
-            for some in (listed.found, listed.rest):
-                for request in some:
-                    if request.places > request.placed + request.counted and _may_take(request, device, world):
-                        return request
-            return None
-        able = [
+        id_, cooling, now = device.id, device.cooling, world.now
+        takers = (
             request
-            for request in listed
-            if request.places > request.placed + request.counted and _may_take(request, device, world)
-        ]
+            for request in self.candidates(device)
+            if request.places > request.placed + request.counted
+            and id_ not in request.used
+            and not (cooling and _cools(device, request, now))
+        )
+        if world.plan.mode is Mode.ORDERED:
+            return next(takers, None)
+        able = list(takers)
         if world.plan.targets:
             able = [request for request in able if not request.at_target] or able
         if not able:
@@ -393,7 +392,7 @@ def lift(world: World, request: Request) -> None:
 
 
 def _may_take(request: Request, device: Device, world: World) -> bool:
-    """It is for this device's tier, and nothing that was between the two is in the way."""
+    """It is for this device's tier, as those in its list are, and nothing that was between the two is in the way."""
     return (
         (request.tier < 0 or is_within(device.tier, request.tier, or_faster=world.plan.or_faster))
         and not (request.used and device.id in request.used)
