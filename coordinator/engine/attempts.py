@@ -69,17 +69,17 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
     world.requests_opened += 1
     spec = job.spec
     request = Request(
-        RequestId(world.requests_opened),
-        job,
-        round_,
-        attempt,
-        rounds_left,
-        job.needed,
-        job.places,
-        world.now,
-        math.inf if spec.asynchronous else world.now + spec.deadline_s,
-        (round_, attempt),
-        spec.asynchronous is not None,
+        id=RequestId(world.requests_opened),
+        job=job,
+        round=round_,
+        attempt=attempt,
+        rounds_left=rounds_left,
+        needed=job.needed,
+        places=job.places,
+        opened_at=world.now,
+        deadline_at=math.inf if spec.asynchronous else world.now + spec.deadline_s,
+        offered=(round_, attempt),
+        asynchronous=spec.asynchronous is not None,
     )
     if job.latest is None or job.latest.round != round_:
         forgive(job)

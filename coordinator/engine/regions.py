@@ -29,6 +29,7 @@ from coordinator.engine.requirements import (
 OVERFLOW = -1  # the class of devices beyond the bound
 MOST_ATOMS = 64  # comparisons of ended jobs are remembered until there are so many
 MOST_KINDS = 4096  # capabilities, each an object of its own, whose class is remembered
+TOGETHER = 4096  # numbers that are made at a time
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +77,7 @@ class Regions:
         self.overflow_devices = 0
         self._atoms: dict[str, Comparison | Ids] = {}  # by their text
         self._by_name = False  # an atom asks for certain devices: then those with the same capabilities are not alike
+        self._numbers: list[int] = []  # of classes: made together they lie together, and each look-up reads one
         self._index: dict[tuple[bool, ...], int] = {}  # answers to the atoms, in their order -> class
         self._kinds: dict[int, tuple[Capabilities, int]] = {}  # (itself, class), by its identity
         self._by_groups: dict[frozenset[GroupId], Region] = {}
@@ -180,7 +182,9 @@ class Regions:
         answers = tuple([atom.matches(device, capabilities) for atom in self._atoms.values()])
         klass = self._index.get(answers, OVERFLOW)
         if klass == OVERFLOW and len(self.classes) < self.most:
-            klass = self._index[answers] = len(self.classes)
+            if len(self._numbers) == len(self.classes):
+                self._numbers.extend(range(len(self.classes), len(self.classes) + TOGETHER))
+            klass = self._index[answers] = self._numbers[len(self.classes)]
             self.classes.append(DeviceClass((device, capabilities)))
         if not self._by_name:
             if len(self._kinds) >= MOST_KINDS:

@@ -135,8 +135,21 @@ class Lease:
         return f"lease {self.seq}"
 
 
-@dataclass(slots=True, eq=False)
-class Request:
+@dataclass(slots=True, eq=False, kw_only=True)
+class Places:
+    """What every look-up reads of a request: slots of their own, which lie side by side."""
+
+    places: int  # C, fixed; placed + counted never exceed it
+    placed: int = 0  # leases in PLACED states
+    counted: int = 0  # responses COUNTED while it was open, which keep their places
+    ended_at: float | None = None
+    tier: int = UNDECIDED  # whose devices alone may be leased to it, if >= 0; or UNDECIDED, ANY_TIER, LIFTED
+    used: dict[DeviceId, LeaseSeq] = field(default_factory=dict)  # once a round: devices that are not leased to it now,
+    # for their response under this lease counts in the round on offer, or has a receipt that says so
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Request(Places):
     """One attempt at one round; of an asynchronous job at all rounds that are left, one after the other (``rounds``).
 
     So an asynchronous request's round and attempt are those of the buffer that is being filled.
@@ -148,25 +161,18 @@ class Request:
     attempt: int
     rounds_left: int | None  # with this one
     needed: int  # K, fixed
-    places: int  # C, fixed; placed + counted never exceed it
     opened_at: float
     deadline_at: float  # inf: asynchronous
     offered: tuple[int, int]  # round and attempt that leases are granted under: the latest that its driver opened
     asynchronous: bool = False  # as its job is
     state: RequestState = RequestState.FILLING
-    placed: int = 0  # leases in PLACED states
-    counted: int = 0  # responses COUNTED while it was open, which keep their places
     held: int = 0  # the same of an asynchronous request, in its present round; they have given their places back
     filled_at: float | None = None  # when placed + counted first reached C; at the latest when it ended
-    ended_at: float | None = None
     reason: AttemptEndReason | None = None  # once ended
     leases: dict[LeaseSeq, Lease] = field(default_factory=dict)  # all of its leases, until it is purged
-    used: dict[DeviceId, LeaseSeq] = field(default_factory=dict)  # once a round: devices that are not leased to it now,
-    # for their response under this lease counts in the round on offer, or has a receipt that says so
     over: deque[Lease] = field(default_factory=deque)  # asynchronous: those of its leases that ended, the latest
     flushed_at: float = 0.0  # when its last round closed, asynchronously
     purged: bool = False  # forgets leases when they end
-    tier: int = UNDECIDED  # whose devices alone may be leased to it, if >= 0; or UNDECIDED, ANY_TIER, LIFTED
     target: int = field(init=False)  # by the present plan: with so many places taken it comes after those with fewer
 
     def __post_init__(self) -> None:

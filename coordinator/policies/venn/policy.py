@@ -112,7 +112,8 @@ class Landscape:
         self.queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
         self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
         self.ground = contest([one.regions for one in merged[self.unsupplied :]], supply)
-        self._queues: list[Queue] = []  # of the last plan, ordered by ...
+        self._queues: list[Queue] = []  # of the last plan, of ...
+        self._requests: Sequence[RequestView] = ()  # ... these, ordered by ...
         self._demand: Callable[[RequestView], float] | None = None  # ... this
         self._owner = self.ground.owner  # of the last plan: contender by region, and ...
 
@@ -139,6 +140,8 @@ class Landscape:
 
     def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
         """Those of the last plan where neither the requests have changed nor ``demand``, which orders them."""
+        if requests is self._requests and demand is self._demand:  # time alone has passed
+            return self._queues
         waiting: list[list[RequestView]] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
         for request in requests:
             waiting[self.queue_of[request.group]].append(request)
@@ -147,7 +150,7 @@ class Landscape:
         else:
             kept = zip(self._queues, waiting, strict=True)
             self._queues = [queue if queue.waiting == each else Queue(each, demand) for queue, each in kept]
-        self._demand = demand
+        self._requests, self._demand = requests, demand
         return self._queues
 
 
