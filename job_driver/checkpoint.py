@@ -19,7 +19,7 @@ from venn.wire.digest import Hasher, digest_of_file
 from venn.wire.errors import UsageError
 from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_atomic, writing
 
-FORMAT = 1
+FORMAT = 2
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
 HISTORY = "checkpoint.rounds.jsonl"
 
@@ -116,7 +116,12 @@ class Checkpoints:
             raise UsageError(
                 "NO_CHECKPOINT", "there is no checkpoint to resume from", where=str(path), fix="start without --resume"
             ) from error
-        if state.get("format") != FORMAT or state.get("job") != job:
+        if state.get("format") != FORMAT:
+            raise UsageError(
+                "OTHER_FORMAT", "another version of venn-testbed wrote this checkpoint", where=str(path),
+                fix="resume with that version, or start in another --dir",
+            )  # fmt: skip
+        if state.get("job") != job:
             raise UsageError(
                 "OTHER_CHECKPOINT", f"this is a checkpoint of {state.get('job')}, not of {job}", where=str(path),
                 fix="give the same --owner, --name and --run, or another --dir",

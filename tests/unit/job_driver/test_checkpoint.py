@@ -1,5 +1,6 @@
 """Checkpoints: whole, or the one before, whatever the moment of a crash."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,16 @@ def test_the_history_comes_back(tmp_path: Path) -> None:
     assert checkpoint.rounds[1] == Round(2, 2, 0, 0.5, {"accuracy": 0.5})
     assert checkpoint.driver_incarnation == 12
     assert run_in(tmp_path) == "7"
+
+
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 2, 1.0)
+    state = json.loads((tmp_path / STATE).read_text())
+    state["model_sha256"] = state.pop("model_digest")  # as version 1 had it
+    (tmp_path / STATE).write_text(json.dumps(state | {"format": 1}))
+    with pytest.raises(UsageError) as caught:
+        checkpoints.load(KEY)
+    assert caught.value.reason == "OTHER_FORMAT"
 
 
 def test_a_checkpoint_costs_the_same_after_any_number_of_rounds(tmp_path: Path) -> None:
