@@ -21,6 +21,11 @@ class Download:
         self._size, self._store = artifact.size, store
         self._assembly = store.assembly(driver, artifact.digest, artifact.size)
 
+    @property
+    def whole(self) -> bool:
+        """No bytes are missing; whether they are the right ones is for ``close`` to say."""
+        return self.offset == self._size
+
     def take(self, message: bytes) -> int:
         """One FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
         try:

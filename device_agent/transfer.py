@@ -217,6 +217,8 @@ class Transfer:
     # -- down
 
     async def _fetch(self, download: Download) -> bytes:
+        if download.whole:  # the driver moved while the last of it was checked
+            return await download.close()
         request = task_pb2.FetchRequest(
             ticket=self._ticket, version=this_version(), digest=download.digest, offset=download.offset
         )

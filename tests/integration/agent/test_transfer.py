@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from device_agent.artifacts import ArtifactStore
+from device_agent.artifacts import ArtifactStore, Assembly
 from device_agent.failures import TaskFailed
 from device_agent.transfer import Drivers, Response, Transfer
 from tests.integration.agent.scripted import Coordinator, Driver, serving
@@ -155,6 +155,22 @@ async def test_all_that_is_small_goes_on_one_stream_until_it_breaks(driver: Driv
     driver.refuse = None
     assert await fetching == b"four"
     assert driver.exchanges > 1
+
+
+async def test_of_what_is_here_whole_nothing_is_asked_for_where_the_driver_has_moved_to(
+    driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It moved while the last bytes were checked; an exchange for none of them would be refused."""
+    transfer, checked = begun(drivers, driver), Assembly._close
+
+    async def check(assembly: Assembly) -> bytes | None:
+        transfer.move(driver.address.replace("127.0.0.1", "localhost"))
+        await asyncio.sleep(0.1)
+        return await checked(assembly)
+
+    monkeypatch.setattr(Assembly, "_close", check)
+    assert await transfer.fetch(driver.artifact(b"model"), ArtifactStore()) == b"model"
+    assert len(driver.fetched) == 1
 
 
 async def test_an_exchange_that_is_left_in_the_middle_is_not_used_again(driver: Driver, drivers: Drivers) -> None:
