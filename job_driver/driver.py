@@ -146,7 +146,7 @@ class Driver:
 
     def _start(self) -> tuple[Checkpoint, Artifact]:
         """The model before round 1, as a checkpoint."""
-        if self._checkpoints.exists() and self._spool.stories(after_round=-1):
+        if self._checkpoints.exists() and self._spool.begun():
             raise UsageError(
                 "DIR_IN_USE", "this folder holds a job that has begun", where=str(self._folder),
                 fix="go on from it with --resume, or give another --dir",

@@ -193,6 +193,10 @@ class Spool:
             kept = [self._folder / name for name in sorted(names)]
             self._spare = [path.rename(self._folder / f"spare-{number}") for number, path in enumerate(kept)]
 
+    def begun(self) -> bool:
+        """Whether the manifest tells of any attempt, whatever version wrote it."""
+        return any(read_json_lines(self._path))
+
     def stories(self, *, after_round: int) -> list[Story]:
         """The attempts at the rounds after ``after_round``, in order, from the manifest."""
         stories: dict[AttemptNo, Story] = {}
