@@ -18,7 +18,7 @@ from functools import partial
 from importlib.metadata import requires
 from pathlib import Path
 
-BASE = {"grpcio", "grpcio-status", "protobuf", "numpy", "psutil", "typer"}
+BASE = {"blake3", "grpcio", "grpcio-status", "protobuf", "numpy", "psutil", "typer"}
 NOT_INSTALLED = ("grpc_health", "grpc_reflection", "jinja2", "matplotlib", "scipy", "sklearn", "uvloop", "yaml")
 NOT_LOADED = {"pydantic", "rich"}  # some releases of Typer bring them along; a device need not wait for them
 TIMEOUT_S = 60
