@@ -101,10 +101,8 @@ def open_next(world: World, request: Request) -> None:
     """The driver has the model of the round that began at the last flush: it is offered from here on."""
     request.offered = request.round, request.attempt
     request.used = {device: seq for device, seq in request.used.items() if request.uses(request.leases[seq])}
-    for (
-        lease
-    ) in request.live():  # of a device whose former lease counted in the round before, whatever it had been told
-        if request.uses(lease):
+    for lease in request.live():
+        if request.uses(lease):  # of a device that counted by another lease in the round before
             request.used.setdefault(lease.device.id, lease.seq)
     world.dirty = True
     _forget_ended(world, request)
