@@ -5,7 +5,7 @@ A ``Session`` lives as long as the device's process (its *instance*), over many 
     AWAY -> DIALLING (check-in said) -> OPEN (welcomed) -> LEAVING (goodbye said, or told to go) -> AWAY
 
 and each lease that the device holds goes through ``NEXT``. What the lease came to (DONE, BROKEN) is kept until the
-coordinator has acknowledged it, and is named at every check-in until then (docs/protocol.md, rules 6 to 14).
+coordinator has acknowledged it, and is named at every check-in until then (docs/protocol.md, "Sessions").
 """
 
 import math
