@@ -1,7 +1,6 @@
 """The testbed: starts a whole world of jobs and devices from one scenario file, records it and shows it."""
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # type checkers take it for typing's, which takes `venn --help` a while to import
 if TYPE_CHECKING:
     from testbed.scenario import Scenario
 

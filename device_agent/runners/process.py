@@ -15,7 +15,7 @@ from device_agent.runners import frames
 from device_agent.runners.frames import Header
 from device_agent.throttle import NOTHING, Throttle
 from venn.v1 import common_pb2
-from venn.wire.marks import RUN_MARK
+from venn.wire import RUN_MARK
 from venn.wire.text import printable
 
 TAIL_BYTES = 8192  # of output that are kept

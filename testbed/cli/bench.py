@@ -33,7 +33,10 @@ app = application("Measure this machine; every figure stands beside a baseline o
 @command
 def bench(
     context: Context,
-    name: Annotated[str, typer.Argument(help="Which: `venn bench list` names them.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Which: `venn bench list` names them.", autocompletion=lambda: [*BENCHMARKS, "list"]),
+    ],
     backend: Annotated[str, typer.Option(help="Of fidelity: on this backend only.", show_default="all there are")] = "",
 ) -> int:
     """Run one benchmark."""

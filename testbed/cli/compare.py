@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from coordinator.policies.registry import absolute
+from testbed.cli import choices
 from testbed.cli.run import AllowDegraded, RoundsScale, Scale
 from testbed.cli.terminal import console
 from testbed.compare.live import run_live
@@ -33,7 +34,12 @@ app = application()
 @command
 def compare(
     context: Context,
-    scenarios: Annotated[list[str], typer.Argument(help="Files, or names of packaged ones.", metavar="SCENARIO...")],
+    scenarios: Annotated[
+        list[str],
+        typer.Argument(
+            help="Files, or names of packaged ones.", metavar="SCENARIO...", autocompletion=choices.scenarios
+        ),
+    ],
     policies: Annotated[str, typer.Option(help="By name.")] = "random,fifo,srsf,venn",
     over: Annotated[str, typer.Option(help="Hold the others against these; by default the first.")] = "",
     seeds: Annotated[int, typer.Option(help="Runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,

@@ -1,28 +1,20 @@
-"""``venn``: finds the command and imports only that one, so that a device needs only what a device uses."""
+"""``venn``: its help, and the command that is asked for."""
 
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib import import_module
 
+from venn.wire import RUN_MARK
 from venn.wire.errors import ExitCode, UsageError
-from venn.wire.exits import OURS, guard, missing_package, tell_stopped, write_line
-from venn.wire.marks import RUN_MARK
-from venn.wire.supervised import end_with_parent
-from venn.wire.text import did_you_mean, printable
+from venn.wire.exits import guard, write_line
+
+# Of the standard library, too, each function imports what it needs: `venn --help` is this file and little else.
 
 
-@dataclass(frozen=True, slots=True)
 class Command:
-    name: str
-    synopsis: str
-    summary: str
-    module: str
-    extra: str  # of the distribution, that it needs; "" is the base
+    """A row of the help. ``extra``: of the distribution, that the command needs; "" is the base."""
+
+    def __init__(self, name: str, synopsis: str, summary: str, module: str, extra: str) -> None:
+        self.name, self.synopsis, self.summary, self.module, self.extra = name, synopsis, summary, module, extra
 
 
 GROUPS: dict[str, tuple[Command, ...]] = {
@@ -72,11 +64,17 @@ def main(argv: list[str]) -> int:
 def entry_point() -> None:
     """A part of a run ends with the run, whatever ended that."""
     if RUN_MARK in os.environ:
+        from venn.wire.supervised import end_with_parent
+
         end_with_parent()
     sys.exit(main(sys.argv[1:]))
 
 
 def _dispatch(argv: list[str]) -> int:
+    if "_VENN_COMPLETE" in os.environ:
+        from testbed.cli import completion
+
+        return completion.answer()
     match argv:
         case [] | ["--help" | "-h" | "help"]:
             write_line(sys.stdout, _help())
@@ -86,10 +84,18 @@ def _dispatch(argv: list[str]) -> int:
 
             write_line(sys.stdout, f"venn {version('venn-testbed')}")
             return ExitCode.OK
+        case ["--show-completion" | "--install-completion" as option, *shell] if len(shell) < 2:
+            from testbed.cli import completion
+
+            return completion.run(option, *(shell or [""]))
         case ["help", name, *_]:
             return _dispatch([name, "--help"])
         case [name, *rest] if name in COMMANDS:
-            return _run(COMMANDS[name], rest)
+            from testbed.cli.start import start
+
+            return start(COMMANDS[name], rest)
+    from venn.wire.text import did_you_mean, printable
+
     word = next((word for word in argv if not word.startswith("-")), argv[0])
     raise UsageError(
         "USAGE",
@@ -98,41 +104,13 @@ def _dispatch(argv: list[str]) -> int:
     )
 
 
-def _run(command: Command, argv: list[str]) -> int:
-    try:
-        with _leaving_at_once(argv):
-            module = import_module(command.module)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in OURS:
-            raise
-        raise missing_package(error, f"venn {command.name}", command.extra or "all") from error
-    return int(module.main(argv))
-
-
-@contextmanager
-def _leaving_at_once(argv: list[str]) -> Iterator[None]:
-    """Ctrl-C while modules are imported: some of them would take it for a failed import, and go on."""
-
-    def leave(number: int, _: object) -> None:
-        tell_stopped(argv)
-        os._exit(ExitCode.INTERRUPTED)
-
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        yield
-        return
-    before = signal.signal(signal.SIGINT, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _help() -> str:
     lines = ["Usage: venn COMMAND [OPTIONS]     (venn COMMAND --help says more)", ""]
     for group, commands in GROUPS.items():
         lines.append(group)
         lines += [f"  venn {f'{c.name} {c.synopsis}':<34} {c.summary}" for c in commands]
         lines.append("")
+    lines.append("Completion in bash, zsh and fish: venn --install-completion [SHELL]")
     lines.append("Everywhere: --json  --quiet  -v  --no-color  --help     To call a coordinator: --coordinator ADDR")
     return "\n".join(lines)
 

@@ -43,7 +43,12 @@ def list_(context: Context) -> int:
 def show(
     context: Context,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of the list, or a file mine.yaml.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="One of the list, or a file mine.yaml.", autocompletion=lambda: [*packaged_profiles()]
+        ),
+    ],
 ) -> int:
     """One profile, value by value, with where each comes from."""
     found = load_profile(name, folder=Path.cwd())

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from coordinator.policies.registry import absolute
+from testbed.cli import choices
 from testbed.live.programs import kill_all
 from testbed.live.run import Result, run_scenario
 from testbed.report.summary import to_json
@@ -28,7 +29,12 @@ NAME = "venn run"
 
 app = application()
 
-Policy = Annotated[str | None, typer.Option(help="In place of the scenario's: an installed one, or FILE.py:NAME.")]
+Policy = Annotated[
+    str | None,
+    typer.Option(
+        help="In place of the scenario's: an installed one, or FILE.py:NAME.", autocompletion=choices.policies
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
 Scale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the devices and demands.")]
 RoundsScale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the rounds.")]
@@ -43,7 +49,9 @@ AllowDegraded = Annotated[
 @command
 def run(
     context: Context,
-    scenario: Annotated[str, typer.Argument(help="A scenario file, or the name of a packaged one.")],
+    scenario: Annotated[
+        str, typer.Argument(help="A scenario file, or the name of a packaged one.", autocompletion=choices.scenarios)
+    ],
     policy: Policy = None,
     backend: Annotated[str | None, typer.Option(help="In place of the scenario's.")] = None,
     seed: Seed = None,

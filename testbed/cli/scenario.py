@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from testbed.churn.timeline import Action, Verb
+from testbed.cli import choices
 from testbed.report.words import counted
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.checks import drawn
@@ -29,7 +30,14 @@ MOST_PRINTED = 1000  # actions; no more in any scenario of fleets that comes wit
 
 app = application(several=True)
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="A scenario file, or the name of one that comes with us.")]
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="A scenario file, or the name of one that comes with us.",
+        autocompletion=choices.scenarios,
+    ),
+]
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Give a key another value; may be repeated.")
 ]

@@ -21,8 +21,9 @@ from testbed.report.build import SUMMARY
 from testbed.report.jsonlines import Row
 from testbed.report.run_result import read_run
 from testbed.report.words import slug
+from venn.wire import RUN_MARK
 from venn.wire.errors import ExitCode, PeerError, VennError
-from venn.wire.marks import RUN_MARK, own_mark
+from venn.wire.marks import own_mark
 
 STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from testbed.live import commands
 from testbed.live.failures import failure_of, told
+from venn.wire import RUN_MARK
 from venn.wire.errors import VennError
-from venn.wire.marks import RUN_MARK, own_mark
+from venn.wire.marks import own_mark
 
 VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL

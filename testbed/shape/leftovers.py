@@ -17,7 +17,8 @@ from pathlib import Path
 
 from testbed.shape import cgroup, namespace
 from testbed.shape.commands import RefusedError, run
-from venn.wire.marks import MARK, PREFIX, RUN_MARK, alive, own_mark
+from venn.wire import RUN_MARK
+from venn.wire.marks import MARK, PREFIX, alive, own_mark
 
 GONE_WITHIN_S = 5.0
 _NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")

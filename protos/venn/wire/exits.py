@@ -1,19 +1,16 @@
 """How a failure leaves the process: one line for people or one JSON object for programs, and an exit code."""
 
 import errno
-import json
 import os
-import platform
 import stat
 import sys
-import tempfile
-import traceback
 from collections.abc import Callable, Iterator
-from typing import TextIO
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
-from venn.wire.files import out_of_space
-from venn.wire.text import printable
+
+TYPE_CHECKING = False  # what only a failure needs is imported when one comes, so that `venn --help` starts at once
+if TYPE_CHECKING:
+    from typing import TextIO
 
 OURS = ("venn", "coordinator", "device_agent", "job_driver", "testbed")
 BUG = "BUG"
@@ -38,8 +35,10 @@ def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
 def tell(error: VennError, name: str, *, as_json: bool) -> int:
     """Say what went wrong: on stderr for people, on stdout for programs."""
     if as_json:
-        write_line(sys.stdout, json.dumps({"error": shape(error)}))
+        _write_error(error)
     else:
+        from venn.wire.text import printable
+
         write_line(sys.stderr, f"{name}: {printable(str(error), 2000)}")
     return int(error.exit_code)
 
@@ -47,7 +46,13 @@ def tell(error: VennError, name: str, *, as_json: bool) -> int:
 def tell_stopped(argv: list[str]) -> None:
     """Ctrl-C before anything began: people know that they did it, programs get their object."""
     if wants_json(argv):
-        write_line(sys.stdout, json.dumps({"error": shape(VennError("STOPPED", "stopped before anything ran"))}))
+        _write_error(VennError("STOPPED", "stopped before anything ran"))
+
+
+def _write_error(error: VennError) -> None:
+    import json
+
+    write_line(sys.stdout, json.dumps({"error": shape(error)}))
 
 
 def shape(error: VennError) -> dict[str, str]:
@@ -55,7 +60,7 @@ def shape(error: VennError) -> dict[str, str]:
     return {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
 
 
-def write_line(stream: TextIO, line: str) -> None:
+def write_line(stream: "TextIO", line: str) -> None:
     """At once: whoever waits for the line may be a program behind a pipe."""
     stream.write(line + "\n")
     stream.flush()
@@ -63,6 +68,8 @@ def write_line(stream: TextIO, line: str) -> None:
 
 def expected(error: BaseException) -> VennError | None:
     """The error for people inside what was raised; None if it is our bug."""
+    from venn.wire.files import out_of_space
+
     for leaf in leaves(error):
         if isinstance(leaf, VennError) and (leaf.exit_code != ExitCode.BUG or leaf.reason == BUG):
             return leaf  # a bug of a program that we started has its crash file already
@@ -123,7 +130,7 @@ def _reader_left(error: BaseException) -> bool:
     return False
 
 
-def _is_device(stream: TextIO) -> bool:
+def _is_device(stream: "TextIO") -> bool:
     """A terminal, as a rule; it need not be there any more."""
     try:
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
@@ -131,13 +138,19 @@ def _is_device(stream: TextIO) -> bool:
         return False
 
 
-def _nobody_reads(*streams: TextIO) -> None:
+def _nobody_reads(*streams: "TextIO") -> None:
     """What is still in a buffer goes nowhere, without an error."""
     for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _crash(error: BaseException, argv: list[str], name: str) -> VennError:
+    import platform
+    import tempfile
+    import traceback
+
+    from venn.wire.text import printable
+
     about = f"{name} {' '.join(argv)}\nPython {platform.python_version()} on {platform.platform()}\n\n"
     try:
         with tempfile.NamedTemporaryFile("w", prefix="venn-crash-", suffix=".txt", delete=False) as file:

@@ -9,7 +9,6 @@ import re
 from functools import cache
 from pathlib import Path
 
-RUN_MARK = "VENN_TESTBED_RUN"  # in the environment of all that a testbed starts
 LABEL = "venn.testbed.run"  # of containers, networks and volumes: its value is the mark
 PREFIX = "venn-"  # of the names of all that it makes
 MARK = re.compile(r"p(\d+)-s(\d+)")

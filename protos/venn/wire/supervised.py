@@ -8,7 +8,8 @@ import os
 import signal
 import sys
 
-from venn.wire.marks import RUN_MARK, alive
+from venn.wire import RUN_MARK
+from venn.wire.marks import alive
 
 _PR_SET_PDEATHSIG = 1
 

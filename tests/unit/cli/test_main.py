@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from testbed.cli import main as dispatcher
+from testbed.cli import start
 from testbed.cli.main import COMMANDS, GROUPS, main
 
 
@@ -42,7 +42,7 @@ def test_only_the_command_that_runs_is_imported(monkeypatch: pytest.MonkeyPatch)
         asked.append(name)
         return SimpleNamespace(main=lambda argv: calls.append(argv) or 1)
 
-    monkeypatch.setattr(dispatcher, "import_module", fake_import)
+    monkeypatch.setattr(start, "import_module", fake_import)
     assert main(["agent", "--name", "x"]) == 1
     assert main(["help", "agent"]) == 1
     assert asked == ["device_agent.cli"] * 2
@@ -55,7 +55,7 @@ def test_a_missing_extra_says_how_to_get_it(
     def missing(name: str) -> None:
         raise ModuleNotFoundError("No module named 'rich'", name="rich.table")
 
-    monkeypatch.setattr(dispatcher, "import_module", missing)
+    monkeypatch.setattr(start, "import_module", missing)
     assert main(["run", "x.yaml"]) == 2
     err = capsys.readouterr().err
     assert err == (
@@ -112,7 +112,7 @@ def test_ctrl_c_while_modules_are_imported_ends_it_at_once() -> None:
     program = """
 import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
-import testbed.cli.main as dispatcher
+import testbed.cli.main, testbed.cli.start as start
 
 def import_module(name):
     try:
@@ -121,8 +121,8 @@ def import_module(name):
         pass
     return type(sys)("lost")
 
-dispatcher.import_module = import_module
-dispatcher.main(["status", "--json"])
+start.import_module = import_module
+testbed.cli.main.main(["status", "--json"])
 """
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
     assert done.returncode == 130

@@ -19,7 +19,10 @@ def loaded_by(statement: str) -> set[str]:
         ("import venn.wire.files, venn.wire.text, venn.wire.errors", {"grpc", "google", "typer", "numpy"}),
         ("import venn.wire.notation", {"grpc", "typer", "numpy"}),
         ("import venn.wire.command", {"grpc", "google", "numpy", "pydantic"}),
-        ("import testbed.cli.main", {"grpc", "google", "numpy", "pydantic", "typer", "rich"}),
+        (
+            "from testbed.cli.main import main; main(['--help'])",
+            {"grpc", "google", "numpy", "pydantic", "typer", "rich", "typing", "json", "tempfile", "pathlib"},
+        ),
     ],
 )
 def test_lean(statement: str, absent: set[str]) -> None:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from venn.wire.marks import RUN_MARK, own_mark
+from venn.wire import RUN_MARK
+from venn.wire.marks import own_mark
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 PATIENCE_S = 30.0
