@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
 from device_agent.artifacts import Brought
@@ -123,6 +124,8 @@ class Device:
                 self._fall_silent(interval)
             case Ending.GOODBYE:
                 await self._leave(interval, device_pb2.GOODBYE_REASON_SESSION_OVER, "goodbye")
+            case _:
+                assert_never(interval.ends)
 
     # -- the session
 
@@ -156,8 +159,10 @@ class Device:
                     await self._loop.create_future()  # served: until the interval ends
                 case Why.COME_BACK:
                     await asyncio.sleep(part.after_s)
-                case _:
+                case Why.DRAINED | Why.SILENT:
                     await asyncio.sleep(self._backoff.next_s())
+                case _:
+                    assert_never(part.why)
 
     async def _converse(self, interval: Interval) -> Part:
         """One stream, until it is to be closed. If cancelled, it is left open for the goodbye."""
@@ -213,6 +218,8 @@ class Device:
                 case Part():
                     if not self._parting.done():
                         self._parting.set_result(action)
+                case _:
+                    assert_never(action)
         self._wind_clock()
 
     def _wind_clock(self) -> None:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import assert_never
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -148,6 +149,10 @@ class Session:
                 self._come_back(frame.come_back, now)
             case "drain":
                 self._part(Part(Why.DRAINED), now)
+            case None:
+                pass  # of a newer coordinator, which does without an answer
+            case other:
+                assert_never(other)
         return self._take()
 
     # -- the task
@@ -364,6 +369,8 @@ def _held_lease(key: LeaseKey, lease: Held) -> device_pb2.HeldLease:
             assert lease.end is not None
             failed = lease.end.failed
             held.broken.CopyFrom(device_pb2.Broken(phase=failed.phase, reason=failed.reason, message=failed.message))
-        case _:
+        case Stage.WORKING | Stage.HELD | Stage.STOPPING:
             held.working.SetInParent()
+        case _:
+            assert_never(lease.stage)
     return held

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from typing import assert_never
 
 from job_driver.client import Ended
 from job_driver.course import STATUS, Course
@@ -25,25 +26,26 @@ class Follower:
         """``refused`` says why a response was refused in this round, if one was."""
         self._course, self._intake, self._refused = course, intake, refused
         self._problem = ""
-        self._on: dict[str, Callable[[pb.FollowJobResponse], None]] = {
-            "granted": self._lease_granted,
-            "ended": self._lease_ended,
-            "attempt_ended": self._attempt_ended,
-            "job_ended": self._job_ended,
-            "alive": self._alive,
-        }
 
     def handle(self, frame: pb.FollowJobResponse) -> None:
         """Raises Ended."""
-        handler = self._on.get(frame.WhichOneof("frame") or "")
-        if handler is not None:
-            handler(frame)
+        match frame.WhichOneof("frame"):
+            case "granted":
+                self._course.lease_granted(number(frame.granted.attempt), frame.granted.lease)
+            case "ended":
+                self._lease_ended(frame.ended)
+            case "attempt_ended":
+                self._attempt_ended(frame.attempt_ended)
+            case "job_ended":
+                self._job_ended(frame.job_ended)
+            case "alive":
+                self._alive(frame.alive)
+            case "filled" | None:
+                pass  # the driver need not know that its places are taken; nor what only a newer coordinator says
+            case other:
+                assert_never(other)
 
-    def _lease_granted(self, frame: pb.FollowJobResponse) -> None:
-        self._course.lease_granted(number(frame.granted.attempt), frame.granted.lease)
-
-    def _lease_ended(self, frame: pb.FollowJobResponse) -> None:
-        ended = frame.ended
+    def _lease_ended(self, ended: pb.LeaseEnded) -> None:
         self._course.lease_over(number(ended.attempt), ended.lease)
         if ended.reason not in DECIDED:
             why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
@@ -53,26 +55,24 @@ class Follower:
             log(logger, logging.WARNING, f"a device failed in {phase}: {printable(ended.message, 500)}",
                 device=ended.device, round=ended.attempt.round, attempt=ended.attempt.attempt)  # fmt: skip
 
-    def _attempt_ended(self, frame: pb.FollowJobResponse) -> None:
-        ended = frame.attempt_ended
+    def _attempt_ended(self, ended: pb.AttemptEnded) -> None:
         if ended.status in STATUS:
             reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
             self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
 
-    def _job_ended(self, frame: pb.FollowJobResponse) -> None:
+    def _job_ended(self, ended: pb.JobEnded) -> None:
         """Finished is our own word; here it is as good as the answer to it, which may have been lost."""
-        ended = frame.job_ended
         phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
         raise Ended(phase, printable(ended.message, 2000), told=True)
 
-    def _alive(self, frame: pb.FollowJobResponse) -> None:
-        paused = frame.alive.paused
+    def _alive(self, alive: pb.DriverAlive) -> None:
+        paused = alive.paused
         if paused.reason == CRASHES:
             message = printable(paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
             refusal = self._refused()
             message += f": {refusal}" if refusal else ""
             raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
-        problem = printable(frame.alive.problem, 500)
+        problem = printable(alive.problem, 500)
         if problem != self._problem:
             self._problem = problem
             if problem:

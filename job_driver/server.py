@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, assert_never
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -101,8 +101,10 @@ class TaskService:
                 case "submit" if len(request.submit.body) == request.submit.total_bytes:
                     told = await self._receipt(request.submit, context)
                     answer = task.ExchangeResponse(receipt=told).SerializeToString()
-                case _:
+                case "submit" | None:
                     await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "this is no request")
+                case other:
+                    assert_never(other)
             await context.write(answer)
             admitted = True
 

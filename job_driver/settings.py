@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
+from typing import Literal, assert_never
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -157,6 +157,8 @@ def _value(value: ParamValue) -> common.Value:
             return common.Value(number=value)
         case str():
             return common.Value(text=value)
+        case _:
+            assert_never(value)
 
 
 def _wrong(message: str, example: str) -> UsageError:

@@ -5,6 +5,8 @@ A frame about a lease that is not in the device's hand never fails: it is answer
 not told here.
 """
 
+from typing import assert_never
+
 from coordinator.engine.effects import CloseSession, OpenSession, RevokeLease
 from coordinator.engine.events import (
     DeviceCheckedIn,
@@ -208,6 +210,8 @@ def _take_up_one(world: World, session: Session, lease: Lease, held: HeldLease) 
             fail(world, lease, None, held.failure or FailureReason.TASK_CRASHED, held.message)
         case HeldPhase.FETCHING | HeldPhase.WORKING | HeldPhase.SUBMITTING:
             take_back(world, lease, session)
+        case _:
+            assert_never(held.phase)
 
 
 def _in_hand(session: Session, seq: LeaseSeq) -> Lease | None:

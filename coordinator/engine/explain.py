@@ -1,5 +1,7 @@
 """Why a job or a device waits, in words, and what happened to it last."""
 
+from typing import assert_never
+
 from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.lifecycle import DeviceState, Story, tell
 from coordinator.engine.matching import Matcher, guessed_supply
@@ -55,6 +57,8 @@ def device_reasons(world: World, matcher: Matcher, device: Device) -> list[str]:
             return [f"it has not said yet that it stopped: {', '.join(lines)}"]
         case DeviceState.IDLE:
             return _idle(world, matcher, device)
+        case _:
+            assert_never(device.state)
 
 
 def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:

@@ -15,7 +15,7 @@ from json.encoder import JSONEncoder, encode_basestring_ascii
 from math import isfinite
 from operator import attrgetter
 from types import UnionType
-from typing import NewType, Union, cast, get_args, get_origin, get_type_hints
+from typing import Literal, NewType, Union, assert_never, cast, get_args, get_origin, get_type_hints
 
 from coordinator.engine.chance import mix
 from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, FillAttempt, OfferLease
@@ -116,16 +116,20 @@ class Digest:
                 self.add(now, effect)
 
     def add(self, now: float, effect: Told) -> None:
-        if isinstance(effect, OfferLease):
-            what: int = effect.session
-        elif isinstance(effect, FillAttempt):
-            what = _FILLED
-        elif isinstance(effect, EndAttempt):
-            what = _CLOSED if effect.status is AttemptStatus.CLOSED else _ABORTED
-        elif effect.request <= self._latest:
-            return
-        else:
-            self._latest, what = effect.request, _OPENED
+        what: int
+        match effect:
+            case OfferLease():
+                what = effect.session
+            case FillAttempt():
+                what = _FILLED
+            case EndAttempt():
+                what = _CLOSED if effect.status is AttemptStatus.CLOSED else _ABORTED
+            case AcceptAttempt() if effect.request <= self._latest:
+                return
+            case AcceptAttempt():
+                self._latest, what = effect.request, _OPENED
+            case _:
+                assert_never(effect)
         (bits,) = _BITS.unpack(_FLOAT.pack(now))
         self._state = mix(mix(mix(self._state ^ bits) ^ what) ^ effect.request)
 
@@ -200,7 +204,7 @@ def _values(names: list[str]) -> Callable[[object], tuple[object, ...]]:
 def _conversion(hint: object) -> tuple[Convert | None, Convert | None]:
     """(to JSON, from JSON) of a type; None: as it is."""
     origin, args = get_origin(hint), get_args(hint)
-    if isinstance(hint, NewType) or hint in (int, float, str, bool):
+    if isinstance(hint, NewType) or hint in (int, float, str, bool) or origin is Literal:
         return None, None
     if hint is Fraction:
         return str, lambda one: Fraction(cast(str, one))

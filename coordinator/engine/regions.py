@@ -16,14 +16,12 @@ from coordinator.engine.ids import DeviceId, GroupId, RegionId
 from coordinator.engine.plan import GroupView
 from coordinator.engine.requirements import (
     AllDevices,
-    Any,
     Capabilities,
     Comparison,
-    Every,
     Ids,
-    Not,
     Requirement,
     group_of,
+    leaves,
 )
 
 OVERFLOW = -1  # the class of devices beyond the bound
@@ -211,12 +209,4 @@ class Regions:
 
 
 def _atoms_of(requirement: Requirement) -> list[tuple[str, Comparison | Ids]]:
-    match requirement:
-        case Comparison() | Ids():
-            return [(str(requirement), requirement)]
-        case Every(items) | Any(items):
-            return [atom for item in items for atom in _atoms_of(item)]
-        case Not(item):
-            return _atoms_of(item)
-        case AllDevices():
-            return []
+    return [(str(leaf), leaf) for leaf in leaves(requirement) if not isinstance(leaf, AllDevices)]

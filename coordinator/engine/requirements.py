@@ -5,13 +5,15 @@ its canonical text, in the notation of the scenario file, and identifies its job
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Literal, assert_never, get_args
 
 from coordinator.engine.ids import DeviceId, GroupId
 
-NUMBER_OPERATORS = ("<", "<=", "=", "!=", ">=", ">")
-TEXT_OPERATORS = ("=", "!=")
+Operator = Literal["<", "<=", "=", "!=", ">=", ">"]
+NUMBER_OPERATORS: tuple[Operator, ...] = get_args(Operator)
+TEXT_OPERATORS: tuple[Operator, ...] = ("=", "!=")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class Comparison:
     """``name operator value``; text only with ``=`` and ``!=``, on labels."""
 
     name: str
-    operator: str
+    operator: Operator
     value: float | str
 
     def __post_init__(self) -> None:
@@ -66,8 +68,10 @@ class Comparison:
                 return number != self.value
             case ">=":
                 return number >= self.value
-            case _:
+            case ">":
                 return number > self.value
+            case _:
+                assert_never(self.operator)
 
     def __str__(self) -> str:
         value = self.value if isinstance(self.value, str) else f"{self.value:.17g}"
@@ -128,17 +132,28 @@ def group_of(requirement: Requirement) -> GroupId:
     return GroupId(str(requirement))
 
 
+def leaves(requirement: Requirement) -> Iterator[AllDevices | Comparison | Ids]:
+    """The predicates that a requirement is made of, from left to right, as often as they occur."""
+    match requirement:
+        case AllDevices() | Comparison() | Ids():
+            yield requirement
+        case Every(items) | Any(items):
+            for item in items:
+                yield from leaves(item)
+        case Not(item):
+            yield from leaves(item)
+        case _:
+            assert_never(requirement)
+
+
+def comparisons(requirement: Requirement) -> Iterator[Comparison]:
+    """Every comparison in a requirement, from left to right, as often as it occurs."""
+    return (leaf for leaf in leaves(requirement) if isinstance(leaf, Comparison))
+
+
 def names_devices(requirement: Requirement) -> bool:
     """Whether it asks for certain devices: then devices with the same capabilities are not alike to it."""
-    match requirement:
-        case Ids():
-            return True
-        case Every(items) | Any(items):
-            return any(names_devices(item) for item in items)
-        case Not(item):
-            return names_devices(item)
-        case AllDevices() | Comparison():
-            return False
+    return any(isinstance(leaf, Ids) for leaf in leaves(requirement))
 
 
 def _bracketed(item: Requirement, *looser: type) -> str:

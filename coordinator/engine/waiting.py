@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import assert_never
 
 from coordinator.engine.ids import JobId, job_name
 from coordinator.engine.regions import OVERFLOW
@@ -50,6 +51,8 @@ class Part:
                 return "present, held back (cooling, at a limit, of another tier, or counted in the round)"
             case Why.PAUSED:
                 return f"paused: {self.rule}"
+            case _:
+                assert_never(self.why)
 
 
 ABSENT, OWN, HELD = Part(Why.ABSENT), Part(Why.OWN), Part(Why.HELD)

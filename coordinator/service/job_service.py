@@ -5,7 +5,7 @@ with the same body has the same answer; with another body, ALREADY_EXISTS/KEY_RE
 """
 
 import asyncio
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, assert_never
 
 import grpc
 
@@ -120,8 +120,10 @@ class JobService(JobServiceServicer):
                 case "record_responses":
                     recorded = await self._record_responses(request.record_responses, context)
                     answer = job_pb2.DriveResponse(responses_recorded=recorded)
-                case _:
+                case None:
                     await _invalid(context, MalformedError("request", "it is missing"))
+                case other:
+                    assert_never(other)
             await context.write(answer)
 
     async def _open_attempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:

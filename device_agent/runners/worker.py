@@ -61,6 +61,8 @@ class Worker:
                     self._model = body
                 self._run(header)
                 self.cancelled.discard(header["id"])
+            case other:
+                raise frames.BrokenFrame(f"{other}")
 
     def _run(self, header: Header) -> None:
         answer: Header = {"id": header["id"]}

@@ -108,7 +108,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 for start in range(0, count, 65536):
                     writer.write(bytes(min(65536, count - start)))
                     await writer.drain()
-            case _:
+            case _:  # to and fro
                 for _ in range(count):
                     writer.write(await reader.readexactly(1))
         await writer.drain()

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 import numpy as np
 
@@ -45,7 +46,10 @@ def _meant(selector: Selector, member: Member) -> bool:
             return member.fleet == selector.name
         case Whom.LABEL:
             return selector.value in member.labels.get(selector.name, ())
-    return False
+        case Whom.COORDINATOR | Whom.BROKER | Whom.DRIVER:
+            return False
+        case _:
+            assert_never(selector.whom)
 
 
 class _MembersWorld(World):

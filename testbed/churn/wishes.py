@@ -70,7 +70,7 @@ def wishes(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float) ->
                 going = Verb.DISCONNECT if entry.verb is Verb.FLAP else Verb.LEAVE
                 for since, until in _SPANS[entry.verb](rng, start, end, lasting):
                     yield Wish(since, number, going, device, 1, until - since)
-        case _:
+        case _:  # what is done once to each of them
             for at in _spread(generator(seed, number, "when"), count, start, end):
                 yield Wish(at, number, entry.verb, pool, 1, lasting, entry.change)
 

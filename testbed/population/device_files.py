@@ -120,4 +120,5 @@ def _value(name: str, value: object) -> Cell:
             return value.strip() or None
         case bool() | int() | float():
             return None if math.isnan(value) else float(value)
-    raise ValueError(f"{name} holds neither numbers nor texts")
+        case _:
+            raise ValueError(f"{name} holds neither numbers nor texts")

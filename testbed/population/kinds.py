@@ -1,12 +1,12 @@
 """Kinds of devices: those that answer every job's requirement alike, found for whole columns at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId
-from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Not, Requirement
+from coordinator.engine.requirements import Capabilities, Comparison, Requirement, comparisons
 from testbed.population.columns import Columns
 
 Kinds = NDArray[np.int32]
@@ -16,18 +16,7 @@ _AT_ONCE = 40  # answers that a code has room for, beside the rank of those befo
 
 def atoms(requirements: Iterable[Requirement]) -> tuple[Comparison, ...]:
     """Every comparison in them once, in the order of the first time."""
-    return tuple(dict.fromkeys(atom for requirement in requirements for atom in _comparisons(requirement)))
-
-
-def _comparisons(requirement: Requirement) -> Iterator[Comparison]:
-    match requirement:
-        case Comparison():
-            yield requirement
-        case Every(items) | Any(items):
-            for item in items:
-                yield from _comparisons(item)
-        case Not(item):
-            yield from _comparisons(item)
+    return tuple(dict.fromkeys(atom for requirement in requirements for atom in comparisons(requirement)))
 
 
 class KindTable:

@@ -1,5 +1,7 @@
 """Distributions of the notation, for whole arrays of draws."""
 
+from typing import assert_never
+
 import numpy as np
 
 from testbed.population.chance import Reals, normal_score
@@ -19,3 +21,5 @@ def at(distribution: Distribution, parts: Reals) -> Reals:
             return median * np.exp(sigma * normal_score(parts))
         case Empirical(values=values):
             return np.sort(np.array(values))[(parts * len(values)).astype(np.intp)]
+        case _:
+            assert_never(distribution)

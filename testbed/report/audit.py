@@ -77,7 +77,7 @@ class _Coordinator:
                 case TaskFinished(lease=lease) if lease in self.granted:
                     self._free(lease)  # the device; the place is the driver's to give back, by its word
                 case _:
-                    pass
+                    pass  # audited by what follows from them: the effects
             for effect in entry.effects:
                 self._hear(effect)
 
@@ -123,7 +123,7 @@ class _Coordinator:
             case done.EndJob(job=job, end=JobEnd.FINISHED):
                 self.finished.add(job_name(job))
             case _:
-                pass
+                pass  # takes and gives back nothing
 
     def _end_attempt(self, key: AttemptKey, effect: done.EndAttempt) -> None:
         ended = _Ended(effect.status, effect.reason, effect.responses, self.needed.get(key, 0))

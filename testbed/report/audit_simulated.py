@@ -36,7 +36,7 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                 device, key = granted[lease]
                 receipts[lease] = Receipt(device, key, outcome, "")
             case _:
-                pass
+                pass  # neither a decision nor a receipt
         for effect in entry.effects:
             match effect:
                 case done.OfferLease():
@@ -49,7 +49,7 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                     closed = effect.status is AttemptStatus.CLOSED
                     sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
                 case _:
-                    pass
+                    pass  # neither a lease nor an attempt
     for row in unheard:
         number = journal.lease(integer(row, "life"), integer(row, "lease"))
         if number is not None:

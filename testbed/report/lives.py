@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, assert_never, get_args, get_origin, get_type_hints
 
 from coordinator.engine import effects as done
 from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, TimePassed
@@ -134,8 +134,20 @@ class _Open:
                 self._paused.add(job)
             case done.ResumeJob(job=job) | done.EndJob(job=job):
                 self._paused.discard(job)
+            case (
+                done.RunLease()  # of a lease that is over
+                | done.AcceptAttempt()  # of one that is
+                | done.CloseSession()
+                | done.RevokeLease()
+                | done.SendAway()
+                | done.AcceptJob()
+                | done.RefuseJob()
+                | done.FillAttempt()
+                | done.AdoptPlan()
+            ):
+                pass  # opens and ends nothing
             case _:
-                pass
+                assert_never(effect)
 
     def ends(self) -> Iterator[done.Effect]:
         working = set(self._running.values())

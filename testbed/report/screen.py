@@ -7,7 +7,7 @@ first, then from the regions; the sums and the jobs stay.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
@@ -241,6 +241,8 @@ def _body(snapshot: Snapshot, width: int, room: int, frame: Frame) -> list[Rende
             return [_line(line, width) for line in why_lines(snapshot.jobs)[:room]]
         case Panel.JOBS:
             return _regions(snapshot, width, room)
+        case _:
+            assert_never(frame.panel)
 
 
 def _regions(snapshot: Snapshot, width: int, room: int) -> list[RenderableType]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import assert_never
 
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
@@ -198,10 +199,21 @@ class _Teller:
     def hear(self, entry: Entry) -> None:
         self._event(entry)
         for effect in entry.effects:
-            self._device_effect(entry.t, effect)
-            self._lease_effect(entry.t, effect)
-            self._attempt_effect(entry.t, effect)
-            self._job_effect(entry, effect)
+            match effect:
+                case done.OpenSession() | done.CloseSession() | done.EndSession():
+                    self._session_effect(entry.t, effect)
+                case done.OfferLease() | done.RunLease() | done.MissLease() | done.ResumeLease() | done.EndLease():
+                    self._lease_effect(entry.t, effect)
+                case done.AcceptAttempt() | done.FillAttempt() | done.EndAttempt():
+                    self._attempt_effect(entry.t, effect)
+                case done.AcceptJob() | done.PauseJob() | done.ResumeJob() | done.EndJob():
+                    self._job_effect(entry, effect)
+                case (
+                    done.RevokeLease() | done.SendAway() | done.RefuseJob() | done.AnswerResponses() | done.AdoptPlan()
+                ):
+                    pass  # if anything comes of it, other effects tell
+                case _:
+                    assert_never(effect)
 
     def _event(self, entry: Entry) -> None:
         match entry.event:
@@ -222,9 +234,9 @@ class _Teller:
             case past.PolicyChanged(policy=policy):
                 self.story.policies.append((entry.t, policy))
             case _:
-                pass
+                pass  # the effects of the others tell all
 
-    def _device_effect(self, t: float, effect: done.Effect) -> None:
+    def _session_effect(self, t: float, effect: done.OpenSession | done.CloseSession | done.EndSession) -> None:
         story = self.story
         match effect:
             case done.OpenSession(session=number, device=device):
@@ -236,9 +248,11 @@ class _Teller:
                 if (session := story.sessions.get(number)) is not None:
                     session.ended_at, session.end, session.in_task = t, reason, in_task
             case _:
-                pass
+                assert_never(effect)
 
-    def _lease_effect(self, t: float, effect: done.Effect) -> None:
+    def _lease_effect(
+        self, t: float, effect: done.OfferLease | done.RunLease | done.MissLease | done.ResumeLease | done.EndLease
+    ) -> None:
         leases = self.story.leases
         match effect:
             case done.OfferLease():
@@ -265,12 +279,13 @@ class _Teller:
                 lease.ended_at, lease.end = t, effect.reason
                 lease.phase, lease.failure, lease.message = effect.phase, effect.failure, effect.message
             case _:
-                pass
+                assert_never(effect)
 
-    def _attempt_effect(self, t: float, effect: done.Effect) -> None:
+    def _attempt_effect(self, t: float, effect: done.AcceptAttempt | done.FillAttempt | done.EndAttempt) -> None:
         match effect:
-            case done.AcceptAttempt() if self._is_new(effect):
-                self._open(t, effect)
+            case done.AcceptAttempt():
+                if self._is_new(effect):
+                    self._open(t, effect)
             case done.FillAttempt():
                 self._attempts[effect.job, effect.round, effect.attempt].filled_at = t
             case done.EndAttempt():
@@ -281,7 +296,7 @@ class _Teller:
                     self._early[key] = (self._flushed.get(effect.request), t, effect)
                 self._flushed[effect.request] = t
             case _:
-                pass
+                assert_never(effect)
 
     def _is_new(self, effect: done.AcceptAttempt) -> bool:
         known = self._attempts.get((effect.job, effect.round, effect.attempt))
@@ -298,11 +313,12 @@ class _Teller:
             attempt.opened_at = ended_at if before is None else before
             attempt.finish(ended_at, end)
 
-    def _job_effect(self, entry: Entry, effect: done.Effect) -> None:
+    def _job_effect(self, entry: Entry, effect: done.AcceptJob | done.PauseJob | done.ResumeJob | done.EndJob) -> None:
         t, jobs = entry.t, self.story.jobs
         match effect:
-            case done.AcceptJob(job=key) if key not in jobs and isinstance(entry.event, past.JobSubmitted):
-                jobs[key] = JobStory(entry.event.spec, t)
+            case done.AcceptJob(job=key):
+                if key not in jobs and isinstance(entry.event, past.JobSubmitted):
+                    jobs[key] = JobStory(entry.event.spec, t)
             case done.PauseJob(job=key, reason=why):
                 jobs[key].pauses.append((t, None, why))
             case done.ResumeJob(job=key):
@@ -312,4 +328,4 @@ class _Teller:
             case done.EndJob(job=key, end=end, message=message):
                 jobs[key].ended_at, jobs[key].end, jobs[key].message = t, end, message
             case _:
-                pass
+                assert_never(effect)

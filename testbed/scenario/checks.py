@@ -6,13 +6,14 @@ Names that exist, files that are there, keys that go together, and for every job
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.availability import read_trace
 from testbed.population import DeviceSpec, expand
 from testbed.population.expand import capabilities_of, device_name
 from testbed.population.jobs import job_names
 from testbed.scenario.checks_of_drawn import check_drawn
-from testbed.scenario.eligible import comparisons, requirement_of, served_by, unfillable
+from testbed.scenario.eligible import requirement_of, served_by, unfillable
 from testbed.scenario.errors import Finding
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.job_file import problem_of

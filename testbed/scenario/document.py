@@ -112,7 +112,8 @@ class _Reader:
                 return [self._item(item, (*path, index)) for index, item in enumerate(node.value)]
             case MappingNode():
                 return self._mapping(node, path)
-        raise AssertionError(f"YAML has no other node: {node!r}")
+            case _:
+                raise AssertionError(f"YAML has no other node: {node!r}")
 
     def root(self, node: Node) -> Value:
         return self._item(node, ())

@@ -1,9 +1,9 @@
 """Which devices meet a requirement, judged by the coordinator's own code."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from coordinator.engine.ids import DeviceId
-from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Not, Requirement
+from coordinator.engine.requirements import Capabilities, Requirement, comparisons
 from coordinator.service.convert.requirements import requirement_from_wire
 from testbed.population import DeviceSpec
 from testbed.scenario.model import Job
@@ -16,18 +16,6 @@ REPORTED_BY_AGENTS = frozenset({"package"})
 def requirement_of(text: str) -> Requirement:
     """What the coordinator makes of a requirement's text. Raises NotationError and MalformedError."""
     return requirement_from_wire(parse_requirement(text))
-
-
-def comparisons(requirement: Requirement) -> Iterator[Comparison]:
-    """Every comparison in it."""
-    match requirement:
-        case Comparison():
-            yield requirement
-        case Every(items) | Any(items):
-            for item in items:
-                yield from comparisons(item)
-        case Not(item):
-            yield from comparisons(item)
 
 
 def served_by(text: str, devices: Sequence[DeviceSpec]) -> int | None:

@@ -56,6 +56,8 @@ def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield from ((node.lineno, each.name.partition(".")[0]) for each in names)
             case ast.ImportFrom(module=str(module), level=0):
                 yield node.lineno, module.partition(".")[0]
+            case _:
+                pass  # no import
 
 
 def _installed(package: str) -> bool:
@@ -71,4 +73,5 @@ def _defines_job(node: ast.AST) -> bool:
             return True
         case ast.alias(name=name, asname=asname):
             return (asname or name) == "job"
-    return False
+        case _:
+            return False

@@ -117,7 +117,8 @@ def _finding(error: ErrorDetails) -> Finding:
             return Finding(path, f"{shown(error['input'])} where keys should be", "write key: value pairs below it")
         case "sequence_str" | "is_instance_of" | "list_type" | "tuple_type":
             return Finding(path, f"{shown(error['input'])} where a list should be", "write - and an entry on each line")
-    return Finding(path, error["msg"])
+        case _:
+            return Finding(path, error["msg"])
 
 
 def _kind(path: KeyPath) -> tuple[str, type[BaseModel]]:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator.engine.requirements import Requirement, names_devices
+from coordinator.engine.requirements import Requirement, comparisons, names_devices
 from testbed.population.phones import REPORTED
-from testbed.scenario.eligible import comparisons, requirement_of
+from testbed.scenario.eligible import requirement_of
 from testbed.scenario.errors import Finding
 from testbed.scenario.places import KeyPath
 from testbed.scenario.population import Population

@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from pydantic import ValidationInfo
 
 from coordinator.policies.registry import in_file, split
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
-from testbed.population.data import Dirichlet, parse_split
+from testbed.population.data import Dirichlet, Iid, parse_split
 from testbed.population.job_table import PAPER
 from testbed.population.sources import DIGITS
 from testbed.scenario.expect import Expectation, parse_expectation
@@ -26,6 +26,8 @@ from venn.wire.notation import (
     Constant,
     Distribution,
     Empirical,
+    Exponential,
+    LogNormal,
     Uniform,
     exact_decimal,
     format_bytes,
@@ -195,7 +197,10 @@ def _least(distribution: Distribution) -> float:
             return low or high
         case Empirical(values=values):
             return min(values)
-    return math.ulp(0.0)
+        case Exponential() | LogNormal():
+            return math.ulp(0.0)
+        case _:
+            assert_never(distribution)
 
 
 def as_name(value: object) -> str:
@@ -284,7 +289,10 @@ def as_split(value: object) -> str:
     match _read(parse_split, value):
         case Dirichlet(alpha=alpha):
             return f"dirichlet({format_number(alpha)})"
-    return "iid"
+        case Iid():
+            return "iid"
+        case other:
+            assert_never(other)
 
 
 def as_expectation(value: object) -> Expectation:

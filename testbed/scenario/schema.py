@@ -102,7 +102,8 @@ def _kind(described: Mapping[str, Any]) -> str:
             return "mapping of names to mappings"
         case {"additionalProperties": {"x-kind": kind}}:
             return f"mapping of names to: {kind}"
-    return "mapping"
+        case _:
+            return "mapping"
 
 
 def _default(value: object) -> str:
@@ -115,7 +116,8 @@ def _default(value: object) -> str:
             return "-"
         case dict():
             return "`{" + ", ".join(f"{key}: {inner}" for key, inner in value.items()) + "}`"
-    return f"`{value}`"
+        case _:
+            return f"`{value}`"
 
 
 def _words(described: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """How an entry of ``churn`` is read, and what a timeline must be beyond the shape of its entries."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from pydantic import ValidationInfo
 
@@ -183,8 +183,10 @@ def _meant(scenario: "Scenario", fleet: str, of: Selector) -> int:
             all_or_none = of.value in scenario.data
         case Whom.LABEL:
             return sum(of.value in has.get(of.name, ()) for has in _labels(scenario, fleet))
-        case _:
+        case Whom.COORDINATOR | Whom.BROKER | Whom.DRIVER:
             all_or_none = False
+        case _:
+            assert_never(of.whom)
     return scenario.fleets[fleet].count if all_or_none else 0
 
 

@@ -25,7 +25,8 @@ def shown(value: object) -> str:
             return "a list"
         case str():
             return f"'{printable(value, 80)}'"
-    return printable(str(value), 80)
+        case _:
+            return printable(str(value), 80)
 
 
 def known(word: object, options: Iterable[str]) -> str:

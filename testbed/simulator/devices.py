@@ -14,8 +14,9 @@ not ended, and first hears what was said to it meanwhile.
 import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, assert_never
 
+from coordinator.engine import events as said
 from coordinator.engine.calendar import Calendar
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
 from coordinator.engine.events import (
@@ -182,8 +183,18 @@ class Devices:
                 self._present.pop(event.session, None)
             case TaskFinished() if event.session in self._present:
                 self._present[event.session].told = event.lease
-            case _:
+            case said.LeaseAccepted() | said.LeaseDeclined() | said.LeaseReleased() | said.DeviceHeard():
+                pass  # of these its device keeps nothing
+            case said.TaskProgressed() | said.TaskFailed() | TaskFinished():
                 pass
+            case said.JobSubmitted() | said.DriverFollowed() | said.DriverLost() | said.AttemptOpened():
+                pass  # drivers submit their jobs anew, and go on from there
+            case said.ResponsesRecorded() | said.JobEnded():
+                pass
+            case said.PolicyChanged() | said.DevicesDrained() | said.TimePassed() | said.TurnEnded():
+                pass  # said by the coordinator itself
+            case _:
+                assert_never(event)
 
     def check_in_again(self, now: float) -> Iterator[DeviceCheckedIn]:
         """All who are there, with another coordinator, in order of their sessions."""

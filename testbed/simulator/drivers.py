@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from coordinator.engine.effects import AcceptAttempt, AcceptJob, Effect, EndAttempt, EndJob
 from coordinator.engine.events import (
@@ -186,9 +187,11 @@ class Drivers:
                 return None
             case AcceptAttempt(status=AttemptStatus.OPEN) | EndAttempt(reason=AttemptEndReason.CANCELLED):
                 return None
-            case _:
+            case AcceptAttempt() | EndAttempt():
                 known = driver.open == (effect.round, effect.attempt)
                 return self._go_on(driver, effect) if known else None
+            case _:
+                assert_never(effect)
 
     def _go_on(self, driver: Driver, ended: AcceptAttempt | EndAttempt) -> Event | None:
         says: Event

@@ -1,5 +1,8 @@
 """Requirements, from the wire's tree to the engine's, bounded in depth and size; and back."""
 
+from collections.abc import Mapping
+from typing import assert_never
+
 from coordinator.engine import requirements as model
 from coordinator.engine.ids import DeviceId
 from coordinator.service.convert import limits
@@ -8,7 +11,7 @@ from venn.v1 import common_pb2
 
 WHERE = "spec.requirement"
 
-OPERATORS = {
+OPERATORS: Mapping[int, model.Operator] = {
     common_pb2.OPERATOR_LESS: "<",
     common_pb2.OPERATOR_AT_MOST: "<=",
     common_pb2.OPERATOR_EQUAL: "=",
@@ -46,8 +49,10 @@ class _Reader:
                 return model.Not(self.read(message.negated, depth + 1))
             case "ids":
                 return _ids(message.ids)
-            case _:
+            case "all" | None:
                 return model.AllDevices()
+            case other:
+                assert_never(other)
 
     def _items(self, message: common_pb2.Requirements, depth: int) -> tuple[model.Requirement, ...]:
         if not message.items:
@@ -66,8 +71,10 @@ def _comparison(message: common_pb2.Comparison) -> model.Comparison:
             value = limits.number(message.number, WHERE)
         case "text":
             value = limits.short(message.text, WHERE)
-        case _:
+        case None:
             raise MalformedError(WHERE, f"{name} is compared with nothing")
+        case other:
+            assert_never(other)
     try:
         return model.Comparison(name, operator, value)
     except ValueError as error:

@@ -204,7 +204,8 @@ def _read_entry(entry: object) -> Entry:
             if dtype not in DTYPES:
                 raise TensorError("TENSOR_DTYPE", f"array {printable(name, 80)} has dtype {printable(dtype, 20)}")
             return _checked_name(name), DTYPES[dtype], _checked_shape(name, tuple(shape))
-    raise _malformed(f"an entry of its header is no name, dtype and shape: {printable(repr(entry), 80)}")
+        case _:
+            raise _malformed(f"an entry of its header is no name, dtype and shape: {printable(repr(entry), 80)}")
 
 
 def _dtype_text(name: str, array: Array) -> str:

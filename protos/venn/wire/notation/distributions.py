@@ -176,13 +176,12 @@ def parse_distribution(text: Readable, unit: Unit = "duration", *, folder: Path 
 def _call(text: str, name: str, arguments: list[str], unit: Unit) -> Distribution:
     parse = PARSERS[unit]
     match name, arguments:
-        case "exp", [mean]:
-            if parse(mean) > 0:
-                return Exponential(parse(mean), unit)
-        case "lognormal", [median, sigma]:
-            if parse(median) > 0 and parse_number(sigma) >= 0:
-                return LogNormal(parse(median), parse_number(sigma), unit)
-    raise NotationError(text, "is not a distribution", EXAMPLES[unit])
+        case "exp", [mean] if parse(mean) > 0:
+            return Exponential(parse(mean), unit)
+        case "lognormal", [median, sigma] if parse(median) > 0 and parse_number(sigma) >= 0:
+            return LogNormal(parse(median), parse_number(sigma), unit)
+        case _:
+            raise NotationError(text, "is not a distribution", EXAMPLES[unit])
 
 
 def _read_column(name: str, column: str, unit: Unit, folder: Path | None) -> Empirical:

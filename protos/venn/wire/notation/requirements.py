@@ -5,6 +5,7 @@ that is not one plain word stands in double quotes.
 """
 
 import re
+from typing import assert_never
 
 from venn.v1.common_pb2 import AllDevices, Comparison, DeviceIds, Operator, Requirement, Requirements
 from venn.wire.notation.values import NUMBER, UNITS, NotationError, format_bytes, format_number, read_quantity
@@ -46,8 +47,10 @@ def format_requirement(requirement: Requirement) -> str:
             return f"not {_bracketed(requirement.negated, 'any', 'every')}"
         case "ids":
             return f"id in ({'; '.join(requirement.ids.ids)})"
-        case _:
+        case "all" | None:
             return "all"
+        case other:
+            assert_never(other)
 
 
 def _format_comparison(comparison: Comparison) -> str:

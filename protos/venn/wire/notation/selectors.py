@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import assert_never
 
 from venn.wire.notation.values import NotationError, format_fraction, parse_fraction
 
@@ -49,8 +50,10 @@ class Selector:
                 whom = f"{self.name}={self.value}"
             case Whom.DRIVER:
                 whom = f"driver {self.name}"
-            case _:
+            case Whom.ALL | Whom.COORDINATOR | Whom.BROKER:
                 whom = self.whom.value
+            case _:
+                assert_never(self.whom)
         if self.part is not None:
             return f"{format_fraction(self.part)} of {whom}"
         return whom if self.count is None else f"{self.count} of {whom}"
