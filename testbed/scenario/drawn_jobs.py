@@ -19,21 +19,21 @@ class DrawnJobs(Part):
     """Jobs that are drawn at random; the same seed draws the same ones."""
 
     count: Count
-    """How many. They are called `job-01`, `job-02` and so on, in order of arrival."""
+    """How many jobs. They are called `job-01`, `job-02` and so on, in order of arrival."""
 
     table: JobTable = PAPER
-    """What they are drawn from, each row as likely as any other: `paper` (the jobs of the evaluation of Venn), or a CSV
-    file with the columns `participants`, `rounds` and `deadline_s`."""
+    """The table that jobs are drawn from, each row with the same probability: `paper` (the jobs of the evaluation of
+    Venn), or a CSV file with the columns `participants`, `rounds` and `deadline_s`."""
 
     which: Rows = Which.ALL
-    """Which rows of the table: `all`; `small` or `large`, in all their rounds below or above the average row's total
-    demand; `low` or `high`, below or above the average row's demand in a round."""
+    """Which rows of the table: `all`; `small` or `large`, with a total demand over all rounds below or above the
+    average row's; `low` or `high`, with a demand in a round below or above the average row's."""
 
     requirement: Mapping[RequirementText, Portion] = Field(default_factory=lambda: dict(_ALL))
-    """Which devices may serve them: how likely each requirement is, in all 100 %."""
+    """Which devices may serve the jobs: the probability of each requirement, in all 100 %."""
 
     arrives: Lasting
-    """The gap between two arrivals, and before the first; `exp(30m)` makes them a Poisson process."""
+    """The gap between two arrivals, and before the first. `exp(30m)` makes them a Poisson process."""
 
     compute: Duration = 0.0
     """As `workload.compute` of a job."""

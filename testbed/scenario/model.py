@@ -70,93 +70,95 @@ class Data(Part):
     arrays `x` and `y`."""
 
     split: Split = "dirichlet(3)"
-    """How the samples are dealt: with `dirichlet(A)` each class goes to all devices in proportions drawn from
-    Dirichlet(A), so that a smaller A leaves a device fewer classes; with `iid` at random and evenly. No device is left
-    empty."""
+    """How the samples are divided among the devices. With `dirichlet(A)` each class goes to all devices in proportions
+    drawn from Dirichlet(A), so that a smaller A leaves a device fewer classes. With `iid` they are divided at random
+    and evenly. No device is left empty."""
 
     held_out: MinorPart = Fraction(1, 5)
-    """The part that no device gets; the job's `evaluate` is given it after each round."""
+    """The part that no device gets. The job's `evaluate` is given it after each round."""
 
 
 class Workload(Part):
     """What a task costs where its time is modelled."""
 
     compute: Duration = 0.0
-    """How long a task takes on a device whose cpu is 1. A device with cpu 8 takes an eighth of it."""
+    """How long a task takes on a device with cpu 1. A device with cpu 8 takes an eighth of it."""
 
     download: Bytes = 0
-    """How large the model is that a task fetches from its driver. It takes its time where links are simulated; on real
-    devices it is as large as it is, and this is not used."""
+    """The size of the model that a task fetches from its driver. Simulated links take their time for it. Real devices
+    fetch the real model, and do not use this."""
 
     upload: Bytes = 0
-    """How large the response is that a task sends to its driver; as with `download`."""
+    """The size of the response that a task sends to its driver; used as `download` is."""
 
 
 class Job(Part):
     """One learning or analytics job, and its driver."""
 
     file: JobFile | None = None
-    """The job file, a Python file that ends in `job = Job(...)`; a relative path starts at the scenario's folder. Not
+    """The job file, a Python file that ends in `job = Job(...)`. A relative path starts at the scenario's folder. Not
     needed with `backend: sim`, which trains nothing."""
 
     requirement: RequirementText = "all"
-    """Which devices may serve it: a name from `requirements`, or a requirement itself."""
+    """Which devices may serve the job: a name from `requirements`, or a requirement itself."""
 
     data: Name | None = None
-    """The data set that its tasks read; only devices that have a share of it are eligible. Without it: none."""
+    """The data set that its tasks read. Only devices that have a share of it are eligible. Without it: none."""
 
     demand: Count
-    """How many devices a round asks for; with `buffer` how many are at work at any time."""
+    """How many devices a round asks for. With `buffer`: how many are at work at any time."""
 
     buffer: Count | None = None
-    """Makes the job asynchronous (FedBuff): a round closes whenever so many responses are there, at most the demand,
-    and the devices at work go on. `min_response`, `deadline` and `stragglers` have no say then, but that a lease is as
-    long as the deadline if `lease` does not say otherwise; `over_commit` must be 0."""
+    """Makes the job asynchronous (FedBuff): a round closes whenever this many responses are there, at most the demand,
+    and the devices at work continue. `min_response`, `deadline` and `stragglers` then have no effect, except that the
+    deadline is the length of a lease if `lease` is not given. `over_commit` must be 0."""
 
     max_staleness: Limit | None = None
-    """With `buffer`: a response to a model that is so many rounds old still counts, an older one is a straggler.
-    Without it all count, the older the less."""
+    """With `buffer`: the most rounds by which a response's model may be old. An older response is a straggler. Without
+    it all count, with less weight the older they are."""
 
     over_commit: Surplus = Fraction(0)
-    """How many devices more than the demand are leased, as a part of it, so that the slowest need not be waited for."""
+    """How many devices more than the demand are leased, as a part of it, so that a round need not wait for the
+    slowest."""
 
     min_response: Portion = Fraction(4, 5)
-    """A round closes when so large a part of the demand has responded."""
+    """A round closes when this part of the demand has responded."""
 
     deadline: LongDuration
-    """From the opening of an attempt. Without enough responses by then it is aborted, and the round is tried again."""
+    """The time from the opening of an attempt (one try of a round). Without enough responses by then it is aborted, and
+    the round is tried again."""
 
     lease: LongDuration | None = None
     """How long a device may keep a task. Without it: as long as the deadline."""
 
     stragglers: StragglerRule = "finish"
-    """What becomes of the tasks still running when their round closes: they `finish`, and count as stragglers, or the
+    """What happens to tasks that still run when their round closes: they `finish`, and count as stragglers, or the
     coordinator takes their leases back (`revoke`)."""
 
     repeat: Repeat = "once"
-    """How often a device may count in one round, whatever attempts it takes, or with `buffer` in one buffer: `once`, or
-    as often as it responds (`allow`)."""
+    """How often a device may count in one round, however many attempts it takes part in, or with `buffer` in one
+    buffer: `once`, or as often as it responds (`allow`)."""
 
     rounds: Count | None = None
-    """Exactly so many rounds, known to the scheduler; the job file's `stop` is not called. Either this or
+    """The exact number of rounds, known to the scheduler. The job file's `stop` is not called. Give either this or
     `max_rounds`."""
 
     max_rounds: Count | None = None
-    """At most so many rounds; the job file's `stop` may end the job earlier, and the scheduler takes the number as
-    unknown. Either this or `rounds`."""
+    """The most rounds. The job file's `stop` may end the job earlier, and the scheduler takes the number as unknown.
+    Give either this or `rounds`."""
 
     params: Mapping[ParameterName, Parameter] = Field(default_factory=dict)
     """Passed to the job file's function as `task.params`."""
 
     arrives: Duration = 0.0
-    """When the job comes, after the start of the run."""
+    """When the job arrives, after the start of the run."""
 
     workload: Workload = Workload()
     """What a task costs a device; see below."""
 
     deterministic: Truth = False
-    """Whether responses are aggregated in the order of their leases, not of their arrival, so that the same responses
-    give the same model to the last bit."""
+    """Whether responses are aggregated in the order of their leases, not of their arrival. Then the same responses give
+    the same model to the last bit."""
 
 
 class Fleet(Part):
@@ -166,143 +168,146 @@ class Fleet(Part):
     """How many devices."""
 
     devices: DevicesSource | None = None
-    """What they report, each another: `phones`, generated ones, or a file: CSV or Parquet of capabilities, or a pickled
-    dictionary of FedScale or Venn. What the fleet says itself goes before; docs/population.md has both."""
+    """What each device reports: `phones`, a generated phone each, or a file: CSV or Parquet of capabilities, or a
+    pickled dictionary of FedScale or Venn. The fleet's own keys override these values. docs/population.md describes
+    both."""
 
     cpu: Score | None = None
-    """The cpu score of a device: a capability that requirements test, and what modelled task time is divided by.
-    Without it: as `devices` has it, or 1."""
+    """The cpu score of a device: a capability that requirements test. Modelled task time is divided by it. Without it:
+    the value from `devices`, or 1."""
 
     memory: Size | None = None
-    """The memory that a device reports, for requirements to test; nothing is limited by it. Without it a device
-    reports none, and no comparison on memory holds."""
+    """The memory that a device reports, for requirements to test. It limits nothing. Without it a device reports none,
+    and no comparison on memory holds."""
 
     os: Score | None = None
     """The level of the operating system that a device reports, for requirements to test."""
 
     labels: Mapping[LabelName, LabelValues] = Field(default_factory=dict)
-    """Free labels, as `{site: lab}`, for requirements to test. `fleet` and `data` are set for every device."""
+    """Free labels, such as `{site: lab}`, for requirements to test. `fleet` and `data` are set for every device."""
 
     session: Lasting | None = None
     """How long a device stays, each time. Without it: always."""
 
     gap: Lasting | None = None
-    """How long a device is gone between two sessions; needs `session`, and `session` needs it."""
+    """How long a device is away between two sessions. `gap` and `session` need each other."""
 
     trace: TraceFile | None = None
-    """When its devices are there, in place of `session` and `gap`: a CSV file with a row `device,start_s,end_s` for
-    each session, in seconds from the start and in order of time; each device, by its name (`phones-01`), has one at
-    least."""
+    """The sessions of its devices, in place of `session` and `gap`: a CSV file with a row `device,start_s,end_s` for
+    each session, in seconds from the start and in order of time. Each device, by its name (`phones-01`), has at least
+    one."""
 
     crash: Chance = Fraction(0)
     """The part of the sessions that end without a goodbye: the socket breaks, or with a process per device the process
     is killed."""
 
     tasks_per_session: Limit = 0
-    """At most so many tasks in a session; 0: no limit."""
+    """The most tasks in a session; 0: no limit."""
 
     tasks_per_day: Limit = 0
-    """At most so many tasks in a day (24 hours, counted from the start); 0: no limit."""
+    """The most tasks in a day (24 hours, counted from the start); 0: no limit."""
 
     processes: Count = 1
-    """How many processes host the fleet: as many as `count` is one for each device; with 1 they share one with the
-    other fleets that say 1. With `backend: compose` each device has a container, and so as many as `count`."""
+    """How many processes host the fleet. With as many as `count` each device has its own. Fleets with 1 share one
+    process. With `backend: compose` each device has a container, so as many as `count`."""
 
     profile: ProfileName | None = None
-    """A kind of device (`venn profile list`), or a file like mine.yaml. It gives `cpu`, `memory`, and, as far as they
-    can be enforced here, the limits below; what the fleet says itself goes before."""
+    """A kind of device (`venn profile list`), or a file such as mine.yaml. It gives `cpu`, `memory`, and, as far as
+    they can be enforced here, the limits below. The fleet's own keys override it."""
 
     link: ProfileName | None = None
-    """A kind of link, in place of the profile's: it gives `up`, `down`, `delay` and `jitter` in the same way."""
+    """A kind of link, in place of the profile's. It gives `up`, `down`, `delay` and `jitter` in the same way."""
 
     cores: Cores | None = None
-    """How much of this machine's processor a device's task gets, really: its time is then measured, not modelled. Needs
-    a process for each device, as `memory_limit` does."""
+    """How much of this machine's processor a device's task gets. Its time is then measured, not modelled. Needs a
+    process for each device, as `memory_limit` does."""
 
     memory_limit: SizeLimit | None = None
-    """The memory that a device's task may use; beyond it the task is killed."""
+    """The memory that a device's task may use. Beyond it the task is killed."""
 
     up: Rate | None = None
     """How fast a device sends, all of its connections together."""
 
     down: Rate | None = None
-    """How fast a device gets, all of its connections together."""
+    """How fast a device receives, all of its connections together."""
 
     delay: Duration = 0.0
     """Added to each round trip, half of it each way."""
 
     jitter: Duration = 0.0
-    """By so much the delay of a round trip scatters, evenly up and down; nothing overtakes."""
+    """How much the delay of a round trip varies, evenly up and down. The order of packets is kept."""
 
     loss: Loss = Fraction(0)
-    """The part of the packets that is lost, each way; on real devices it needs a kernel with netem (`venn doctor`)."""
+    """The part of the packets that is lost, each way. On real devices it needs a kernel with netem (`venn doctor`)."""
 
 
 class Scenario(Part):
     """One run: what is asked for, by whom, on which devices."""
 
     version: Version
-    """Of the scenario format: 1."""
+    """The version of the scenario format: 1."""
 
     name: Name
-    """What the run is called, in the report and in its folder's name."""
+    """The name of the run, in the report and in its folder's name."""
 
     seed: Seed = 0
-    """All chance of the run comes from it: the same seed, the same devices, sessions and split."""
+    """The seed of all random draws of the run. The same seed gives the same devices, sessions and split."""
 
     policy: Policy = "venn"
-    """Which device serves which job: an installed policy (`venn policy list`), or FILE.py:NAME for one's own."""
+    """The scheduling policy, which decides the device for each job: an installed policy (`venn policy list`), or
+    FILE.py:NAME for your own."""
 
     backend: Backend = "process"
     """What the devices are: `process`, real processes on this machine; `compose`, a container each; `sim`, simulated
     ones in virtual time."""
 
     duration: LongDuration = 600.0
-    """The run is given up after so long."""
+    """The longest time that the run may take. After that it ends unfinished."""
 
     time_scale: Factor = 1.0
-    """Multiplies what is modelled: arrivals, sessions, gaps, task times and deadlines. At 0.1 a run takes a tenth."""
+    """Multiplies what is modelled: arrivals, sessions, gaps, task times and deadlines. At 0.1 a run takes a tenth of
+    the time."""
 
     scale: Factor = 1.0
-    """Multiplies how many devices there are and what each round asks for, so that contention stays as it is: 0.1 makes
-    a tenth of the check-ins. Demands are rounded, half up, to 1 at least. Only with `backend: sim`."""
+    """Multiplies the number of devices and the demand of each round, so that contention stays the same: 0.1 makes a
+    tenth of the check-ins. Demands are rounded, half up, to 1 at least. Only with `backend: sim`."""
 
     rounds_scale: Factor = 1.0
-    """Multiplies the rounds of each job (rounded, half up, to 1 at least), when jobs arrive and the gap between two
-    arrivals, so that contention stays as it is. Only with `backend: sim`."""
+    """Multiplies the rounds of each job (rounded, half up, to 1 at least), the arrival times of jobs and the gap
+    between two arrivals, so that contention stays the same. Only with `backend: sim`."""
 
     match: Match = Matching.WHILE_PRESENT
-    """When a device may be given a task: at any time `while present`, or only `at check-in`; then it leaves if there is
-    none for it, and after its one task. Only with `backend: sim`."""
+    """When a device may be given a task: at any time `while present`, or only `at check-in`. In the second case it
+    leaves if there is none for it, and after its one task. Only with `backend: sim`."""
 
     noise: Spread = 0.0
-    """How much task times scatter: each is multiplied by a log-normal factor with median 1 and this log-sigma. Only
-    with `backend: sim`."""
+    """How much task times vary: each is multiplied by a log-normal factor with median 1 and this log-sigma. Only with
+    `backend: sim`."""
 
     requirements: Mapping[Name, RequirementText] = Field(default_factory=dict)
-    """Which devices may serve a job, by name. Jobs with the same one form a job group."""
+    """Which devices may serve a job, by name. Jobs with the same requirement form a job group."""
 
     data: Mapping[Name, Data] = Field(default_factory=dict)
     """The data sets, by name."""
 
     jobs: Mapping[Name, Job] = Field(default_factory=dict)
-    """The jobs, by name; at least one, unless some are drawn."""
+    """The jobs, by name; at least one, unless jobs are drawn."""
 
     drawn_jobs: DrawnJobs | None = None
-    """Jobs drawn at random, beside those above or in place of them; only with `backend: sim`."""
+    """Jobs drawn at random, in addition to `jobs` or in place of them. Only with `backend: sim`."""
 
     fleets: Mapping[Name, Fleet] = Field(default_factory=dict)
-    """The devices, by the name of their fleet; at least one. A device is called after its fleet: `budget-07`."""
+    """The devices, by the name of their fleet; at least one. A device is named after its fleet: `budget-07`."""
 
     population: Population | None = None
-    """In place of `fleets` with `backend: sim`: devices by the million, generated or from files; see below."""
+    """In place of `fleets` with `backend: sim`: millions of devices, generated or from files; see below."""
 
     churn: tuple[ChurnEntry, ...] = ()
-    """What is done to the devices beside their own sessions, and when: `{at: 30s, crash: 25% of flagship}`;
-    docs/churn.md has the verbs."""
+    """What is done to the devices in addition to their own sessions, and when: `{at: 30s, crash: 25% of flagship}`.
+    docs/churn.md describes the verbs."""
 
     expect: tuple[Expected, ...] = ()
-    """What must hold of the run's summary, else the exit code is 1. That every job finishes is expected by default."""
+    """What must hold of the run's summary. Otherwise the exit code is 1. By default every job is expected to finish."""
 
     @classmethod
     def load(cls, path: Path | str, overrides: Sequence[str] = ()) -> "Scenario":

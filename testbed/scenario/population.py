@@ -28,26 +28,26 @@ class Population(Part):
     """Devices by the million, generated or from files; docs/population.md says what the files hold."""
 
     devices: DevicesSource = PHONES
-    """What they are: `phones`, generated ones, or a file: CSV or Parquet of capabilities, or a pickled dictionary of
-    FedScale or Venn (`.pickle`, `.pkl` or no suffix)."""
+    """What each device is: `phones`, a generated phone each, or a file: CSV or Parquet of capabilities, or a pickled
+    dictionary of FedScale or Venn (`.pickle`, `.pkl` or no suffix)."""
 
     sessions: SessionsSource = GENERATED
-    """When they are there: `generated`, or a file: CSV with `device,start_s,end_s` sorted by start, or a pickled trace
-    of FedScale."""
+    """When the devices are there: `generated`, or a file: CSV with `device,start_s,end_s` sorted by start, or a pickled
+    trace of FedScale."""
 
     count: Devices | None = None
-    """How many devices have generated sessions; either this or `check_ins_per_day`. Without both: as many as the file
-    of devices has. Where more are wanted than it has, it is gone through again."""
+    """How many devices have generated sessions. Give either this or `check_ins_per_day`. Without both: as many as the
+    file of devices has. A file with fewer devices is repeated from its beginning."""
 
     check_ins_per_day: Factor | None = None
-    """How many generated sessions begin in 24 hours, on average: as many devices as that takes. By day and night they
+    """How many generated sessions begin in 24 hours, on average; it sets the number of devices. With day and night they
     are 2 % fewer."""
 
     session: Lasting = AS_PHONES.session
     """How long a device stays, each time."""
 
     gap: Lasting = AS_PHONES.gap
-    """How long a device is gone between two sessions."""
+    """How long a device is away between two sessions."""
 
     swing: Swing = AS_PHONES.day.swing
     """How much faster a gap passes when most devices come than when fewest do; 1: no day and night."""
@@ -59,14 +59,14 @@ class Population(Part):
     """The part of the sessions that end without a goodbye."""
 
     replay: LongDuration | None = None
-    """The sessions of so long are repeated until all jobs have ended. Without it generated ones go on as they would,
-    and those of a file end."""
+    """The sessions of this period are repeated until all jobs have ended. Without it generated sessions continue, and
+    those of a file end."""
 
     tasks_per_session: Limit = 0
-    """At most so many tasks in a session; 0: no limit."""
+    """The most tasks in a session; 0: no limit."""
 
     tasks_per_day: Limit = 0
-    """At most so many tasks in a day (24 hours, counted from the start); 0: no limit."""
+    """The most tasks in a day (24 hours, counted from the start); 0: no limit."""
 
     slow: Capability | None = None
     """The capability that the time of a task is proportional to: compute x its value / its mean over the devices.

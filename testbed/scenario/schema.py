@@ -15,8 +15,8 @@ from venn.wire.notation import Exponential
 BEGIN = "<!-- made by `venn scenario schema --markdown`: change testbed/scenario/model.py, not this -->"
 
 _INHERITED = {
-    "every_job": ("Job", "What each job has unless it says otherwise: any key of a job."),
-    "every_device": ("Fleet", "What each fleet has unless it says otherwise: any key of a fleet."),
+    "every_job": ("Job", "Default values for every job: any key of a job."),
+    "every_device": ("Fleet", "Default values for every fleet: any key of a fleet."),
 }
 # The least of each kind: what is not said here shows its default.
 _LEAST: dict[str, BaseModel] = {
@@ -32,10 +32,13 @@ _LEAST: dict[str, BaseModel] = {
 _SECTIONS = {
     "Scenario": ("At the top", "The keys of the file itself."),
     "Data": ("data", "`data.NAME`: a data set."),
-    "Job": ("jobs, every_job", "`jobs.NAME`: a job. What stands in `every_job` is inherited by all of them."),
-    "Workload": ("workload", "`jobs.NAME.workload`: what a task costs."),
-    "DrawnJobs": ("drawn_jobs", "Jobs that are drawn at random; the same seed draws the same ones."),
-    "Fleet": ("fleets, every_device", "`fleets.NAME`: devices of a kind. All inherit what stands in `every_device`."),
+    "Job": ("jobs, every_job", "`jobs.NAME`: a job. Every job inherits `every_job`."),
+    "Workload": ("workload", "`jobs.NAME.workload`: the cost of a task."),
+    "DrawnJobs": ("drawn_jobs", "Jobs that are drawn at random. The same seed draws the same jobs."),
+    "Fleet": (
+        "fleets, every_device",
+        "`fleets.NAME`: devices of one kind. Every fleet inherits `every_device`.",
+    ),
     "Population": ("population", "`population`: the devices of a simulation."),
 }
 
