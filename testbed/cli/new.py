@@ -1,4 +1,4 @@
-"""``venn new``: a scenario and a job file to start from, which run as they are."""
+"""``venn new``: a scenario and a job file to start from, which run as they are, and the schema for editors."""
 
 import json
 import sys
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import testbed.scenario
+from testbed.scenario.schema import schema_text
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
@@ -17,6 +18,7 @@ app = application()
 
 STARTER = Path(testbed.scenario.__file__).parent / "starter"
 FILES = ("scenario.yaml", "job.py")
+SCHEMA = "scenario.schema.json"  # the first line of scenario.yaml names it, for editors
 
 
 @app.command(epilog="Example: venn new my-jobs")
@@ -26,18 +28,20 @@ def new(
     *,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")] = Path(),
 ) -> int:
-    """Write scenario.yaml and job.py to start from."""
+    """Write scenario.yaml and job.py to start from, and the schema that editors check scenario.yaml against."""
     paths = write_starter(folder)
     if context.json:
         write_line(sys.stdout, json.dumps({"files": [str(path) for path in paths]}))
     elif not context.quiet:
-        write_line(sys.stdout, f"wrote {paths[0]} and {paths[1]}\nnext  venn run {paths[0]}        (half a minute)")
+        write_line(
+            sys.stdout, f"wrote {paths[0]}, {paths[1]} and {paths[2]}\nnext  venn run {paths[0]}        (half a minute)"
+        )
     return ExitCode.OK
 
 
 def write_starter(folder: Path) -> list[Path]:
-    """Raises UsageError rather than overwrite either file; then nothing is written."""
-    paths = [folder / name for name in FILES]
+    """Raises UsageError rather than overwrite a file; then nothing is written."""
+    paths = [folder / name for name in (*FILES, SCHEMA)]
     for path in paths:
         if path.exists() or path.is_symlink():
             raise UsageError("EXISTS", "exists already", where=str(path), fix="name another folder: venn new DIR")
@@ -45,7 +49,9 @@ def write_starter(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for path in paths:
             with path.open("xb") as file:
-                file.write((STARTER / path.name).read_bytes())
+                file.write(
+                    (schema_text() + "\n").encode() if path.name == SCHEMA else (STARTER / path.name).read_bytes()
+                )
     except OSError as error:
         unusable = UsageError("NO_FOLDER", f"cannot be written to: {error.strerror}", where=str(folder))
         raise out_of_space(error, folder) or unusable from None

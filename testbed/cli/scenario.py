@@ -16,7 +16,7 @@ from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.checks import drawn
 from testbed.scenario.eligible import served_by
 from testbed.scenario.packaged import named, packaged_scenarios
-from testbed.scenario.schema import json_schema, markdown
+from testbed.scenario.schema import json_schema, markdown, schema_text
 from testbed.scenario.unfold import unfolded
 from testbed.simulator.build import build
 from testbed.simulator.contention import contention
@@ -86,7 +86,7 @@ def expand(context: Context, *, file: File, set: Set = None) -> int:
 @command
 def list_(context: Context) -> int:
     """The scenarios that come with the testbed."""
-    about = {name: (path, _first_comment(path)) for name, path in packaged_scenarios().items()}
+    about = {name: (path, _about(path)) for name, path in packaged_scenarios().items()}
     if context.json:
         shape = {name: {"file": str(path), "about": text} for name, (path, text) in about.items()}
         write_line(sys.stdout, json.dumps({"scenarios": shape}))
@@ -104,8 +104,8 @@ def schema(
     as_markdown: Annotated[bool, typer.Option("--markdown", help="The reference for people.")] = False,
 ) -> int:
     """The JSON schema of scenario files, for editors."""
-    text = json.dumps(json_schema(), indent=None if context.json else 2)
-    write_line(sys.stdout, markdown().rstrip() if as_markdown and not context.json else text)
+    text = json.dumps(json_schema()) if context.json else markdown().rstrip() if as_markdown else schema_text()
+    write_line(sys.stdout, text)
     return ExitCode.OK
 
 
@@ -204,8 +204,10 @@ def _right(scenario: Scenario, devices: str) -> list[str]:
     return [f"{scenario.name} is right: policy {scenario.policy}, {devices}, {limit} at most", ""]
 
 
-def _first_comment(path: Path) -> str:
+def _about(path: Path) -> str:
+    """Its second line: the first one names the schema."""
     with path.open(encoding="utf-8") as file:
+        file.readline()
         return file.readline().strip("#\n ")
 
 

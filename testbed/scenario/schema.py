@@ -1,5 +1,6 @@
 """The scenario format for programs (JSON schema) and for people (the reference in docs/scenario.md), from the model."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -56,6 +57,11 @@ def json_schema() -> dict[str, Any]:
         schema["properties"][source] = {"$ref": f"#/$defs/Every{name}", "description": description}
         heir["properties"] = {key: _or_null(described) for key, described in heir["properties"].items()}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def schema_text() -> str:
+    """The schema as a file, as ``scenario.schema.json`` holds it; without the newline at its end."""
+    return json.dumps(json_schema(), indent=2)
 
 
 def markdown() -> str:

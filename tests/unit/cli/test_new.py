@@ -1,4 +1,4 @@
-"""``venn new``: two files that are right as they are, and nothing overwritten."""
+"""``venn new``: files that are right as they are, and nothing overwritten."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,9 @@ import pytest
 from job_driver import Task
 from testbed.cli import new
 from testbed.scenario import Scenario
+from testbed.scenario.schema import schema_text
 from testbed.scenario.starter import job
+from tests.unit.scenario.json_schema import schema_of
 
 
 def test_a_new_scenario_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -18,6 +20,7 @@ def test_a_new_scenario_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert f"venn run {tmp_path}/mine/scenario.yaml" in out
     scenario = Scenario.load(tmp_path / "mine" / "scenario.yaml")
     assert scenario.jobs["first"].file == tmp_path / "mine" / "job.py"
+    assert schema_of(tmp_path / "mine" / "scenario.yaml") == json.loads(schema_text())
 
 
 def test_here_and_for_programs(
@@ -25,10 +28,10 @@ def test_here_and_for_programs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert new.main(["--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"files": ["scenario.yaml", "job.py"]}
+    assert json.loads(capsys.readouterr().out) == {"files": ["scenario.yaml", "job.py", "scenario.schema.json"]}
 
 
-@pytest.mark.parametrize("name", ["scenario.yaml", "job.py"])
+@pytest.mark.parametrize("name", ["scenario.yaml", "job.py", "scenario.schema.json"])
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     (tmp_path / name).write_text("mine")
     assert new.main([str(tmp_path)]) == 2

@@ -10,6 +10,6 @@ README = (Path(__file__).parents[3] / "README.md").read_text()
 
 
 def test_the_job_that_is_explained_is_one_of_the_scenario_that_was_run(tmp_path: Path) -> None:
-    scenario, _ = write_starter(tmp_path)
+    scenario, *_ = write_starter(tmp_path)
     (explained,) = re.findall(r"venn explain (\S+) --run", README)
     assert explained in Scenario.load(scenario).jobs

@@ -58,7 +58,7 @@ def test_null_takes_an_inherited_key_away(file: Path) -> None:
         ("--rounds-scale=0", "0 is not above 0; write e.g. 1"),
     ],
 )
-def test_a_flag_is_told_as_the_user_gave_it(flag: str, told: str) -> None:
+def test_a_flag_is_told_as_the_user_gave_it(folder: Path, flag: str, told: str) -> None:
     assert problems(PLAIN, flag)[0] == f"{flag}: {told}"
 
 

@@ -1,5 +1,6 @@
 """The reference in the docs and the JSON schema follow the model."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import yaml
 from testbed.scenario import Data, Fleet, Job, Scenario, Workload, parse
 from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.later import LATER
-from testbed.scenario.schema import BEGIN, json_schema, markdown
+from testbed.scenario.packaged import packaged_scenarios
+from testbed.scenario.schema import BEGIN, json_schema, markdown, schema_text
 from tests.unit.scenario.conftest import PLAIN
+from tests.unit.scenario.json_schema import problems, schema_of
 
-DOCS = Path(__file__).parents[3] / "docs" / "scenario.md"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs" / "scenario.md"
+PACKAGED = packaged_scenarios().values()
 
 
 def test_the_docs_hold_the_reference() -> None:
@@ -48,3 +53,24 @@ def test_the_schema_knows_every_key_of_the_demo() -> None:
 @pytest.mark.parametrize("block", re.findall(r"```yaml\n(.*?)```", DOCS.read_text(), re.DOTALL))
 def test_the_examples_of_the_docs_are_right(folder: Path, block: str) -> None:
     parse(block, folder=folder)
+
+
+@pytest.mark.parametrize("file", PACKAGED, ids=lambda file: str(file.relative_to(ROOT)))
+def test_each_scenario_names_the_schema_for_editors_and_fits_it(file: Path) -> None:
+    schema = schema_of(file)
+    assert schema == json.loads(schema_text()), "run: venn scenario schema > examples/scenario.schema.json"
+    assert not list(problems(yaml.safe_load(file.read_text()), schema, schema))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"jobs": {"a": {"demnd": 3}}}, ".jobs.a.demnd: no such key"),
+        ({"seed": -1}, ".seed: -1 is out of range of 0"),
+        ({"backend": "cloud"}, ".backend: 'cloud' is not as ['process', 'compose', 'sim'] demands"),
+        ({"fleets": {"a": {"count": "many"}}}, ".fleets.a.count: 'many' is no integer"),
+    ],
+)
+def test_editors_are_told_of_mistakes(wrong: dict[str, object], told: str) -> None:
+    schema = json_schema()
+    assert list(problems({"version": 1, "name": "x", **wrong}, schema, schema)) == [told]
