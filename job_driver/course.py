@@ -15,10 +15,10 @@ from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Link, Restarted
+from job_driver.collecting import Attempt, AttemptNo, Outcome, Status
 from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
 from job_driver.recorder import Recorder
-from job_driver.rounds import Attempt, AttemptNo, Outcome, Status
 from job_driver.settings import Settings
 from job_driver.spool import MANIFEST, Spool, Story
 from job_driver.versions import Versions
@@ -59,6 +59,7 @@ class _Open:
     """The attempt that is open now."""
 
     attempt: Attempt
+    incarnation: int  # of the coordinator that grants its leases
     aggregation: Aggregation
     opened_at: float  # Unix seconds
     ended: "asyncio.Future[str]"  # the reason, once it has ended
@@ -105,7 +106,7 @@ class Course:
         if taken_up is not None:
             loop, responses = asyncio.get_running_loop(), taken_up.responses
             await loop.run_in_executor(self._parts.thread, self._parts.spool.verify, responses)
-            self._begin(taken_up.no)
+            self._begin(taken_up.no, taken_up.incarnation)
             self._take_up(taken_up)
         elif not self._over():
             self._begin(AttemptNo(done + 1, last.no.attempt + 1 if last else 1))
@@ -131,7 +132,7 @@ class Course:
         driver that is killed meanwhile asks the coordinator again.
         """
         attempt, at = now.attempt, round(now.ended_at, 6)
-        line = attempt.no, attempt.status, list(attempt.counted), attempt.incarnation, at
+        line = attempt.no, attempt.status, list(attempt.counted), now.incarnation, at
         try:
             await asyncio.to_thread(self._parts.spool.end, *line)
         except OSError as error:
@@ -200,8 +201,8 @@ class Course:
         await self._publish(now, began)
         self._open = None
 
-    def _begin(self, no: AttemptNo) -> None:
-        """From here on responses to this attempt are taken."""
+    def _begin(self, no: AttemptNo, granted_by: int = 0) -> None:
+        """From here on responses to this attempt are taken. ``granted_by``: a former coordinator."""
         parts, job = self._parts, self._parts.file.job
         aggregation = Aggregation(
             parts.file, self.arrays, parts.thread, in_lease_order=parts.settings.deterministic,
@@ -211,10 +212,13 @@ class Course:
         most = parts.settings.most_response_bytes
         form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
         rounds = parts.intake.rounds
-        rounds.oldest = min([*self._versions.models, no.round])
-        attempt = rounds.open(no, parts.settings.responses_needed, incarnation=parts.link.incarnation, anew=self._anew)
+        rounds.collector.oldest = min([*self._versions.models, no.round])
+        if self._anew:
+            rounds.collector.forget_request()
+        incarnation = granted_by or parts.link.incarnation
+        attempt = rounds.open(no, incarnation=incarnation)
         self._anew = False
-        self._open = _Open(attempt, aggregation, time.time(), asyncio.get_running_loop().create_future())
+        self._open = _Open(attempt, incarnation, aggregation, time.time(), asyncio.get_running_loop().create_future())
         parts.intake.collect(form, aggregation)
 
     def _end(self, now: _Open, status: Status, reason: str) -> None:
@@ -231,8 +235,9 @@ class Course:
             status = Status.CLOSED if no.round <= done else Status.ABORTED
             counted = [r.decision.lease for r in story.responses if r.decision.outcome is Outcome.COUNTED]
             self._parts.spool.end(no, status, counted, story.incarnation, round(time.time(), 6))
-        rounds.open(no, self._parts.settings.responses_needed, incarnation=story.incarnation)
-        rounds.restore(no, [(each.given, each.decision, each.device) for each in story.responses])
+        rounds.open(no, incarnation=story.incarnation)
+        for each in story.responses:
+            rounds.restore(each.of, each.decision, each.device)
         rounds.end(no, status, time.monotonic())
         self._parts.spool.discard(no)
 
@@ -241,12 +246,12 @@ class Course:
         assert self._open is not None
         parts, no, now = self._parts, story.no, self._open
         now.opened_at = min(response.at for response in story.responses)
-        now.attempt.incarnation = story.incarnation or parts.link.incarnation
-        parts.intake.rounds.restore(no, [(each.given, each.decision, each.device) for each in story.responses])
+        for each in story.responses:
+            parts.intake.rounds.restore(each.of, each.decision, each.device)
         for response in story.responses:
             lease = response.decision.lease
             if response.decision.outcome is Outcome.COUNTED:
-                path, given = parts.spool.path(no, lease), response.given.round
+                path, given = parts.spool.path(no, lease), response.of.round
                 now.aggregation.add(Part(lease, path, response.weight, response.metrics, given, response.size))
         if story.status is Status.CLOSED:
             self._end(now, Status.CLOSED, "enough")
@@ -254,7 +259,7 @@ class Course:
             self.restarted()
         else:
             for response in story.responses:
-                parts.recorder.put(no, response.decision, urgent=False)
+                parts.recorder.put(response.decision, urgent=False)
 
     async def _ask(self, no: AttemptNo) -> None:
         """Open it at the coordinator, where it may stand already."""

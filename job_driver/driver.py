@@ -20,13 +20,14 @@ from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Ended, Link, Restarted
+from job_driver.collecting import AttemptNo, Collector, Outcome, Status
 from job_driver.course import STATUS, Course, Parts
 from job_driver.folder import job_folder
 from job_driver.follower import Follower
 from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
+from job_driver.receipts import LEASE_ENDED, Receipts
 from job_driver.recorder import Recorder
-from job_driver.rounds import LEASE_ENDED, AttemptNo, Outcome, Rounds, Status
 from job_driver.server import TaskService, add_task_service, key_text
 from job_driver.settings import Settings
 from job_driver.spool import Response, Spool
@@ -92,10 +93,13 @@ class Driver:
         self._log = JsonLines(folder / "rounds.jsonl")
         self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self._intake = Intake(
-            Rounds(
-                asynchronous=settings.buffer is not None,
-                max_staleness=settings.max_staleness,
-                repeat=settings.repeat == "allow",
+            Receipts(
+                Collector(
+                    settings.responses_needed,
+                    asynchronous=settings.buffer is not None,
+                    max_staleness=settings.max_staleness,
+                    repeat=settings.repeat == "allow",
+                )
             ),
             self._spool,
             self._threads,
@@ -265,9 +269,7 @@ class Driver:
             log(logger, logging.WARNING, "a response is refused", device=response.device, round=no.round, why=reason)
             if self._refused[0] != no.round:
                 self._refused = no.round, reason
-        attempt = self._intake.rounds.find(response.no)
-        full = attempt is not None and not attempt.wants
-        self._recorder.put(response.no, response.decision, urgent=full)
+        self._recorder.put(decision, urgent=not self._intake.rounds.collector.latest.wants)
 
     def _refusal(self) -> str:
         """Why the first response that was refused in this round was; "" if none was."""

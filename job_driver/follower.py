@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import assert_never
 
 from job_driver.client import Ended
+from job_driver.collecting import AttemptNo
 from job_driver.course import STATUS, Course
 from job_driver.intake import Intake
-from job_driver.rounds import AttemptNo
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.logs import log

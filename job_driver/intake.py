@@ -16,8 +16,9 @@ from threading import Lock
 from typing import TypeVar
 
 from job_driver.aggregation import Aggregation, Part, ResponseForm
+from job_driver.collecting import AttemptNo, Outcome, Status
 from job_driver.inspection import Inspection
-from job_driver.rounds import AttemptNo, Decision, Outcome, Rounds, Status
+from job_driver.receipts import Decision, Receipts
 from job_driver.spool import Response, Spool
 from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES
 from venn.wire.errors import PeerError, VennError
@@ -157,7 +158,7 @@ class Intake:
 
     def __init__(
         self,
-        rounds: Rounds,
+        rounds: Receipts,
         spool: Spool,
         threads: ThreadPoolExecutor,
         *,
@@ -183,7 +184,7 @@ class Intake:
 
     def finish(self) -> None:
         """No further round opens."""
-        self.rounds.finish()
+        self.rounds.collector.finish()
         self.sweep()
 
     def begin(self, announcement: Announcement, seconds: float) -> Upload:
@@ -225,8 +226,7 @@ class Intake:
 
     def foreseen(self, announcement: Announcement) -> bool:
         """Whether a receipt is due without the bytes: the lease is decided, or cannot count, or the size is wrong."""
-        attempt = self.rounds.find(announcement.no)
-        if attempt is None or announcement.lease in attempt.decisions:
+        if self.rounds.find(announcement.no) is None:
             return True
         foreseen = self.rounds.foresee(announcement.no, announcement.lease, announcement.device)
         return foreseen is not None or bool(self._size(announcement))
@@ -323,20 +323,19 @@ class Intake:
         if lease in attempt.decisions:
             return attempt.decisions[lease], False
         aggregation = self._aggregation  # of this attempt, if it counts: another opens only after this one ended
-        into = self.rounds.into(no)
+        into = self.rounds.collector.latest
         decision = self.rounds.decide(no, lease, announcement.device, announcement.digest, problem)
         response = Response(
-            into.no,
             decision,
+            no,
             attempt.incarnation,
             announcement.device,
             announcement.weight,
             announcement.size,
             round(time.time(), 6),
             announcement.metrics,
-            no,
         )
-        path = self._spool.path(into.no, lease)
+        path = self._spool.path(decision.no, lease)
         try:
             with self._disk(path):
                 body = upload.body if upload is not None else None
@@ -347,7 +346,7 @@ class Intake:
         except VennError as error:
             self.rounds.retract(no, lease, error.reason)
             raise
-        if into.status is Status.ABORTED:  # meanwhile
+        if decision.outcome is Outcome.COUNTED and into.status is Status.ABORTED:  # meanwhile
             await asyncio.to_thread(path.unlink, missing_ok=True)
         elif decision.outcome is Outcome.COUNTED and aggregation is not None:
             aggregation.add(Part(lease, path, response.weight, response.metrics, no.round, response.size))

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from job_driver.client import Link, Restarted
-from job_driver.rounds import AttemptNo, Decision, Outcome
+from job_driver.collecting import AttemptNo, Outcome
+from job_driver.receipts import Decision
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
@@ -26,13 +27,13 @@ class Recorder:
     def __init__(self, link: Link, *, answered: Callable[[AttemptNo, int], None]) -> None:
         """``answered`` is told how an attempt stands (an ``AttemptStatus``), after each batch of it."""
         self._link, self._answered = link, answered
-        self._pending: list[tuple[AttemptNo, Decision]] = []
+        self._pending: list[Decision] = []
         self._filled, self._urgent, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
 
-    def put(self, no: AttemptNo, decision: Decision, *, urgent: bool) -> None:
+    def put(self, decision: Decision, *, urgent: bool) -> None:
         """``urgent``: the attempt has all it needs, so nothing is gained by waiting."""
-        self._pending.append((no, decision))
+        self._pending.append(decision)
         self._filled.set()
         self._idle.clear()
         if urgent:
@@ -63,10 +64,10 @@ class Recorder:
 
     async def _send(self) -> None:
         """One call about the attempt that is first in the queue."""
-        no = self._pending[0][0]
-        batch = [decision for of, decision in self._pending if of == no][:MOST_IN_A_CALL]
+        no = self._pending[0].no
+        batch = [decision for decision in self._pending if decision.no == no][:MOST_IN_A_CALL]
         taken = {decision.lease for decision in batch}
-        self._pending = [(of, decision) for of, decision in self._pending if of != no or decision.lease not in taken]
+        self._pending = [each for each in self._pending if each.no != no or each.lease not in taken]
         request = pb.RecordResponsesRequest(
             attempt=common.AttemptKey(job=self._link.job, round=no.round, attempt=no.attempt),
             driver_incarnation=self._link.driver_incarnation,

@@ -10,8 +10,9 @@ from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
+from job_driver.collecting import AttemptNo, Outcome
 from job_driver.intake import Announcement, Intake, Refused, Upload, Writer
-from job_driver.rounds import AttemptNo, Decision, Outcome
+from job_driver.receipts import Decision
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames

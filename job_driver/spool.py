@@ -11,7 +11,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from job_driver.rounds import AttemptNo, Decision, Outcome, Status
+from job_driver.collecting import AttemptNo, Outcome, Status
+from job_driver.receipts import Decision
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of_file
 from venn.wire.errors import PeerError, UsageError
@@ -24,20 +25,19 @@ MANIFEST = "manifest.jsonl"
 class Response:
     """A decided response, as the manifest keeps it."""
 
-    no: AttemptNo  # in which it was decided
     decision: Decision
+    of: AttemptNo  # the attempt of its lease, whose model its device was given
     incarnation: int  # of the coordinator that granted the lease
     device: str
     weight: float
     size: int  # bytes
     at: float  # Unix seconds
     metrics: Mapping[str, float] = field(default_factory=dict)
-    of: AttemptNo | None = None  # whose model its device was given; None: the same
 
     @property
-    def given(self) -> AttemptNo:
-        """The attempt whose model its device was given."""
-        return self.of or self.no
+    def no(self) -> AttemptNo:
+        """The attempt in which it was decided."""
+        return self.decision.no
 
     def line(self) -> dict[str, Any]:
         decision = self.decision
@@ -54,8 +54,8 @@ class Response:
             "bytes": self.size,
             "at": self.at,
         }
-        if self.given != self.no:
-            line["of_round"], line["of_attempt"] = self.given
+        if self.of != self.no:
+            line["of_round"], line["of_attempt"] = self.of
         if decision.reason:
             line["reason"] = decision.reason
         if self.metrics:
@@ -65,16 +65,16 @@ class Response:
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> "Response":
         digest, reason = bytes.fromhex(line["digest"]), line.get("reason", "")
+        no = AttemptNo(line["round"], line["attempt"])
         return Response(
-            AttemptNo(line["round"], line["attempt"]),
-            Decision(line["lease"], Outcome(line["outcome"]), digest, reason),
+            Decision(no, line["lease"], Outcome(line["outcome"]), digest, reason),
+            AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else no,
             line["incarnation"],
             line["device"],
             line["weight"],
             line["bytes"],
             line["at"],
             line.get("metrics", {}),
-            AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else None,
         )
 
 
@@ -89,7 +89,7 @@ class Story:
     @property
     def incarnation(self) -> int:
         """Of the coordinator that granted its leases; 0: it was given none that was decided."""
-        return next((response.incarnation for response in self.responses if response.given == self.no), 0)
+        return next((response.incarnation for response in self.responses if response.of == self.no), 0)
 
 
 class Spool:
@@ -136,7 +136,7 @@ class Spool:
         Raises PeerError OUT_OF_SPACE; then nothing is kept.
         """
         no, lease = response.no, response.decision.lease
-        kept, partial = self.path(no, lease), self.partial(response.given, lease)
+        kept, partial = self.path(no, lease), self.partial(response.of, lease)
         try:
             if response.decision.outcome is Outcome.COUNTED:
                 with writing(kept):
@@ -162,7 +162,7 @@ class Spool:
         return response.size <= SMALL_BYTES and not self._fsync
 
     def _write(self, response: Response, body: memoryview) -> None:
-        partial = self.partial(response.given, response.decision.lease)
+        partial = self.partial(response.of, response.decision.lease)
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
             write_all(file.write, body)
 

@@ -25,63 +25,71 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome, Repeat
+from job_driver.collecting import COUNTS, AttemptNo, Collector, Status
 from testbed.simulator.model import SimulatedJob
 from testbed.simulator.presence import Response
 from testbed.simulator.programs import AWAY, STILL, THERE, State
 
 HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)  # effects that mean something to one
 
-_ONCE, _COUNTED, _STRAGGLER = Repeat.ONCE, Outcome.COUNTED, Outcome.STRAGGLER
+_COUNTED, _STRAGGLER = Outcome.COUNTED, Outcome.STRAGGLER
 
 
 @dataclass(slots=True)
 class Driver:
     job: SimulatedJob
+    collector: Collector = field(init=False)
     state: State = THERE
     incarnation: int = 1
     arrived: bool = False
     over: bool = False  # its job has ended
     life: int = 0  # of the coordinator that has accepted its job last; 0: none has
     reborn: bool = False  # it was killed since then
-    open: tuple[int, int] | None = None  # (round, attempt) of the open attempt; None: all its rounds have closed
-    counted: int = 0  # responses in it
-    decided: bool = False  # about a response to it
-    devices: set[int] = field(default_factory=set)  # that count in it, and so do not again
+    decided: bool = False  # about a response, since the latest attempt opened
     missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
-    needed: int = field(init=False)  # responses that close a round
 
     def __post_init__(self) -> None:
-        self.needed = self.job.spec.responses_needed
+        spec, asynchronous = self.job.spec, self.job.spec.asynchronous
+        self.collector = Collector(
+            spec.responses_needed,
+            rounds=self.job.rounds,
+            asynchronous=asynchronous is not None,
+            max_staleness=None if asynchronous is None else asynchronous.max_staleness,
+            repeat=spec.repeat is Repeat.ALLOW,
+        )
 
-    def opens(self, round_: int, attempt: int) -> AttemptOpened:
-        """The next attempt."""
-        self.open, self.counted, self.decided, self.devices = (round_, attempt), 0, False, set()
-        return self._asks(round_, attempt)
+    def opens(self) -> Event:
+        """The next attempt, or the end of the job after its last round."""
+        no = self.collector.next
+        if no is None:
+            return JobEnded(self.job.spec.job, JobEnd.FINISHED)
+        self.collector.open(no)
+        self.decided = False
+        return self._asks(no)
 
     def submits(self, life: int) -> list[Event]:
         """It brings its job to the coordinator, or back to it, and follows it from where it is."""
-        spec = self.job.spec
-        ends: Event = JobEnded(spec.job, JobEnd.FINISHED)
-        if self.open is not None:
-            round_, attempt = self.open
-            strange = self.life not in (0, life) and (self.decided or not self.reborn)
-            ends = self.opens(round_, attempt + 1) if strange else self._asks(round_, attempt)
-        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), ends]
+        spec, latest = self.job.spec, self.collector.latest
+        strange = self.life not in (0, life) and (self.decided or not self.reborn)
+        if strange:
+            self.collector.end(latest.no, Status.ABORTED)
+        asks = self._asks(latest.no) if latest.status is Status.OPEN else self.opens()
+        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), asks]
 
-    def takes(self) -> bool:
+    def takes(self, response: Response) -> bool:
         """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
-        spec = self.job.spec
-        full = spec.asynchronous is not None and self.open is not None and self.counted >= self.needed
-        return self.state is THERE and not full
+        if self.job.spec.asynchronous is None:
+            return self.state is THERE
+        return self.state is THERE and not self.collector.waits(AttemptNo(response.round, response.attempt))
 
     def forget(self) -> None:
         """What a coordinator has said, and it has not heard yet."""
         self.missed = [each for each in self.missed if isinstance(each, Response)]
 
-    def _asks(self, round_: int, attempt: int) -> AttemptOpened:
+    def _asks(self, no: AttemptNo) -> AttemptOpened:
         spec = self.job.spec
-        left = None if spec.rounds is None else spec.rounds - round_ + 1
-        return AttemptOpened(spec.job, self.incarnation, round_, attempt, left)
+        left = None if spec.rounds is None else spec.rounds - no.round + 1
+        return AttemptOpened(spec.job, self.incarnation, *no, left)
 
 
 class Drivers:
@@ -98,38 +106,26 @@ class Drivers:
         """The next job: its driver, if it is there, submits it, follows it and opens round 1."""
         driver = self._to_come.pop()
         self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf
-        driver.arrived, driver.open = True, (1, 1)
+        driver.arrived = True
+        driver.opens()
         return driver.submits(self.life) if driver.state is THERE else []
 
     def takes(self, response: Response) -> bool:
         """False: it has to wait."""
-        return self._drivers[response.job].takes()
+        return self._drivers[response.job].takes(response)
 
     def keep(self, response: Response) -> None:
         """It waits for its driver."""
         self._drivers[response.job].missed.append(response)
 
     def record(self, response: Response) -> ResponsesRecorded:
-        """It counts while its attempt is open and has too few; after that it is a straggler.
-
-        Asynchronously it counts in the round that is open now, unless it is too stale. One of a device that counts
-        already is a straggler, too, unless the job allows it.
-        """
+        """What its driver tells the coordinator, once it has decided about it."""
         driver = self._drivers[response.job]
-        spec, asynchronous, no = driver.job.spec, driver.job.spec.asynchronous, (response.round, response.attempt)
-        if asynchronous is not None and driver.open is not None:
-            staleness = driver.open[0] - response.round
-            counts = asynchronous.max_staleness is None or staleness <= asynchronous.max_staleness
-            no = driver.open
-        else:
-            counts = driver.open == no and driver.counted < driver.needed
-        if spec.repeat is _ONCE and counts:
-            counts = response.device not in driver.devices
-            driver.devices.add(response.device)
-        driver.counted += counts
+        no = AttemptNo(response.round, response.attempt)
+        outcome = _COUNTED if driver.collector.decide(no, response.lease, response.device) is COUNTS else _STRAGGLER
         driver.decided = True
-        outcome = _COUNTED if counts else _STRAGGLER
-        return ResponsesRecorded(response.job, driver.incarnation, *no, ((response.lease, outcome),))
+        into = driver.collector.into(no)
+        return ResponsesRecorded(response.job, driver.incarnation, *into, ((response.lease, outcome),))
 
     def react(self, effect: Effect, _: float = 0.0) -> Event | None:
         """What a driver says at once to ``effect``, one of HEARD; one that stands still hears of it later."""
@@ -188,19 +184,12 @@ class Drivers:
             case AcceptAttempt(status=AttemptStatus.OPEN) | EndAttempt(reason=AttemptEndReason.CANCELLED):
                 return None
             case AcceptAttempt() | EndAttempt():
-                known = driver.open == (effect.round, effect.attempt)
-                return self._go_on(driver, effect) if known else None
+                ended = driver.collector.end(AttemptNo(effect.round, effect.attempt), Status(effect.status))
+                return self._go_on(driver) if ended else None
             case _:
                 assert_never(effect)
 
-    def _go_on(self, driver: Driver, ended: AcceptAttempt | EndAttempt) -> Event | None:
-        says: Event
-        if ended.status is AttemptStatus.ABORTED:
-            says = driver.opens(ended.round, ended.attempt + 1)
-        elif ended.round < driver.job.rounds:
-            says = driver.opens(ended.round + 1, 1)
-        else:
-            driver.open = None
-            says = JobEnded(ended.job, JobEnd.FINISHED)
+    def _go_on(self, driver: Driver) -> Event | None:
+        says = driver.opens()
         self._let_hear(driver)
         return says if driver.life == self.life else None

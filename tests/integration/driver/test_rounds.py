@@ -18,8 +18,8 @@ import pytest
 
 from job_driver.aggregation import Aggregation, Part
 from job_driver.artifacts import Artifact
+from job_driver.collecting import AttemptNo
 from job_driver.driver import GOODBYE_S
-from job_driver.rounds import AttemptNo
 from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device, piece, refusal
 from venn.v1 import common_pb2 as common

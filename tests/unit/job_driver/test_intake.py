@@ -13,9 +13,10 @@ import pytest
 
 from job_driver.aggregation import Aggregation, ResponseForm
 from job_driver.bundle import JobFile
+from job_driver.collecting import AttemptNo, Collector, Outcome, Status
 from job_driver.intake import Announcement, Intake, Refused, Upload
 from job_driver.job import Job
-from job_driver.rounds import AttemptNo, Outcome, Rounds, Status
+from job_driver.receipts import Receipts
 from job_driver.spool import MANIFEST, Spool
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
@@ -32,7 +33,7 @@ class Desk:
     def __init__(self, folder: Path, threads: ThreadPoolExecutor, *, asynchronous: bool = False) -> None:
         self.folder, self._threads = folder / "spool", threads
         self.spool = Spool(folder)
-        rounds = Rounds(keep_s=1.0, asynchronous=asynchronous)
+        rounds = Receipts(Collector(2, asynchronous=asynchronous), keep_s=1.0)
         self.intake = Intake(rounds, self.spool, threads, decided=lambda _: None, failed=pytest.fail)
 
     async def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
@@ -73,7 +74,7 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
     before = descriptors()
     for number in range(1, 6):
         no = AttemptNo(1, number)
-        desk.intake.rounds.open(no, 3)
+        desk.intake.rounds.open(no)
         uploads = [await desk.begin(no, lease) for lease in range(1, 11)]
         assert desk.parts() == 10
         if first == "the device":
@@ -91,7 +92,7 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
 
 async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> None:
     no = AttemptNo(1, 1)
-    desk.intake.rounds.open(no, 3)
+    desk.intake.rounds.open(no)
     upload = await desk.begin(no, 1)
     desk.hang_up(upload)
     desk.intake.sweep()
@@ -101,11 +102,11 @@ async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> 
 @pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
 async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(desk: Desk) -> None:
     rounds = desk.intake.rounds
-    rounds.open(AttemptNo(1, 1), 3)
+    rounds.open(AttemptNo(1, 1))
     desk.hang_up(await desk.begin(AttemptNo(1, 1), 1))
     rounds.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
     desk.intake.sweep()
-    rounds.open(AttemptNo(2, 1), 3)
+    rounds.open(AttemptNo(2, 1))
     desk.intake.sweep()
     assert desk.parts() == 1
     rounds.end(AttemptNo(2, 1), Status.ABORTED, 0.0)
@@ -118,14 +119,14 @@ async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_
     """Its device counts in the buffer, so they were not taken; but the buffer is full before the word on it is said."""
     intake, rounds, no = desk.intake, desk.intake.rounds, AttemptNo(1, 1)
     second = Announcement(no, 2, "d1", SIZE, bytes(32), 1.0)
-    rounds.open(no, 2)
+    rounds.open(no)
     rounds.decide(no, 1, "d1", bytes(32))
     assert intake.foreseen(second)
     rounds.decide(no, 3, "d3", bytes(32))
     deciding = asyncio.create_task(intake.acknowledge(second))
     await asyncio.wait([deciding], timeout=0.01)
     rounds.end(no, Status.CLOSED, 0.0)
-    rounds.open(AttemptNo(2, 1), 2)
+    rounds.open(AttemptNo(2, 1))
     intake.sweep()
     with pytest.raises(Refused) as caught:
         await deciding
@@ -136,13 +137,13 @@ async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_
 async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> None:
     """A process that still reads it in place would be killed: reading past the end of a mapped file is SIGBUS."""
     one, two = AttemptNo(1, 1), AttemptNo(1, 2)
-    desk.intake.rounds.open(one, 3)
+    desk.intake.rounds.open(one)
     for lease in (1, 2):
         desk.spool.path(one, lease).write_bytes(bytes(SIZE))
     used = [os.open(desk.spool.path(one, lease), os.O_RDONLY) for lease in (1, 2)]
     desk.intake.rounds.end(one, Status.ABORTED, 0.0)
     desk.spool.discard(one)
-    desk.intake.rounds.open(two, 3)
+    desk.intake.rounds.open(two)
     smaller, same = await desk.begin(two, 3, size=SIZE - 1), await desk.begin(two, 4)
     assert [os.fstat(each).st_size for each in used] == [SIZE, SIZE]
     assert smaller.path.stat().st_size == 100
@@ -170,7 +171,7 @@ class Disk:
 
 async def test_the_loop_goes_on_while_a_slow_disk_writes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.intake.rounds.open(no, 3)
+    desk.intake.rounds.open(no)
     beginning = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     done = beginning.done()
@@ -183,7 +184,7 @@ async def test_a_newer_writer_begins_behind_what_an_older_one_still_writes(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.intake.rounds.open(no, 3)
+    desk.intake.rounds.open(no)
     older = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     older.cancel()
@@ -202,7 +203,7 @@ async def test_what_is_forgotten_while_it_is_written_leaves_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no, before = Disk(monkeypatch), AttemptNo(1, 1), descriptors()
-    desk.intake.rounds.open(no, 3)
+    desk.intake.rounds.open(no)
     beginning = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     [upload] = desk.intake._uploads.values()
@@ -244,8 +245,8 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     assert len(body) == size
     model = {"w": np.zeros(size - ALIGNMENT, np.uint8)}
     spool = Spool(tmp_path, fsync=fsync)
-    intake = Intake(Rounds(keep_s=1.0), spool, threads, decided=lambda _: None, failed=pytest.fail)
-    intake.rounds.open(no, 3)
+    intake = Intake(Receipts(Collector(3), keep_s=1.0), spool, threads, decided=lambda _: None, failed=pytest.fail)
+    intake.rounds.open(no)
     file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as thread:
         form = ResponseForm(model, size, same_as_model=True, most_bytes=size)

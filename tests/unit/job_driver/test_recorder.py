@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from job_driver.client import Restarted
+from job_driver.collecting import AttemptNo, Outcome
+from job_driver.receipts import Decision
 from job_driver.recorder import Recorder
-from job_driver.rounds import AttemptNo, Decision, Outcome
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
@@ -42,7 +43,7 @@ async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[tuple[AttemptNo, 
     recorder = Recorder(link, answered=lambda no, status: answers.append((no, status)))
     running = asyncio.create_task(recorder.run())
     for number, (no, lease) in enumerate(put):
-        recorder.put(no, Decision(lease, Outcome.COUNTED, b"x" * 32), urgent=number == len(put) - 1)
+        recorder.put(Decision(no, lease, Outcome.COUNTED, b"x" * 32), urgent=number == len(put) - 1)
     await recorder.flushed()
     running.cancel()
     return answers
@@ -68,6 +69,6 @@ async def test_an_attempt_that_the_coordinator_does_not_know_was_aborted(link: L
 async def test_another_refusal_is_raised(link: Link) -> None:
     link.raises = PeerError("SUPERSEDED", "a newer driver")
     recorder = Recorder(link, answered=lambda no, status: None)  # type: ignore[arg-type]
-    recorder.put(FIRST, Decision(1, Outcome.STRAGGLER, b""), urgent=True)
+    recorder.put(Decision(FIRST, 1, Outcome.STRAGGLER, b""), urgent=True)
     with pytest.raises(PeerError):
         await recorder.run()

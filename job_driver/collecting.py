@@ -1,0 +1,205 @@
+"""Decides which responses of a job count, when a round has all that it needs, and which attempt comes next.
+
+Pure: nothing is read, written or timed here. A job's driver and the simulator drive the same object: they tell it what
+opens, comes in and ends, and carry out what it answers. A response is decided once, at the moment it is acknowledged
+(its driver decides, nobody else):
+
+- COUNTED: one of the first K distinct leases of an attempt that is open;
+- STRAGGLER: it came when K were counted already, or after the attempt ended; or its device counts in the attempt
+  already, and the job does not allow it to repeat;
+- REJECTED: its content does not fit, or its lease had ended (``receipts`` knows that).
+
+An asynchronous job has one request for all its rounds, until an abort: a response to a lease of any of them counts in
+the round that is open when it is decided. Its *staleness* is that round less the lease's. Between two rounds nothing is
+decided: the next one is not far.
+"""
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+DeviceId = str | int  # its name, or its number in a simulation
+
+
+class AttemptNo(NamedTuple):
+    """One attempt at one round; both from 1. Ordered as they happen."""
+
+    round: int
+    attempt: int
+
+
+class Outcome(StrEnum):
+    COUNTED = "counted"
+    STRAGGLER = "straggler"
+    REJECTED = "rejected"
+
+
+class Status(StrEnum):
+    OPEN = "open"
+    CLOSED = "closed"
+    ABORTED = "aborted"
+
+
+class Verdict(NamedTuple):
+    """What becomes of a response."""
+
+    outcome: Outcome
+    reason: str = ""  # of a REJECTED: an UPPER_SNAKE name, then perhaps ": " and a text; REPEATED: of a STRAGGLER
+
+
+# An enum's attribute takes ten times as long as a name, and the simulator asks at every response.
+COUNTS, LATE, REPEATED = (
+    Verdict(Outcome.COUNTED),
+    Verdict(Outcome.STRAGGLER),
+    Verdict(Outcome.STRAGGLER, "REPEATED"),
+)
+_COUNTED, _STRAGGLER = Outcome.COUNTED, Outcome.STRAGGLER
+_OPEN, _CLOSED = Status.OPEN, Status.CLOSED
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt, and what counts in it."""
+
+    no: AttemptNo
+    needed: int  # K, fixed
+    status: Status = Status.OPEN  # CLOSED and ABORTED are final, and are the coordinator's word
+    counted: list[int] = field(default_factory=list)  # leases whose responses count in it, in order; at most ``needed``
+    devices: dict[DeviceId, int] = field(default_factory=dict)  # that count in it: the lease of each, the latest
+    staleness: list[int] = field(default_factory=list)  # of each of them, in rounds, >= 0
+    stragglers: int = 0  # that came while it was the one to count in
+
+    @property
+    def wants(self) -> bool:
+        """Whether one more response would count."""
+        return self.status is _OPEN and len(self.counted) < self.needed
+
+
+class Collector:
+    """The rounds of one job: the attempt that opened last, what counts in it, and what follows it."""
+
+    def __init__(
+        self,
+        needed: int,
+        *,
+        rounds: float = math.inf,
+        closed: int = 0,
+        asynchronous: bool = False,
+        max_staleness: float | None = None,
+        repeat: bool = False,
+    ) -> None:
+        """``needed``: K, responses that fill a round, >= 1. ``rounds``: no round opens after this one; ``closed``: the
+        latest one that closed before. ``max_staleness``: an older response is a straggler; None: none is. ``repeat``: a
+        device may count several times in an attempt. Raises ValueError.
+        """
+        if needed < 1:
+            raise ValueError(f"a round needs at least one response, not {needed}")
+        self._needed, self._rounds = needed, rounds
+        self.closed = closed  # the latest round that has
+        self._asynchronous, self._repeat = asynchronous, repeat
+        self._max_staleness = math.inf if max_staleness is None else max_staleness
+        self.latest = Attempt(AttemptNo(0, 0), needed, _CLOSED)  # the attempt that opened last; round 0: none has
+        self._since = AttemptNo(1, 1)  # asynchronous: the first attempt of the present request
+        self._anew = True  # the next attempt has a new request
+        self.oldest = 1  # asynchronous: responses to the models of earlier rounds cannot count any more
+
+    # -- attempts
+
+    @property
+    def next(self) -> AttemptNo | None:
+        """The attempt that opens after the latest; None: no round is left."""
+        if self.closed >= self._rounds:
+            return None
+        no = self.latest.no
+        return AttemptNo(self.closed + 1, no.attempt + 1 if no.round > self.closed else 1)
+
+    def open(self, no: AttemptNo) -> Attempt:
+        """An attempt opens; those before it have ended. Raises ValueError where that does not hold."""
+        latest = self.latest
+        if latest.no >= no or latest.status is _OPEN:
+            raise ValueError(f"attempt {no} cannot open after {latest.no}, which is {latest.status}")
+        if self._anew:
+            self._since, self._anew = no, False
+        self.latest = Attempt(no, self._needed)
+        return self.latest
+
+    def forget_request(self) -> None:
+        """The coordinator is another one: no lease of an earlier attempt counts in the next one."""
+        self._anew = True
+
+    def end(self, no: AttemptNo, status: Status) -> bool:
+        """The coordinator's word on an attempt. False: it is not the open one, and nothing changes."""
+        attempt = self.latest
+        if attempt.no != no or attempt.status is not _OPEN:
+            return False
+        attempt.status = status
+        if status is _CLOSED:
+            self.closed = no.round
+        else:
+            self._anew = True
+        return True
+
+    def finish(self) -> None:
+        """No further round opens: what comes now is a straggler."""
+        self._rounds = self.closed
+
+    # -- responses
+
+    def into(self, no: AttemptNo) -> AttemptNo:
+        """The attempt in which a response to a lease of ``no`` is decided."""
+        return self.latest.no if self._asynchronous and no >= self._since else no
+
+    def waits(self, no: AttemptNo) -> bool:
+        """Whether a response is to be decided once the next round is open, and not before."""
+        if not self._asynchronous or no < self._since or self.closed >= self._rounds:
+            return False
+        latest = self.latest
+        full = latest.status is _OPEN and not latest.wants
+        return (full or latest.status is _CLOSED) and not self._too_old(no)
+
+    def foresee(self, no: AttemptNo, device: DeviceId) -> Outcome | None:
+        """What a response that arrives now would be, if its bytes cannot change that; None: they are needed."""
+        latest = self.latest
+        wanted = latest.wants and not self._repeats(device)
+        counts = self.into(no) == latest.no and (wanted or self.waits(no)) and not self._too_old(no)
+        return None if counts else Outcome.STRAGGLER
+
+    def decide(self, no: AttemptNo, lease: int, device: DeviceId, problem: str = "") -> Verdict:
+        """Decide on the response to a lease of the attempt ``no``. ``problem``: why the response does not fit."""
+        latest = self.latest
+        if no != latest.no and not (self._asynchronous and no >= self._since):
+            return LATE
+        if latest.status is not _OPEN or len(latest.counted) >= latest.needed or self._too_old(no):
+            verdict = LATE
+        elif self._repeats(device):
+            verdict = REPEATED
+        else:
+            verdict = Verdict(Outcome.REJECTED, problem) if problem else COUNTS
+        self.note(no, lease, device, verdict.outcome)
+        return verdict
+
+    def note(self, no: AttemptNo, lease: int, device: DeviceId, outcome: Outcome) -> None:
+        """A response is decided in the latest attempt: now, or by an earlier process of this driver."""
+        latest = self.latest
+        if outcome is _COUNTED:
+            latest.counted.append(lease)
+            latest.devices[device] = lease
+            latest.staleness.append(latest.no.round - no.round)
+        elif outcome is _STRAGGLER:
+            latest.stragglers += 1
+
+    def retract(self, lease: int) -> None:
+        """A response that was counted could not be written down, and that was told to nobody: it does not count."""
+        latest = self.latest
+        if lease in latest.counted:
+            del latest.staleness[latest.counted.index(lease)]
+            latest.counted.remove(lease)
+            latest.devices = {device: by for device, by in latest.devices.items() if by != lease}
+
+    def _repeats(self, device: DeviceId) -> bool:
+        return not self._repeat and device in self.latest.devices
+
+    def _too_old(self, no: AttemptNo) -> bool:
+        """Of an asynchronous response: too stale, or its model is not here any more."""
+        return self.latest.no.round - no.round > self._max_staleness or no.round < self.oldest
