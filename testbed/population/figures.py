@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.population.compared import Compared, Kind, Row
-from testbed.report.figures.drawing import COLLECT, GAPS, LOSS, WIDTH_IN, Drawing, styled
+from testbed.report.figures.drawing import COLLECT, GAPS, LOSS, WIDTH_IN, Drawing, Hovers, styled
 
 ACROSS = 3  # small figures in a row
 
@@ -28,14 +28,20 @@ def _drawing(kind: Kind, these: Sequence[Compared], draw: Callable[[Axes, Compar
     down = -(-len(these) // across)
     figure = Figure(figsize=(WIDTH_IN, 2.6 * down), layout="constrained")
     grid = figure.subplots(down, across, squeeze=False).ravel()
+    hovers = Hovers()
     for axes, each in zip(grid, these, strict=False):
         draw(axes, each)
+        places, made = [float(place) for place in range(len(each.rows))], [row.made for row in each.rows]
+        said = [f"{each.name}, {row.at}: {row.made:.4g} made, {row.asked:.4g} asked" for row in each.rows]
+        xs, ys = (made, places) if kind is Kind.PARTS else (places, made)
+        hovers.points(axes, xs, ys, said)
         axes.set_title(f"{each.name}, {each.unit}" if each.unit else each.name)
     for axes in grid[len(these) :]:
         axes.set_axis_off()
     grid[0].legend(loc="best")
     rows = [(each.name, each.unit, row.at, row.asked, row.made) for each in these for row in each.rows]
-    return Drawing(f"population-{kind}", figure, ("what", "unit", "at", "asked", "made"), rows)
+    header = ("what", "unit", "at", "asked", "made")
+    return Drawing(f"population-{kind}", f"A population by {kind}, made and asked", figure, header, rows, hovers)
 
 
 def _asked_or_made(row: Row) -> float:

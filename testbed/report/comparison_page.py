@@ -13,10 +13,11 @@ from testbed.report.comparison_table import Sheet, headline, problems, sheets
 from testbed.report.figures.comparison import completion_times, delay_split, speed_up, workloads
 from testbed.report.figures.drawing import Drawing, save, styled
 from testbed.report.figures.worlds import fairness_curve, supply_and_demand, tier_times
-from testbed.report.jsonlines import Row, text, texts
+from testbed.report.jsonlines import Row, texts
 from testbed.report.overview import overview_sheets, overviews
-from testbed.report.page import environment
-from testbed.report.words import policy
+from testbed.report.page import REPRODUCE, WAITS, Section, environment, facts
+from testbed.report.times import Times, policy_times
+from testbed.report.words import counted, policy
 from venn.wire.files import write_atomic
 
 PAGE = "comparison.html"
@@ -62,6 +63,7 @@ class _Cell:
 class _Shown:
     comparison: Comparison
     headline: list[str]
+    times: list[Times]
     sheets: list[Sheet]
     problems: list[str]
     matrix: list[tuple[str, list[_Cell]]]
@@ -73,21 +75,37 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
     """Write comparison.html and figures/ into a folder; returns the page's path. ``about`` is the manifest."""
     shown = [_shown(one, folder / FIGURES) for one in comparisons]
     whole = overviews(comparisons, texts(about, "policies")) if len(comparisons) > 1 else []
+    sections = [
+        WAITS,
+        *([Section("overview", "Overview")] if whole else []),
+        *(Section(f"workload-{place}", one.comparison.name) for place, one in enumerate(shown, start=1)),
+        REPRODUCE,
+    ]
     page = (
         environment()
         .get_template("comparison.html.j2")
         .render(
+            sections=sections,
+            lead=_lead(comparisons, texts(about, "policies")),
             shown=shown,
             overview=[sheet for one in whole for sheet in overview_sheets(one)],
             overview_figures=[_saved(partial(workloads, one), folder / FIGURES) for one in whole],
             short=policy,
             command=shlex.join(texts(about, "command")),
-            facts=_facts(about),
+            facts=facts(about),
         )
     )
     path = folder / PAGE
     write_atomic(path, page.encode())
     return path
+
+
+def _lead(comparisons: Sequence[Comparison], policies: Sequence[str]) -> str:
+    """What was compared, and the best policy of each workload."""
+    best = [f"{policy(result.policy)} on {one.name}" for one in comparisons for result in one.policies if result.best]
+    ahead = f"Shortest mean JCT, of all policies: {', '.join(best)}." if best else "None may be claimed to be the best."
+    counts = (counted(len(policies), "policy", "policies"), counted(len(comparisons), "workload"))
+    return f"{' on '.join(counts)}, {counted(len(comparisons[0].seeds), 'seed')}. {ahead}"
 
 
 def _shown(comparison: Comparison, folder: Path) -> _Shown:
@@ -100,6 +118,7 @@ def _shown(comparison: Comparison, folder: Path) -> _Shown:
     return _Shown(
         comparison,
         headline(comparison).split("   "),
+        policy_times(comparison),
         sheets(comparison),
         problems(comparison),
         _matrix(comparison),
@@ -125,12 +144,3 @@ def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
     with styled():
         drawing = draw()
     return Markup(save(drawing, folder))
-
-
-def _facts(about: Row) -> list[tuple[str, str]]:
-    facts: dict[str, str] = {}
-    for group in ("versions", "machine"):
-        value = about.get(group)
-        if isinstance(value, dict):
-            facts |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
-    return [(name, value) for name, value in (*facts.items(), ("commit", text(about, "commit"))) if value]

@@ -5,11 +5,12 @@ from markupsafe import Markup
 from testbed.report.figures.drawing import save, styled
 from testbed.report.figures.jobs import completion
 from testbed.report.figures.outcome import attempts_over_time, completed
-from testbed.report.jsonlines import text, texts
-from testbed.report.page import environment, sentence
+from testbed.report.jsonlines import texts
+from testbed.report.page import JOBS, REPRODUCE, RESULT, ROUNDS, WAITS, environment, facts, sentence
 from testbed.report.simulated import SimulatedRecord
 from testbed.report.summary import Summary
 from testbed.report.table import lease_sum, response_sum, simulated_line
+from testbed.report.times import job_times, whole_sentence
 from venn.wire.files import write_atomic
 
 _MOST_BARS = 60  # jobs drawn one by one; the CSV has all
@@ -27,23 +28,23 @@ def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, f
 
 def _render(record: SimulatedRecord, summary: Summary, figures: dict[str, str]) -> str:
     assert summary.simulated is not None
-    facts = {"seed": str(summary.seed), "digest": summary.digest, "commit": text(record.about, "commit")}
-    for group in ("versions", "machine"):
-        value = record.about.get(group)
-        if isinstance(value, dict):
-            facts |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
+    times = job_times(summary.jobs)
     return (
         environment()
         .get_template("outcome.html.j2")
         .render(
+            sections=[WAITS, RESULT, JOBS, ROUNDS, REPRODUCE],
             summary=summary,
+            waited=whole_sentence(summary.jobs),
+            times_of_jobs=times,
+            times_cut=len(summary.jobs) - len(times),
             sentence=sentence(summary),
             warnings=["The run was interrupted: this is a partial report."] if summary.interrupted else [],
             said=texts(record.about, "warnings"),
             figures={name: Markup(svg) for name, svg in figures.items()},
             simulated_said=simulated_line(summary.simulated),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary)},
-            facts=[(name, value) for name, value in facts.items() if value],
+            facts=facts(record.about, seed=summary.seed, digest=summary.digest),
             command=" ".join(texts(record.about, "command")),
             scenario=record.scenario,
         )

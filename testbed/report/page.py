@@ -1,8 +1,10 @@
-"""The report: one HTML file that opens offline, and every figure as SVG, PDF and CSV beside it.
+"""The report of a run: one HTML file that opens offline, and every figure as SVG, PDF and CSV beside it.
 
 Whatever a device or a job said is escaped by the template engine and has lost its control characters before.
 """
 
+import base64
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from markupsafe import Markup
 from coordinator.engine.lease_sum import WORD
 from testbed.report import words
 from testbed.report.figures.devices import MOST_STRIPS
+from testbed.report.figures.drawing import palette_css
 from testbed.report.figures.jobs import describe_target
 from testbed.report.hostload import stall_line
 from testbed.report.injected import observed_words
@@ -30,10 +33,26 @@ from testbed.report.table import (
     session_sum,
     simulated_line,
 )  # fmt: skip
-from testbed.report.waits import longest, rules
+from testbed.report.times import job_times, whole_sentence
+from testbed.report.waits import rules
 from venn.wire.text import printable
 
 MOST_FAILURES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a page, which its contents link to; its number is its place among them."""
+
+    id: str
+    title: str
+
+
+WAITS = Section("waits", "Why did it wait?")
+RESULT = Section("result", "Result")
+JOBS = Section("jobs", "Jobs")
+ROUNDS = Section("rounds", "Rounds")
+REPRODUCE = Section("reproduce", "How to reproduce")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +69,19 @@ class Failure:
 def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, str]) -> str:
     """The page's HTML. ``figures`` maps a figure's name to its SVG."""
     found = diagram(story)
+    host = Section("host", "Emulation and host" if summary.simulated is None else "Simulation")
+    learning, devices, churn = (Section(each, each.capitalize()) for each in ("learning", "devices", "churn"))
+    times = job_times(summary.jobs)
     learned = targets(summary.expectations, curves(record, story))
     return (
         environment()
         .get_template("report.html.j2")
         .render(
+            sections=[WAITS, RESULT, JOBS, ROUNDS, learning, devices, churn, host, REPRODUCE],
             summary=summary,
+            waited=whole_sentence(summary.jobs),
+            times_of_jobs=times,
+            times_cut=len(summary.jobs) - len(times),
             sentence=sentence(summary),
             warnings=_warnings(record, summary),
             figures={name: Markup(svg) for name, svg in figures.items()},
@@ -72,9 +98,8 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             stalls_said=stall_line(summary.host),
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
-            why=[(job.name, wait) for job in summary.jobs for wait in longest(job.waits)],
             rules=rules(wait for job in summary.jobs for wait in job.waits),
-            facts=_facts(record, summary),
+            facts=facts(record.about, seed=summary.seed, digest=summary.digest, software=record.journal.software),
             said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),
             scenario=record.scenario,
@@ -110,8 +135,10 @@ def failures(story: Story) -> list[Failure]:
 
 
 def environment() -> Environment:
+    """The templates, with the filters, the style and the script of every page."""
+    loader = PackageLoader("testbed.report")
     environment = Environment(
-        loader=PackageLoader("testbed.report"),
+        loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -119,6 +146,13 @@ def environment() -> Environment:
     )
     for function in (words.seconds, words.metric, words.percent, words.span, words.gib):
         environment.filters[function.__name__] = function
+    script, _, _ = loader.get_source(environment, "page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment.globals |= {
+        "palette": Markup(palette_css()),
+        "script": Markup(script),
+        "script_hash": f"sha256-{digest}",
+    }
     environment.filters["printable"] = lambda said: printable(str(said), 500)
     return environment
 
@@ -130,7 +164,7 @@ def _warnings(record: RunRecord, summary: Summary) -> list[str]:
     if summary.interrupted:
         warnings.append("The run was interrupted: this is a partial report.")
     if summary.audit.findings:
-        warnings.append(f"The auditor has {words.counted(len(summary.audit.findings), 'finding')} (section 6).")
+        warnings.append(f"The auditor has {words.counted(len(summary.audit.findings), 'finding')} (see The auditor).")
     if record.about.get("insecure"):
         warnings.append("The run listened on an address that others can reach (--insecure).")
     return warnings
@@ -151,11 +185,11 @@ def _ends(story: Story, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
     return [(end, [counts[end, job] for job in jobs]) for end in ends]
 
 
-def _facts(record: RunRecord, summary: Summary) -> list[tuple[str, str]]:
-    about: Row = record.about
-    facts = {"seed": str(summary.seed), "digest": summary.digest, "venn-testbed": record.journal.software}
+def facts(about: Row, **known: object) -> list[tuple[str, str]]:
+    """What makes a run again: what is known of it, the versions and the machine that its manifest names."""
+    found = {name: str(value) for name, value in known.items()}
     for group in ("versions", "machine"):
         value = about.get(group)
         if isinstance(value, dict):
-            facts |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
-    return [(name, value) for name, value in (*facts.items(), ("commit", text(about, "commit"))) if value]
+            found |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
+    return [(name, value) for name, value in (*found.items(), ("commit", text(about, "commit"))) if value]

@@ -22,6 +22,11 @@ def span(value: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def duration(value: float) -> str:
+    """``84.4 s``; from ten minutes on as ``span``."""
+    return span(value) if value >= 600 else f"{seconds(value)} s"
+
+
 def clock(value: float) -> str:
     """``00:47``; hours only where there are any."""
     whole = max(0, int(value))

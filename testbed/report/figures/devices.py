@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 from math import cos, pi, sin
+from typing import Any
 
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -11,15 +12,26 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch
 
 from coordinator.engine.ids import DeviceId
-from testbed.report.figures.drawing import INK, LOSS, QUIET, RULE, WIDTH_IN, Drawing, job_colours
+from testbed.report.figures.drawing import (
+    INK,
+    LOSS,
+    QUIET,
+    RULE,
+    SMALLEST_PT,
+    TINTS,
+    WIDTH_IN,
+    Drawing,
+    Hovers,
+    job_colours,
+    legend_above,
+)
 from testbed.report.regions import Diagram, Region
 from testbed.report.story import SessionStory, Story
 from testbed.report.summary import JobSummary
-from testbed.report.words import CLOCK, counted
+from testbed.report.words import CLOCK, counted, seconds
 
 MOST_CIRCLES = 3
 MOST_STRIPS = 240  # devices drawn; the CSV has all
-TINTS = ("#dfe9ee", "#b9d0db", "#86aec0")
 
 Point = tuple[float, float]
 
@@ -29,17 +41,18 @@ def venn(found: Diagram) -> Drawing | None:
     groups = found.groups
     if not 1 <= len(groups) <= MOST_CIRCLES:
         return None
-    figure = Figure(figsize=(4.6, 4.2))
+    figure = Figure(figsize=(3.75, 3.5))
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set_axis_off()
     axes.set_aspect("equal")
     nested = all(wide.devices >= narrow.devices for wide, narrow in pairwise(groups))
     circles = _nested(len(groups)) if nested else _around(len(groups))
-    for index, (centre, radius) in enumerate(circles):
+    hovers = Hovers()
+    for index, (group, (centre, radius)) in enumerate(zip(groups, circles, strict=True)):
         face = TINTS[index] if nested else TINTS[1]
-        axes.add_patch(
-            Circle(centre, radius, facecolor=face, edgecolor=INK, linewidth=0.8, alpha=1 if nested else 0.45)
-        )
+        circle = Circle(centre, radius, facecolor=face, edgecolor=INK, linewidth=0.8, alpha=1 if nested else 0.45)
+        axes.add_patch(circle)
+        hovers.say(circle, f"{group.name}: {counted(len(group.devices), 'device')}; places asked for: {group.demand}")
     regions = {region.groups: region for region in found.regions}
     names = [group.name for group in groups]
     for members, place in _places(circles, nested).items():
@@ -48,7 +61,9 @@ def venn(found: Diagram) -> Drawing | None:
     axes.set_xlim(-1.75 if not nested else -1.05, 1.75 if not nested else 1.05)
     axes.set_ylim(-1.55 if not nested else -1.05, 1.65 if not nested else 1.05)
     rows = [(" & ".join(region.groups) or "none", len(region.devices), region.check_ins) for region in found.regions]
-    return Drawing("venn", figure, ("groups", "devices", "check_ins"), rows)
+    return Drawing(
+        "venn", "Groups of devices that jobs can use", figure, ("groups", "devices", "check_ins"), rows, hovers
+    )
 
 
 def _nested(count: int) -> list[tuple[Point, float]]:
@@ -87,10 +102,11 @@ def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: f
     x, y = place
     devices = len(region.devices) if region else 0
     rate = region.check_ins / span_s if region and span_s > 0 else 0.0
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALLEST_PT}
     if name:
-        axes.text(x, y + 0.11, name, ha="center", va="center", fontweight="bold", fontsize=9)
-    axes.text(x, y - (0.02 if name else 0), counted(devices, "device"), ha="center", va="center", fontsize=8)
-    axes.text(x, y - (0.13 if name else 0.11), f"{rate:.1f} check in per s", ha="center", va="center", fontsize=7)
+        axes.text(x, y + 0.13, name, fontweight="bold", **look | {"fontsize": 9})
+    axes.text(x, y - (0.01 if name else 0), counted(devices, "device"), **look)
+    axes.text(x, y - (0.15 if name else 0.13), f"{rate:.1f} check in per s", **look)
 
 
 def churn(
@@ -105,9 +121,10 @@ def churn(
     devices = sorted(story.capabilities, key=lambda device: (order.get(fleets.get(device, ""), 0), device))
     shown = devices[:MOST_STRIPS]
     start, end = story.window
-    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.075 * len(shown)))
+    figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.06 * len(shown)))
     axes = figure.add_subplot()
-    rows = _strips(axes, story, shown, colours)
+    hovers = Hovers()
+    rows = _strips(axes, story, shown, colours, hovers)
     _fleet_labels(axes, shown, fleets)
     axes.set_ylim(len(shown) - 0.3, -0.7)
     axes.set_xlim(start, max(end, start + 1.0))
@@ -123,19 +140,14 @@ def churn(
         xs, ys = zip(*marks, strict=True)
         axes.scatter(xs, ys, marker="|", s=22, linewidths=1.2, color=INK, zorder=4)
         legend.append(Line2D([], [], marker="|", linestyle="", color=INK, markersize=5, label="by the timeline"))
-    axes.legend(
-        handles=legend,
-        ncols=6,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.2,
-        handlelength=1,
-        handleheight=1,
-    )
-    return Drawing("churn", figure, ("device", "session", "from_s", "to_s", "end", "in_task"), rows)
+    legend_above(axes, handles=legend, ncols=4)
+    header = ("device", "session", "from_s", "to_s", "end", "in_task")
+    return Drawing("churn", "Sessions and tasks of every device over time", figure, header, rows, hovers)
 
 
-def _strips(axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[str, str]) -> list[tuple[object, ...]]:
+def _strips(
+    axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[str, str], hovers: Hovers
+) -> list[tuple[object, ...]]:
     end = story.window[1]
     lane = {device: index for index, device in enumerate(shown)}
     sessions: dict[DeviceId, list[SessionStory]] = {}
@@ -145,19 +157,22 @@ def _strips(axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[s
         how = session.end.value if session.end else "open"
         rows.append((session.device, session.session, session.started_at, session.ended_at, how, session.in_task))
     for device, index in lane.items():
-        spans = [
-            (one.started_at, _to(one.ended_at, story.ended_s) - one.started_at) for one in sessions.get(device, [])
-        ]
-        axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
+        mine = sessions.get(device, [])
+        spans = [(one.started_at, _to(one.ended_at, story.ended_s) - one.started_at) for one in mine]
+        strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
+        lost = sum(one.in_task for one in mine)
+        hovers.say(strip, f"{device}: {counted(len(mine), 'session')}, {lost} ended in mid-task")
     work: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for lease in story.leases.values():
         if lease.device in lane:
             spans = [(since, _to(until, story.ended_s) - since) for since, until in lease.spans]
             work.setdefault((story.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
     for (job, index), spans in work.items():
-        axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
-    lost = [one for one in story.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
-    points = [(one.ended_at, lane[one.device]) for one in lost if one.ended_at is not None and one.ended_at <= end]
+        strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
+        worked = seconds(sum(length for _, length in spans))
+        hovers.say(strip, f"{shown[index]}: {counted(len(spans), 'task')} of {job}, {worked} s")
+    left = [one for one in story.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
+    points = [(one.ended_at, lane[one.device]) for one in left if one.ended_at is not None and one.ended_at <= end]
     if points:
         xs, ys = zip(*points, strict=True)
         axes.scatter(xs, ys, marker="x", s=9, linewidths=0.8, color=LOSS, zorder=3)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,18 +12,37 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 INK = "#1f2933"
-QUIET = "#7b8794"
+QUIET = "#66717d"
 RULE = "#d9dee3"
 LOSS = "#b3382c"
 DELAY = "#d9a441"
 COLLECT = "#2f6f8f"
 GAPS = "#b8c0c8"
 JOBS = ("#2f6f8f", "#c8693b", "#5b8a4a", "#8a5a9e", "#b08a2e", "#4c5c96", "#97566b", "#5c6b7a")
-WIDTH_IN = 10.4
+PAPER = "#ffffff"
+TINTS = ("#dfe9ee", "#b9d0db", "#86aec0")
+DARK: Mapping[str, str] = {  # every colour of a figure, and what a page makes of it where the reader prefers dark ones
+    INK: "#e4e8ec",
+    QUIET: "#a3adb8",
+    RULE: "#39424c",
+    LOSS: "#ee8578",
+    DELAY: "#dcae52",
+    COLLECT: "#5fa6cb",
+    GAPS: "#727d88",
+    PAPER: "#15191e",
+    **dict(zip(TINTS, ("#22303a", "#2b4555", "#396179"), strict=True)),
+    **dict(zip(JOBS[1:], ("#e2905f", "#86b974", "#b78fcc", "#d3b05c", "#8c9ad8", "#cf8fa4", "#98a7b6"), strict=True)),
+}
+WIDTH_IN = 8.0
+SMALLEST_PT = 8.0  # of any text in a figure
+LEAST_PX = 11.0  # of any text in a figure on a page, however narrow: a wider figure scrolls in its own box
+MOST_PX = 15.3 / 8.5  # on a page, of a point
+MOST_POINTS = 40  # of a line that say something to a pointer
 
 STYLE: Mapping[Any, Any] = {  # matplotlib types its keys as a literal of 300 names
     "text.parse_math": False,  # a $ in a name is a $
@@ -49,9 +69,41 @@ STYLE: Mapping[Any, Any] = {  # matplotlib types its keys as a literal of 300 na
     "legend.frameon": False,
 }
 
-_FONT = re.compile(r"font: ([^;\"]*?)([\d.]+)px [^;\"]+")
-_ID = re.compile(r'\bid="([^"]+)"')
+_FACE = re.compile(r"'DejaVu Sans'[^;\"]*")
+_TAG = re.compile(r"<[^>]+>")
+_BETWEEN = re.compile(r">\s+<")
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+_DECIMALS = re.compile(r"(\.\d\d)\d+")
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+_SIZE = re.compile(r'width="([\d.]+)pt" height="[\d.]+pt"')
+_ID = re.compile(r' id="([^"]+)"')
 _REFERENCE = re.compile(r'(url\(#|href="#)([^)"]+)')
+_MARK = re.compile(r"(<use [^>]*?)/>")
+_VARIABLES = {colour: f"--f{index}" for index, colour in enumerate(DARK)}  # of a page's style sheet
+
+
+class Hovers(dict[str, str | Sequence[str]]):
+    """What a pointer over an artist says, by the artist's id; a sequence has a text for each of its markers."""
+
+    def say(self, artist: Artist, said: str | Sequence[str]) -> None:
+        """Let an artist say something."""
+        name = f"tip-{len(self)}"
+        artist.set_gid(name)
+        self[name] = said
+
+    def points(self, axes: Axes, xs: Sequence[float], ys: Sequence[float], said: Sequence[str]) -> None:
+        """Let places say something that have no mark of their own; of many, every so-manyeth."""
+        step = -(-len(said) // MOST_POINTS) or 1
+        look: dict[str, Any] = {
+            "linestyle": "",
+            "marker": "o",
+            "markersize": 9,
+            "markeredgewidth": 0,
+            "color": INK,
+            "alpha": 0,
+        }
+        (marks,) = axes.plot(xs[::step], ys[::step], zorder=5, **look)
+        self.say(marks, said[::step])
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +111,11 @@ class Drawing:
     """A figure and the numbers that it shows."""
 
     name: str  # of its files
+    title: str  # what it shows, for those who do not see it
     figure: Figure
     header: Sequence[str]
     rows: Sequence[Sequence[object]]
-    hovers: Mapping[str, str] = field(default_factory=dict)  # id of an artist -> what a pointer over it says
+    hovers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)  # by ``Hovers``
 
 
 @contextmanager
@@ -87,8 +140,14 @@ def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
     axes.set_xlabel(unit)
 
 
+def legend_above(axes: Axes, **options: Any) -> None:
+    """A legend in one line above the axes, on the left."""
+    place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
+    axes.legend(**{"ncols": 3, "handlelength": 1, "handleheight": 1} | place | options)
+
+
 def save(drawing: Drawing, folder: Path) -> str:
-    """Write NAME.svg, NAME.pdf and NAME.csv; returns the SVG for a page."""
+    """Write NAME.svg, NAME.pdf and NAME.csv; returns the figure for a page."""
     folder.mkdir(parents=True, exist_ok=True)
     with styled(drawing.name):
         drawing.figure.savefig(folder / f"{drawing.name}.pdf", bbox_inches="tight", metadata={"CreationDate": None})
@@ -100,18 +159,61 @@ def save(drawing: Drawing, folder: Path) -> str:
         writer = csv.writer(file)
         writer.writerow(drawing.header)
         writer.writerows(drawing.rows)
-    return _inline(svg, drawing.name)
+    title = escape(drawing.title, quote=True)
+    return (
+        f'<figure class="scroll" role="group" tabindex="0" aria-label="{title}">{_inline(svg, drawing.name)}</figure>'
+    )
 
 
-def _with_hovers(svg: str, hovers: Mapping[str, str]) -> str:
+def palette_css() -> str:
+    """The variables of a page's style sheet that its figures are coloured with, light and dark."""
+    light = "".join(f"{name}:{colour};" for colour, name in _VARIABLES.items())
+    dark = "".join(f"{name}:{DARK[colour]};" for colour, name in _VARIABLES.items())
+    return f":root{{{light}}}\n@media screen and (prefers-color-scheme: dark){{:root{{{dark}}}}}"
+
+
+def colour_of_page(colour: str) -> str:
+    """A colour of a figure, as a style sheet of a page has it."""
+    return f"var({_VARIABLES[colour]})"
+
+
+def _with_hovers(svg: str, hovers: Mapping[str, str | Sequence[str]]) -> str:
     for artist, said in hovers.items():
-        svg = svg.replace(f'<g id="{artist}">', f'<g id="{artist}"><title>{escape(said)}</title>', 1)
+        before, head, after = svg.partition(f'<g id="{artist}">')
+        if not head:
+            continue
+        svg = before + head + (_title(said) + after if isinstance(said, str) else _marked(after, said))
     return svg
 
 
+def _marked(svg: str, said: Sequence[str]) -> str:
+    """With a title for each of the first markers."""
+    texts = iter(said)
+    return _MARK.sub(lambda mark: f"{mark[1]}>{_title(next(texts))}</use>", svg, len(said))
+
+
+def _title(said: str) -> str:
+    return f"<title>{escape(said)}</title>"
+
+
 def _inline(svg: str, name: str) -> str:
-    """Without XML's head, in the page's font, and with ids that no other figure of the page has."""
-    svg = svg[svg.index("<svg") :]
-    svg = _FONT.sub(r"font: \1\2px var(--sans)", svg)
-    svg = _ID.sub(rf'id="{name}-\1"', svg)
-    return _REFERENCE.sub(rf"\1{name}-\2", svg)
+    """For a page: without what a page does not need, in its font and colours, with ids that no other figure has."""
+    svg = _METADATA.sub("", svg[svg.index("<svg") :])
+    svg = _BETWEEN.sub("><", _TAG.sub(_tag, svg))
+    used = {found[2] for found in _REFERENCE.finditer(svg)}
+    svg = _ID.sub(lambda found: f' id="{name}-{found[1]}"' if found[1] in used else "", svg)
+    svg = _REFERENCE.sub(rf"\1{name}-\2", svg)
+    return _SIZE.sub(_fitting, svg, count=1)
+
+
+def _tag(found: re.Match[str]) -> str:
+    tag = _DECIMALS.sub(r"\1", " ".join(found[0].split()))
+    tag = _COLOUR.sub(lambda colour: colour_of_page(colour[0]) if colour[0] in _VARIABLES else colour[0], tag)
+    return _FACE.sub("var(--sans)", tag)
+
+
+def _fitting(found: re.Match[str]) -> str:
+    """As wide as its place on the page, within what keeps its text readable."""
+    points = float(found[1])
+    least = math.ceil(points * LEAST_PX / SMALLEST_PT)
+    return f'style="min-width: {least}px; max-width: {points * MOST_PX:.0f}px"'

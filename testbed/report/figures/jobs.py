@@ -5,13 +5,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from coordinator.engine.model import AttemptStatus
 from coordinator.engine.waiting import Why
-from testbed.report.figures.drawing import COLLECT, DELAY, GAPS, INK, LOSS, QUIET, WIDTH_IN, Drawing, job_colours, lanes
+from testbed.report.figures.drawing import (
+    COLLECT,
+    DELAY,
+    GAPS,
+    INK,
+    LOSS,
+    PAPER,
+    QUIET,
+    SMALLEST_PT,
+    WIDTH_IN,
+    Drawing,
+    Hovers,
+    job_colours,
+    lanes,
+    legend_above,
+)
 from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
@@ -19,12 +35,16 @@ from testbed.report.waits import Waited, in_short
 from testbed.report.words import CLOCK, metric, seconds
 
 MOST_NAMED = 8  # parts of waits with a job's name
+_DIGIT = 0.011  # of the width of the axes that a digit of a round's number takes
+_NUMBER: dict[str, Any] = {
+    "ha": "center", "va": "center", "fontsize": SMALLEST_PT, "color": QUIET, "clip_on": True,
+}  # fmt: skip
 
 
 def completion(summary: Summary) -> Drawing:
     """Job completion time, split into delay, collection and gaps."""
     jobs = summary.jobs
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.42 * len(jobs)))
+    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.34 * len(jobs)))
     axes = figure.add_subplot()
     parts = (
         ("scheduling delay", DELAY, "delay_s"),
@@ -32,9 +52,12 @@ def completion(summary: Summary) -> Drawing:
         ("gaps", GAPS, "gaps_s"),
     )
     left = [0.0] * len(jobs)
+    hovers = Hovers()
     for label, colour, key in parts:
         values = [getattr(job, key) or 0.0 for job in jobs]
-        axes.barh(range(len(jobs)), values, left=left, color=colour, label=label, height=0.56)
+        bars = axes.barh(range(len(jobs)), values, left=left, color=colour, label=label, height=0.56)
+        for bar, job, value in zip(bars, jobs, values, strict=True):
+            hovers.say(bar, f"{job.name}: {label} {seconds(value)} s")
         left = [before + value for before, value in zip(left, values, strict=True)]
     for index, (job, end) in enumerate(zip(jobs, left, strict=True)):
         said = f"{seconds(job.jct_s)} s" if job.finished else "unfinished"
@@ -44,65 +67,58 @@ def completion(summary: Summary) -> Drawing:
         )
     lanes(axes, [job.name for job in jobs])
     axes.set_xlim(0, max([*left, 1.0]) * 1.12)
-    axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
+    legend_above(axes)
     rows = [(job.name, job.finished, job.jct_s, job.delay_s, job.collect_s, job.gaps_s) for job in jobs]
-    return Drawing("jct", figure, ("job", "finished", "jct_s", "delay_s", "collect_s", "gaps_s"), rows)
+    header = ("job", "finished", "jct_s", "delay_s", "collect_s", "gaps_s")
+    return Drawing("jct", "Job completion times and their parts", figure, header, rows, hovers)
 
 
 def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
     """A lane per job; each attempt filling and collecting, those that aborted hatched."""
     colours = job_colours([job.name for job in jobs])
     stories = {job.name: job for job in story.jobs.values()}
-    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.55 * len(jobs)))
+    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.46 * len(jobs)))
     axes = figure.add_subplot()
-    hovers: dict[str, str] = {}
+    hovers = Hovers()
     rows = []
     start, end = story.window
+    digit = _DIGIT * max(end - start, 1.0)
     for lane, summary in enumerate(jobs):
         job = stories[summary.name]
+        free = start
         for attempt in job.attempts:
-            gid = f"attempt-{attempt.request}-{attempt.round}"
-            hovers[gid] = _about_attempt(job, attempt, story.ended_s)
-            _draw_attempt(axes, lane, attempt, colour=colours[job.name], gid=gid, story=story)
+            box = _draw_attempt(axes, lane, attempt, colour=colours[job.name], until=story.ended_s)
+            hovers.say(box, _about_attempt(job, attempt, story.ended_s))
             delay, collect = attempt.split(story.ended_s)
+            middle, half = attempt.opened_at + (delay + collect) / 2, digit * len(str(attempt.round)) / 2
+            if middle - half >= free:
+                axes.text(middle, lane + 0.41, str(attempt.round), **_NUMBER)
+                free = middle + half + digit / 2
             row = (job.name, attempt.round, attempt.attempt, attempt.status.value, attempt.opened_at, delay, collect)
             rows.append((*row, attempt.responses, attempt.responses_needed, len(attempt.leases)))
         axes.plot(job.arrived_at, lane - 0.42, marker="v", color=QUIET, markersize=4, clip_on=False)
     lanes(axes, [job.name for job in jobs], CLOCK)
     axes.set_xlim(start, max(end, start + 1.0))
     legend = [Patch(color=QUIET, alpha=0.35, label="filling"), Patch(color=QUIET, label="collecting")]
-    legend.append(Patch(facecolor="white", edgecolor=LOSS, hatch="/////", label="aborted"))
-    axes.legend(
-        handles=legend,
-        ncols=3,
-        loc="lower left",
-        bbox_to_anchor=(0, 1),
-        borderaxespad=0.2,
-        handlelength=1,
-        handleheight=1,
-    )
+    legend.append(Patch(facecolor=PAPER, edgecolor=LOSS, hatch="/////", label="aborted"))
+    legend_above(axes, handles=legend)
     header = ("job", "round", "attempt", "status", "opened_s", "delay_s", "collect_s", "responses", "needed", "leases")
-    return Drawing("rounds", figure, header, rows, hovers)
+    return Drawing("rounds", "The attempts of every job over time", figure, header, rows, hovers)
 
 
-def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, gid: str, story: Story) -> None:
-    delay, collect = attempt.split(story.ended_s)
+def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, until: float) -> Rectangle:
+    """Returns the box around it, in front of its parts."""
+    delay, collect = attempt.split(until)
     x, top, height = attempt.opened_at, lane - 0.28, 0.56
     aborted = attempt.status is AttemptStatus.ABORTED
-    edge = LOSS if aborted else colour
-    hatch = "/////" if aborted else None
-    whole = Rectangle((x, top), delay + collect, height, facecolor="white", edgecolor=edge, linewidth=0.6, hatch=hatch)
-    whole.set_gid(gid)
-    axes.add_patch(whole)
     if not aborted:
-        filling = Rectangle((x, top), delay, height, facecolor=colour, alpha=0.3, linewidth=0)
-        filling.set_gid(f"{gid}-filling")
-        axes.add_patch(filling)
+        axes.add_patch(Rectangle((x, top), delay, height, facecolor=colour, alpha=0.3, linewidth=0))
         axes.add_patch(Rectangle((x + delay, top), collect, height, facecolor=colour, linewidth=0))
-    label = axes.text(
-        x + (delay + collect) / 2, lane + 0.41, str(attempt.round), ha="center", va="center", fontsize=6, color=QUIET
-    )
-    label.set_clip_on(True)
+    box = Rectangle((x, top), delay + collect, height, facecolor=(*to_rgb(PAPER), 0), edgecolor=colour, linewidth=0.6)
+    if aborted:
+        box.set(edgecolor=LOSS, hatch="/////")
+    axes.add_patch(box)
+    return box
 
 
 def _about_attempt(job: JobStory, attempt: AttemptStory, until: float) -> str:
@@ -124,8 +140,9 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
     if not names:
         return None
     colours = job_colours([job.name for job in jobs])
-    figure = Figure(figsize=(WIDTH_IN, 2.7 * len(names)))
+    figure = Figure(figsize=(WIDTH_IN, 2.3 * len(names)))
     grid = figure.subplots(len(names), 2, squeeze=False, sharey="row")
+    hovers = Hovers()
     for row, name in zip(grid, names, strict=True):
         shown = [curve for curve in curves if curve.metric == name]
         for curve in shown:
@@ -136,14 +153,23 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
                 "linewidth": 1.3,
                 "label": curve.job,
             }
-            row[0].plot(curve.times_s, curve.values, **style)
-            row[1].plot(curve.rounds, curve.values, **style)
+            said = [
+                f"{curve.job}, round {number} at {seconds(at)} s: {name} {metric(value)}"
+                for number, at, value in zip(curve.rounds, curve.times_s, curve.values, strict=True)
+            ]
+            for axes, places in zip(row, (curve.times_s, curve.rounds), strict=True):
+                axes.plot(places, curve.values, **style)
+                hovers.points(axes, places, curve.values, said)
         for target in targets:
             if target.metric == name:
                 for axes in row:
                     axes.axhline(target.value, color=QUIET, linewidth=0.7, linestyle=(0, (3, 3)))
                 row[1].annotate(
-                    f"{target.value:g}", (1, target.value), xycoords=("axes fraction", "data"), fontsize=7, color=QUIET
+                    f"{target.value:g}",
+                    (1, target.value),
+                    xycoords=("axes fraction", "data"),
+                    fontsize=SMALLEST_PT,
+                    color=QUIET,
                 )
         row[0].set_title(f"{name} over time")
         row[1].set_title(f"{name} over rounds")
@@ -159,7 +185,14 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
         for curve in curves
         for number, time, value in zip(curve.rounds, curve.times_s, curve.values, strict=True)
     ]
-    return Drawing("learning", figure, ("job", "metric", "round", "at_s", "value"), rows)
+    return Drawing(
+        "learning",
+        "Metrics over time and over rounds",
+        figure,
+        ("job", "metric", "round", "at_s", "value"),
+        rows,
+        hovers,
+    )
 
 
 def waiting(summary: Summary) -> Drawing:
@@ -174,28 +207,37 @@ def waiting(summary: Summary) -> Drawing:
         totals.update({wait.text: wait.seconds for wait in waits})
     kinds = {wait.text: wait for waits in shown for wait in waits}
     colours = job_colours([job.name for job in jobs])
-    figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.42 * len(jobs)))
+    figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.34 * len(jobs)))
     axes = figure.add_subplot()
     left = [0.0] * len(jobs)
+    hovers = Hovers()
     for text, _ in totals.most_common():
         values = [sum(wait.seconds for wait in waits if wait.text == text) for waits in shown]
-        look = _look(kinds[text], colours)
-        axes.barh(range(len(jobs)), values, left=left, label=text, height=0.56, **look)
+        colour, opacity = look(kinds[text], colours)
+        bars = axes.barh(
+            range(len(jobs)), values, left=left, label=text, height=0.56, color=colour, alpha=opacity, linewidth=0
+        )
+        for bar, job, value in zip(bars, jobs, values, strict=True):
+            hovers.say(bar, f"{job.name}: {seconds(value)} s: {text}")
         left = [before + value for before, value in zip(left, values, strict=True)]
     lanes(axes, [job.name for job in jobs])
     if totals:
-        axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, handlelength=1, handleheight=1)
+        legend_above(axes, ncols=2)
     rows = [(job.name, each.why, each.job, each.rule, each.seconds) for job in jobs for each in job.waits]
-    return Drawing("waits", figure, ("job", "why", "whom", "rule", "delay_s"), rows)
+    return Drawing(
+        "waits", "Why jobs waited, in seconds", figure, ("job", "why", "whom", "rule", "delay_s"), rows, hovers
+    )
 
 
-def _look(wait: Waited, jobs: dict[str, str]) -> dict[str, Any]:
-    """The colour of the job that had the devices, paler if it had them before; amber, as a delay, if none was there."""
+def look(wait: Waited, jobs: dict[str, str]) -> tuple[str, float]:
+    """Colour and opacity of a reason: the colour of the job that had the devices, paler if it had them before; amber,
+    as a delay, if none was there.
+    """
     if wait.job:
-        return {"color": jobs[wait.job], "alpha": 1.0 if wait.why is Why.GIVEN else 0.45}
+        return jobs[wait.job], 1.0 if wait.why is Why.GIVEN else 0.45
     if wait.why in (Why.GIVEN, Why.BUSY):  # other jobs
-        return {"color": INK, "alpha": 0.75 if wait.why is Why.GIVEN else 0.3}
-    return {"color": {Why.ABSENT: DELAY, Why.OWN: GAPS, Why.HELD: QUIET}.get(wait.why, INK)}
+        return INK, 0.75 if wait.why is Why.GIVEN else 0.3
+    return {Why.ABSENT: DELAY, Why.OWN: GAPS, Why.HELD: QUIET}.get(wait.why, INK), 1.0
 
 
 def describe_target(target: Target) -> str:

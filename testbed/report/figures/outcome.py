@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing
+from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing, Hovers, legend_above
 from testbed.report.simulated import EndedAttempt
 from testbed.report.summary import Summary
-from testbed.report.words import CLOCK
+from testbed.report.words import CLOCK, percent, seconds, span
 
 _HOUR_S = 3600.0
 _SPANS = 120  # that the time is cut into
@@ -21,12 +21,16 @@ def completed(summary: Summary) -> Drawing:
     figure = Figure(figsize=(WIDTH_IN, 2.6))
     axes = figure.add_subplot()
     axes.step([0.0, *(time / _HOUR_S for time in times)], [0.0, *shares], where="post", color=COLLECT)
+    hovers = Hovers()
+    said = [f"{percent(share)} of the jobs in {span(time)}" for time, share in zip(times, shares, strict=True)]
+    hovers.points(axes, [time / _HOUR_S for time in times], shares, said)
     axes.set_ylim(0, 1.02)
     axes.set_xlim(left=0)
     axes.set_xlabel("job completion time, hours")
     axes.set_ylabel("share of jobs that are done")
     axes.grid()
-    return Drawing("completed", figure, ("jct_s", "share"), list(zip(times, shares, strict=True)))
+    rows = list(zip(times, shares, strict=True))
+    return Drawing("completed", "The share of jobs done over time", figure, ("jct_s", "share"), rows, hovers)
 
 
 def attempts_over_time(attempts: Sequence[EndedAttempt]) -> Drawing:
@@ -46,11 +50,20 @@ def attempts_over_time(attempts: Sequence[EndedAttempt]) -> Drawing:
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     above.stackplot(hours, means, colors=(DELAY, COLLECT), labels=("scheduling delay", "response collection"))
     above.set_ylabel("mean seconds")
-    above.legend(ncols=2, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2)
+    legend_above(above)
     below.step(hours, counts[have], where="pre", color=QUIET, label="attempts")
     below.step(hours, lost, where="pre", color=DELAY, label="aborted")
     below.set_ylabel("attempts ended")
     below.set_xlabel(CLOCK.replace("seconds", "hours"))
     below.legend(ncols=2, loc="upper right")
+    hovers = Hovers()
+    texts = [
+        f"until {span(until)}: {int(count)} attempts, {int(gone)} aborted, "
+        f"delay {seconds(waited)} s, collection {seconds(worked)} s"
+        for until, waited, worked, count, gone in zip(edges[have + 1], *means, counts[have], lost, strict=True)
+    ]
+    for axes, heights in ((above, (means[0] + means[1]) / 2), (below, counts[have])):
+        hovers.points(axes, hours.tolist(), heights.tolist(), texts)
     rows = list(zip(edges[have + 1], *means, counts[have], lost, strict=True))
-    return Drawing("attempts", figure, ("until_s", "mean_delay_s", "mean_collect_s", "attempts", "aborted"), rows)
+    header = ("until_s", "mean_delay_s", "mean_collect_s", "attempts", "aborted")
+    return Drawing("attempts", "Delay and collection of attempts over time", figure, header, rows, hovers)

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from testbed.report.comparison import JAIN, MEAN_JCT, Comparison, PolicyResult
 from testbed.report.comparison_table import unit_of
-from testbed.report.figures.drawing import COLLECT, GAPS, INK, WIDTH_IN, Drawing, job_colours
+from testbed.report.figures.drawing import COLLECT, GAPS, INK, PAPER, WIDTH_IN, Drawing, Hovers, job_colours
 from testbed.report.trace_facts import HOURS
 from testbed.report.words import policy as short
+from testbed.report.words import seconds
 
 ACROSS = 2
 MOST_GROUPS = 6  # that are drawn
@@ -31,21 +32,31 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
     figure = Figure(figsize=(WIDTH_IN, 2.3 * down + 0.4), layout="constrained")
     grid = figure.subplots(down, min(ACROSS, len(groups)), squeeze=False, sharex=True).ravel()
     colours = job_colours([result.policy for result in comparison.policies])
+    hovers = Hovers()
     rows: list[tuple[object, ...]] = []
     for axes, group in zip(grid, groups, strict=False):
         days = [each.per_hour for facts in comparison.facts for each in facts.groups if each.name == group.name]
         per_hour = _mean_hours(days)
         _day(axes, per_hour, GAPS, "check-ins an hour", fill=True)
+        told = [
+            f"{group.name}, {hour:02d}:00\ncheck-ins an hour: {_figure(value)}" for hour, value in enumerate(per_hour)
+        ]
         rows += [(group.name, "check-ins an hour", hour, value) for hour, value in enumerate(per_hour)]
         right = axes.twinx()
         for policy, colour in colours.items():
             runs = [run.wanted.get(group.name, ()) for run in comparison.runs if run.policy == policy]
             wanted = _mean_hours([each for each in runs if each])
             _day(right, wanted, colour, f"wanted under {policy}", fill=False)
+            told = [
+                f"{said}\nwanted under {short(policy)}: {_figure(value)}"
+                for said, value in zip(told, wanted, strict=True)
+            ]
             rows += [(group.name, policy, hour, value) for hour, value in enumerate(wanted)]
+        middle = [0.5 * max(value or 0.0 for value in per_hour)] * len(told)
+        hovers.points(axes, [hour + 0.5 for hour in range(len(told))], middle, told)
         axes.set_title(group.name)
         axes.set_xlim(0, HOURS)
-        axes.set_xticks(range(0, HOURS + 1, 4), [f"{hour:02d}:00" for hour in range(0, HOURS + 1, 4)])
+        axes.set_xticks(range(0, HOURS + 1, 6), [f"{hour:02d}:00" for hour in range(0, HOURS + 1, 6)])
         axes.set_ylim(0, None)
         right.set_ylim(0, None)
         right.spines["right"].set_visible(True)
@@ -58,8 +69,9 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
         )
     for axes in grid[len(groups) :]:
         axes.set_axis_off()
-    figure.legend(handles, labels, loc="outside upper left", ncols=min(5, len(labels)))
-    return Drawing(f"{name}-supply", figure, ("requirement", "what", "hour", "devices"), rows)
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(4, len(labels)))
+    header = ("requirement", "what", "hour", "devices")
+    return Drawing(f"{name}-supply", "Supply and demand over the day", figure, header, rows, hovers)
 
 
 def tier_times(comparison: Comparison, name: str) -> Drawing | None:
@@ -71,10 +83,15 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
     tiers = comparison.facts[0].tiers
     figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.4 * len(tiers)))
     axes = figure.add_subplot()
+    hovers = Hovers()
     for index, tier in enumerate(tiers):
         axes.plot([tier.p5_s, tier.p95_s], [index, index], color=COLLECT, linewidth=1.2, solid_capstyle="butt")
-        axes.barh(index, tier.p75_s - tier.p25_s, left=tier.p25_s, height=0.5, color=COLLECT)
-        axes.plot([tier.p50_s] * 2, [index - 0.25, index + 0.25], color="white", linewidth=1.6)
+        bars = axes.barh(index, tier.p75_s - tier.p25_s, left=tier.p25_s, height=0.5, color=COLLECT)
+        hovers.say(
+            bars[0],
+            f"tier {tier.tier}: median {seconds(tier.p50_s)} s, p5 {seconds(tier.p5_s)} s, p95 {seconds(tier.p95_s)} s",
+        )
+        axes.plot([tier.p50_s] * 2, [index - 0.25, index + 0.25], color=PAPER, linewidth=1.6)
         axes.annotate(f"p95 {tier.p95_s:.0f} s", (tier.p95_s, index), (6, 0), textcoords="offset points", va="center")
     labels = {0: f"tier {tiers[0].tier} (fastest)", len(tiers) - 1: f"tier {tiers[-1].tier} (slowest)"}
     axes.set_yticks(range(len(tiers)), [labels.get(index, f"tier {tier.tier}") for index, tier in enumerate(tiers)])
@@ -85,7 +102,8 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
     axes.grid(axis="x")
     axes.set_xlabel("response time, seconds (median, middle half, 5 % to 95 %)")
     rows = [(tier.tier, tier.p5_s, tier.p25_s, tier.p50_s, tier.p75_s, tier.p95_s) for tier in tiers]
-    return Drawing(f"{name}-tiers", figure, ("tier", "p5_s", "p25_s", "p50_s", "p75_s", "p95_s"), rows)
+    header = ("tier", "p5_s", "p25_s", "p50_s", "p75_s", "p95_s")
+    return Drawing(f"{name}-tiers", "Response times by tier", figure, header, rows, hovers)
 
 
 def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
@@ -100,6 +118,7 @@ def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
     figure = Figure(figsize=(WIDTH_IN, 2.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     colours = job_colours(list(curves))
+    hovers = Hovers()
     rows: list[tuple[object, ...]] = []
     for base, points in curves.items():
         knob = [value for value, _ in points]
@@ -116,6 +135,11 @@ def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
                 capsize=3,
                 linewidth=1.4,
             )
+            texts = [
+                f"{short(base)}, fairness {value:g}: {mean.mean / scale:.2f}"
+                for value, mean in zip(knob, means, strict=True)
+            ]
+            hovers.points(axes, knob, [mean.mean / scale for mean in means], texts)
         rows += [(base, value, *(result.measures[each].mean for each in (JAIN, MEAN_JCT))) for value, result in points]
     left.set_ylabel("Jain's index of JCT over fair JCT (95 % CI)")
     right.set_ylabel(f"mean JCT, {unit.name} (95 % CI)")
@@ -123,7 +147,8 @@ def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
         axes.set_xlabel("fairness knob")
         axes.grid(axis="y")
     left.legend()
-    return Drawing(f"{name}-fairness", figure, ("policy", "fairness", "jain", "mean_jct_s"), rows)
+    header = ("policy", "fairness", "jain", "mean_jct_s")
+    return Drawing(f"{name}-fairness", "Fairness and its price", figure, header, rows, hovers)
 
 
 def knobs(results: Sequence[PolicyResult]) -> dict[str, list[tuple[float, PolicyResult]]]:
@@ -161,6 +186,10 @@ def _day(axes: Axes, values: Sequence[float | None], colour: str, label: str, *,
         axes.stairs(heights, edges, fill=True, color=colour, alpha=0.55, label=label)
     else:
         axes.stairs(heights, edges, color=colour, linewidth=1.4, label=label)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
 
 
 def _mean_hours(days: Sequence[Sequence[float | None]]) -> list[float | None]:

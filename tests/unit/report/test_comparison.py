@@ -22,6 +22,7 @@ from testbed.report.figures.worlds import knob_of
 from testbed.report.jsonlines import Row
 from testbed.report.overview import overview_json, overview_table, overviews
 from testbed.report.run_result import RunResult, read_run
+from tests.unit.report.pages import check_page
 
 
 def summary(policy: str, seed: int, jct_s: float | None, *, saturated: bool = False) -> Row:
@@ -288,7 +289,9 @@ def test_knobs_are_found_in_the_parameters() -> None:
 def test_its_page_has_every_figure(tmp_path: Path) -> None:
     about: Row = {"policies": ["random", "venn"], "command": ["venn", "compare", "three.yaml"], "machine": {"cores": 2}}
     page = write_comparison([compared(REAL)], tmp_path, about).read_text()
+    check_page(page)
     assert page.count("<svg") == 3
+    assert "84.0 s, of which" in page
     assert "<td>shorter</td>" in page
     assert "<pre>venn compare three.yaml</pre>" in page
     names = {path.name for path in (tmp_path / "figures").iterdir()}
@@ -303,6 +306,7 @@ def test_a_page_of_knobs_draws_their_price(tmp_path: Path) -> None:
     jcts: list[tuple[str, list[float | None]]] = [(policies[0], [60.0, 62.0]), (policies[1], [66.0, 67.0])]
     found = compare("three", policies, runs(*jcts))
     page = write_comparison([found, replace(found, name="four")], tmp_path, {"policies": policies}).read_text()
+    check_page(page)
     assert page.count("<svg") == 9
     assert "2 workloads" in page
     rows = (tmp_path / "figures" / "three-fairness.csv").read_text().splitlines()

@@ -213,7 +213,7 @@ def test_the_table_the_picture_and_explain_say_the_same(crowded: World, tmp_path
         drawn = {(row["job"], row["why"]): float(row["delay_s"]) for row in csv.DictReader(file)}
     assert drawn == {key: wait.seconds for key, wait in found.items()}
     page = (folder / "report.html").read_text()
-    assert all(f"<td>{wait.text}</td>" in page for wait in found.values())
+    assert all(f"<span>{wait.text} <small>" in page for wait in found.values())
     assert "The rule of fifo: by job arrival." in page
     assert "the rule of fifo: by job arrival" in explain(story, "second").reasons
     assert rules(waits(story)["first"]) == {}

@@ -27,6 +27,7 @@ from testbed.simulator.run import COMPILING
 from testbed.virtual import run as virtual
 from testbed.virtual.progress import Watching
 from tests.simulation.worlds import Session, job, world
+from tests.unit.report.pages import check_page
 from venn.wire.errors import UsageError
 
 SMALL = """
@@ -163,6 +164,7 @@ def test_a_large_run_keeps_its_attempts_only(
     assert build_report(folder) == summary
     assert "once more" not in capsys.readouterr().err  # it is quiet
     page = (folder / "report.html").read_text()
+    check_page(page)
     assert "late" in page
     with pytest.raises(UsageError, match="no events are recorded there") as caught:
         replay(folder)
