@@ -32,10 +32,11 @@ from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.summary import JobSummary, Summary
 from testbed.report.waits import Waited, in_short
-from testbed.report.words import CLOCK, metric, seconds
+from testbed.report.words import CLOCK, duration, metric, seconds
 
 MOST_NAMED = 8  # parts of waits with a job's name
 _DIGIT = 0.011  # of the width of the axes that a digit of a round's number takes
+_SEEN = 0.01  # opacity of what lies over others for a pointer to find
 _NUMBER: dict[str, Any] = {
     "ha": "center", "va": "center", "fontsize": SMALLEST_PT, "color": QUIET, "clip_on": True,
 }  # fmt: skip
@@ -57,7 +58,7 @@ def completion(summary: Summary) -> Drawing:
         values = [getattr(job, key) or 0.0 for job in jobs]
         bars = axes.barh(range(len(jobs)), values, left=left, color=colour, label=label, height=0.56)
         for bar, job, value in zip(bars, jobs, values, strict=True):
-            hovers.say(bar, f"{job.name}: {label} {seconds(value)} s")
+            hovers.say(bar, f"{job.name}: {label} {duration(value)}")
         left = [before + value for before, value in zip(left, values, strict=True)]
     for index, (job, end) in enumerate(zip(jobs, left, strict=True)):
         said = f"{seconds(job.jct_s)} s" if job.finished else "unfinished"
@@ -114,7 +115,9 @@ def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, 
     if not aborted:
         axes.add_patch(Rectangle((x, top), delay, height, facecolor=colour, alpha=0.3, linewidth=0))
         axes.add_patch(Rectangle((x + delay, top), collect, height, facecolor=colour, linewidth=0))
-    box = Rectangle((x, top), delay + collect, height, facecolor=(*to_rgb(PAPER), 0), edgecolor=colour, linewidth=0.6)
+    box = Rectangle(
+        (x, top), delay + collect, height, facecolor=(*to_rgb(PAPER), _SEEN), edgecolor=colour, linewidth=0.6
+    )
     if aborted:
         box.set(edgecolor=LOSS, hatch="/////")
     axes.add_patch(box)
@@ -218,7 +221,7 @@ def waiting(summary: Summary) -> Drawing:
             range(len(jobs)), values, left=left, label=text, height=0.56, color=colour, alpha=opacity, linewidth=0
         )
         for bar, job, value in zip(bars, jobs, values, strict=True):
-            hovers.say(bar, f"{job.name}: {seconds(value)} s: {text}")
+            hovers.say(bar, f"{job.name}: {duration(value)}: {text}")
         left = [before + value for before, value in zip(left, values, strict=True)]
     lanes(axes, [job.name for job in jobs])
     if totals:
