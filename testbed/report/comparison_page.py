@@ -92,7 +92,7 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
             overview_figures=[_saved(partial(workloads, one), folder / FIGURES) for one in whole],
             short=policy,
             command=shlex.join(texts(about, "command")),
-            facts=facts(about),
+            facts=facts(about, {}),
         )
     )
     path = folder / PAGE

@@ -44,7 +44,7 @@ def _render(record: SimulatedRecord, summary: Summary, figures: dict[str, str]) 
             figures={name: Markup(svg) for name, svg in figures.items()},
             simulated_said=simulated_line(summary.simulated),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary)},
-            facts=facts(record.about, seed=summary.seed, digest=summary.digest),
+            facts=facts(record.about, {"seed": summary.seed, "digest": summary.digest}),
             command=" ".join(texts(record.about, "command")),
             scenario=record.scenario,
         )

@@ -6,7 +6,7 @@ Whatever a device or a job said is escaped by the template engine and has lost i
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -99,7 +99,10 @@ def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
             rules=rules(wait for job in summary.jobs for wait in job.waits),
-            facts=facts(record.about, seed=summary.seed, digest=summary.digest, software=record.journal.software),
+            facts=facts(
+                record.about,
+                {"seed": summary.seed, "digest": summary.digest, "venn-testbed": record.journal.software},
+            ),
             said=texts(record.about, "warnings"),
             command=" ".join(texts(record.about, "command")),
             scenario=record.scenario,
@@ -115,8 +118,8 @@ def sentence(summary: Summary) -> str:
     if summary.unfinished_jobs:
         ran += f"; {max(0, finished)} finished in {words.span(summary.duration_s)}, {summary.unfinished_jobs} did not"
     else:
-        mean = words.seconds(summary.mean_jct_s)
-        ran += f" and finished in {words.span(summary.duration_s)}, on average {mean} s after arriving"
+        mean = words.duration(summary.mean_jct_s) if summary.mean_jct_s is not None else "-"
+        ran += f" and finished in {words.span(summary.duration_s)}, on average {mean} after arriving"
     if summary.devices_lost_in_task is None:
         return f"{ran}."
     lost = summary.responses_lost
@@ -144,7 +147,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for function in (words.seconds, words.metric, words.percent, words.span, words.gib):
+    for function in (words.seconds, words.metric, words.percent, words.span, words.duration, words.gib):
         environment.filters[function.__name__] = function
     script, _, _ = loader.get_source(environment, "page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -185,7 +188,7 @@ def _ends(story: Story, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
     return [(end, [counts[end, job] for job in jobs]) for end in ends]
 
 
-def facts(about: Row, **known: object) -> list[tuple[str, str]]:
+def facts(about: Row, known: Mapping[str, object]) -> list[tuple[str, str]]:
     """What makes a run again: what is known of it, the versions and the machine that its manifest names."""
     found = {name: str(value) for name, value in known.items()}
     for group in ("versions", "machine"):
