@@ -1,15 +1,13 @@
 """The device's half of the session protocol. Pure: frames and ``now`` (seconds, never decreasing) in, actions out.
 
-A ``Session`` lives as long as the device's process (its *instance*), over many streams. The link goes
-
-    AWAY -> DIALLING (check-in said) -> OPEN (welcomed) -> LEAVING (goodbye said, or told to go) -> AWAY
-
-and each lease that the device holds goes through ``NEXT``. What the lease came to (DONE, BROKEN) is kept until the
-coordinator has acknowledged it, and is named at every check-in until then (docs/protocol.md, "Sessions").
+A ``Session`` lives as long as the device's process (its *instance*), over many streams. Its link and each lease that
+the device holds go from state to state as the tables ``LINK`` and ``STAGE`` say; what is not in a table is not done.
+The result of a lease (DONE, BROKEN) is kept until the coordinator has acknowledged it, and is named at every check-in
+until then (docs/protocol.md, "Sessions").
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -36,13 +34,25 @@ LEAST_HEARTBEAT_S = 0.05  # whatever a coordinator asks for
 
 
 class Link(Enum):
+    """The device's connection to the coordinator."""
+
     AWAY = "away"
-    DIALLING = "dialling"
-    OPEN = "open"
-    LEAVING = "leaving"
+    DIALLING = "dialling"  # the check-in is sent
+    OPEN = "open"  # the coordinator has answered with a Welcome
+    LEAVING = "leaving"  # the goodbye is sent, or the coordinator is silent
+
+
+LINK: Mapping[Link, frozenset[Link]] = {
+    Link.AWAY: frozenset({Link.AWAY, Link.DIALLING}),
+    Link.DIALLING: frozenset({Link.OPEN, Link.LEAVING, Link.AWAY}),
+    Link.OPEN: frozenset({Link.LEAVING, Link.AWAY}),
+    Link.LEAVING: frozenset({Link.AWAY}),
+}
 
 
 class Stage(Enum):
+    """How far the device is with a lease."""
+
     FETCHING = "fetching"
     WORKING = "working"
     HELD = "held"  # the result waits until its modelled time has passed
@@ -52,7 +62,7 @@ class Stage(Enum):
     STOPPING = "stopping"  # revoked; the task still runs
 
 
-NEXT: dict[Stage, frozenset[Stage]] = {
+STAGE: Mapping[Stage, frozenset[Stage]] = {
     Stage.FETCHING: frozenset({Stage.FETCHING, Stage.WORKING, Stage.BROKEN, Stage.STOPPING}),
     Stage.WORKING: frozenset({Stage.HELD, Stage.SUBMITTING, Stage.BROKEN, Stage.STOPPING}),
     Stage.HELD: frozenset({Stage.SUBMITTING, Stage.BROKEN, Stage.STOPPING}),
@@ -75,6 +85,13 @@ class Held:
     fraction: float | None = None  # progress that was not told yet
     end: device_pb2.ConnectRequest | None = None  # of DONE and BROKEN: the frame that tells it
     told: int = 0  # seq of the frame of this stream that told the end; 0: none did
+
+    def enter(self, stage: Stage) -> bool:
+        """Go to ``stage`` if ``STAGE`` leads there from here; returns whether it does."""
+        may = stage in STAGE[self.stage]
+        if may:
+            self.stage = stage
+        return may
 
 
 class Session:
@@ -103,8 +120,9 @@ class Session:
 
     def dial(self, interval: int, now: float) -> list[Action]:
         """A new stream: check in, and name what is held."""
-        self.link, self._seq = Link.DIALLING, 0
-        self._heard_at = now
+        self.cut()
+        self._enter(Link.DIALLING)
+        self._seq, self._heard_at = 0, now
         frame = device_pb2.CheckIn()
         frame.CopyFrom(self._check_in)
         frame.version.CopyFrom(this_version())
@@ -120,7 +138,7 @@ class Session:
 
     def cut(self) -> None:
         """The stream is gone."""
-        self.link = Link.AWAY
+        self._enter(Link.AWAY)
 
     def leave(self, reason: device_pb2.GoodbyeReason.ValueType, now: float) -> list[Action]:
         """The device goes by its own will: work stops, what it came to is kept."""
@@ -160,8 +178,8 @@ class Session:
     def moved(self, key: LeaseKey, stage: Stage, *, offset: int = 0) -> None:
         """The task has come so far."""
         lease = self.held.get(key)
-        if lease is not None and stage in NEXT[lease.stage]:
-            lease.stage, lease.offset = stage, offset
+        if lease is not None and lease.enter(stage):
+            lease.offset = offset
 
     def progressed(self, key: LeaseKey, fraction: float) -> None:
         """Told with the next heartbeat."""
@@ -216,8 +234,7 @@ class Session:
                 if lease.stage not in ENDED:
                     self._actions.append(StopTask(key, "its lease is over"))
         patience = {Link.DIALLING: WELCOME_WITHIN_S, Link.OPEN: self._silence_s}.get(self.link, math.inf)
-        if now >= self._heard_at + patience:
-            self.link = Link.LEAVING
+        if now >= self._heard_at + patience and self._enter(Link.LEAVING):
             self._actions.append(Part(Why.SILENT))
         elif self.link is Link.OPEN and now >= self._said_at + self._heartbeat_s:
             self._beat(now)
@@ -226,9 +243,8 @@ class Session:
     # -- frames down
 
     def _welcome(self, welcome: device_pb2.Welcome, now: float) -> None:
-        if self.link is not Link.DIALLING:
+        if not self._enter(Link.OPEN):
             return
-        self.link = Link.OPEN
         self.incarnation = welcome.incarnation
         self._heartbeat_s = max(LEAST_HEARTBEAT_S, welcome.heartbeat.ToNanoseconds() / 1e9)
         self._silence_s = max(welcome.liveness.ToNanoseconds() / 1e9, 3 * self._heartbeat_s)
@@ -271,15 +287,13 @@ class Session:
     def _revoke(self, revoke: device_pb2.Revoke, now: float) -> None:
         key = self._named(revoke.lease, foreign=revoke.reason == common_pb2.LEASE_END_UNKNOWN)
         lease = self.held.get(key)
-        if lease is None or lease.stage in ENDED:
+        if lease is None or not lease.enter(Stage.STOPPING):
             self.held.pop(key, None)
             self._release(revoke.lease, now)
-        elif self.link is Link.LEAVING:
+            return
+        if self.link is Link.LEAVING:  # nobody waits for its release
             del self.held[key]
-            self._actions.append(StopTask(key, "revoked"))
-        else:
-            lease.stage = Stage.STOPPING
-            self._actions.append(StopTask(key, f"revoked: {common_pb2.LeaseEnd.Name(revoke.reason)}"))
+        self._actions.append(StopTask(key, f"revoked: {common_pb2.LeaseEnd.Name(revoke.reason)}"))
 
     def _redirect(self, redirect: device_pb2.Redirect) -> None:
         key = self._named(redirect.lease, foreign=False)
@@ -306,21 +320,29 @@ class Session:
             self._part(Part(Why.COME_BACK, come_back.after.ToNanoseconds() / 1e9), now)
 
     def _part(self, part: Part, now: float) -> None:
-        if self.link in (Link.DIALLING, Link.OPEN):
-            self._goodbye(device_pb2.GOODBYE_REASON_TOLD_TO, now)
+        if self._goodbye(device_pb2.GOODBYE_REASON_TOLD_TO, now):
             self._actions.append(part)
+
+    def _enter(self, link: Link) -> bool:
+        """Go to ``link`` if ``LINK`` leads there from here; returns whether it does."""
+        may = link in LINK[self.link]
+        if may:
+            self.link = link
+        return may
 
     # -- frames up
 
-    def _goodbye(self, reason: device_pb2.GoodbyeReason.ValueType, now: float) -> None:
-        if self.link in (Link.DIALLING, Link.OPEN):
+    def _goodbye(self, reason: device_pb2.GoodbyeReason.ValueType, now: float) -> bool:
+        """Returns whether there was a stream to say it on."""
+        leaves = self._enter(Link.LEAVING)
+        if leaves:
             self._say(device_pb2.ConnectRequest(goodbye=device_pb2.Goodbye(reason=reason)), now)
-            self.link = Link.LEAVING
+        return leaves
 
     def _ended(self, key: LeaseKey, stage: Stage, end: device_pb2.ConnectRequest, now: float) -> list[Action]:
         lease = self.held.get(key)
-        if lease is not None and stage in NEXT[lease.stage]:
-            lease.stage, lease.end, lease.drop_at = stage, end, math.inf
+        if lease is not None and lease.enter(stage):
+            lease.end, lease.drop_at = end, math.inf
             if self.link is Link.OPEN:
                 lease.told = self._say(end, now)
         elif lease is not None and lease.stage is Stage.STOPPING:
