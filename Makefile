@@ -6,7 +6,7 @@ SOURCES := pyproject.toml
 NEWEST ?= python3.13
 FAST := pytest -q -m "not bulk"
 
-.PHONY: help demo test lint e2e programs containers image image-offline oldest newest lean protos clean
+.PHONY: help demo test lint e2e programs containers image image-offline oldest newest lean protos pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -69,6 +69,9 @@ protos: ## generate the stubs again
 	$(PYTHON) -m venv .venv-protos
 	.venv-protos/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.70.0 mypy-protobuf==3.6.0 'setuptools<81'
 	.venv-protos/bin/python protos/generate.py $(PROTOS_FLAGS)
+
+pictures: $(VENV)/.contributor ## draw the life-cycle diagrams of docs/pictures again (needs Graphviz: apt install graphviz)
+	$(BIN)/python docs/lifecycles.py
 
 clean: ## remove what make made
 	rm -rf .venv .venv-oldest .venv-newest .venv-lean .venv-protos .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
