@@ -26,37 +26,35 @@ app = application()
 def agent(
     context: Context,
     *,
-    name: Annotated[str | None, typer.Option(help="Default: made once on this machine, and kept.")] = None,
+    name: Annotated[str | None, typer.Option(help="Default: a name made once and kept here.")] = None,
     tokens: flags.Tokens = None,
     data: flags.Data = None,
     label: flags.Label = None,
-    cpu: Annotated[float | None, typer.Option(min=0, help="Its score; default: measured.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="As it reports it; default: this machine's.")
-    ] = None,
-    os: Annotated[float | None, typer.Option(metavar="LEVEL", help="Default: this machine's.")] = None,
+    cpu: Annotated[float | None, typer.Option(min=0, help="Its cpu score; default: measured.")] = None,
+    memory: Annotated[str | None, typer.Option(metavar="BYTES", help="Default: this machine's memory.")] = None,
+    os: Annotated[float | None, typer.Option(metavar="LEVEL", help="Default: this machine's OS level.")] = None,
     session: flags.Session = None,
     gap: flags.Gap = None,
     crash: flags.Crash = "0",
     trace: flags.Trace = None,
     epoch: flags.Epoch = None,
-    interval: Annotated[int, typer.Option(min=1, help="Of its availability: the first one to play.")] = 1,
+    interval: Annotated[int, typer.Option(min=1, help="First availability interval to play.")] = 1,
     seed: flags.Seed = 0,
     tasks_per_session: flags.PerSession = 0,
     tasks_per_day: flags.PerDay = 0,
     allow_code: flags.AllowCode = None,
-    model_time: Annotated[bool, typer.Option("--model-time", help="A task takes its compute time / cpu.")] = False,
-    crash_kills: Annotated[bool, typer.Option("--crash-kills", help="A crash kills this process (SIGKILL).")] = False,
+    model_time: Annotated[bool, typer.Option("--model-time", help="Let a task take its compute time / cpu.")] = False,
+    crash_kills: Annotated[bool, typer.Option("--crash-kills", help="Kill this process (SIGKILL) at a crash.")] = False,
     dir: flags.Folder = None,
     population: Annotated[
         str | None,
-        typer.Option("--from", envvar="VENN_FROM", metavar="FILE:NAME", help="This device of a population.jsonl."),
+        typer.Option("--from", envvar="VENN_FROM", metavar="FILE:NAME", help="Be this device of a population.jsonl."),
     ] = None,
     throttle: flags.Throttled = None,
     patience: flags.Patience = "60s",
     insecure: flags.Insecure = False,
 ) -> int:
-    """One device: joins a coordinator, does tasks, comes and goes."""
+    """Run one device: it joins a coordinator, does tasks, comes and goes."""
     logs.configure(component="agent", verbose=context.verbose, quiet=context.quiet)
     if population is not None:
         spec = _from_population(population)

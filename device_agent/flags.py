@@ -15,26 +15,28 @@ from device_agent.spec import DeviceSpec
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_distribution, parse_fraction
 
-Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")]
+Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
 Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local data, by name; repeatable.")]
-Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A label; repeatable.")]
-Session = Annotated[str | None, typer.Option(metavar="DIST", help="How long it stays, e.g. exp(8s); absent: always.")]
-Gap = Annotated[str | None, typer.Option(metavar="DIST", help="How long it is gone, e.g. exp(4s).")]
-Crash = Annotated[str, typer.Option(metavar="FRACTION", help="Of the sessions: they end without a goodbye.")]
-Trace = Annotated[Path | None, typer.Option(metavar="CSV", help="Its sessions: device,start_s,end_s.")]
-Epoch = Annotated[float | None, typer.Option(metavar="UNIX", help="When its time 0 is; default: now.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of its availability.")]
-PerSession = Annotated[int, typer.Option(min=0, help="Tasks in one session at most; 0: no limit.")]
-PerDay = Annotated[int, typer.Option(min=0, help="Tasks in one day at most; 0: no limit.")]
+Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
+Session = Annotated[
+    str | None, typer.Option(metavar="DIST", help="Length of a session, e.g. exp(8s); default: no end.")
+]
+Gap = Annotated[str | None, typer.Option(metavar="DIST", help="Time between two sessions, e.g. exp(4s).")]
+Crash = Annotated[str, typer.Option(metavar="FRACTION", help="Part of the sessions that end without a goodbye.")]
+Trace = Annotated[Path | None, typer.Option(metavar="CSV", help="File of sessions: device,start_s,end_s.")]
+Epoch = Annotated[float | None, typer.Option(metavar="UNIX", help="Unix time of time 0; default: now.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of sessions and gaps.")]
+PerSession = Annotated[int, typer.Option(min=0, help="Most tasks in one session; 0: no limit.")]
+PerDay = Annotated[int, typer.Option(min=0, help="Most tasks in one day; 0: no limit.")]
 AllowCode = Annotated[
     list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="Job code that may run here; repeatable.")
 ]
 Folder = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Write receipts, sessions and load here.")]
 Throttled = Annotated[
-    Path | None, typer.Option("--throttle", metavar="FILE", help="How it is slowed down, as `venn run` wrote it.")
+    Path | None, typer.Option("--throttle", metavar="FILE", help="Limits of devices, from `venn run`.")
 ]
-Patience = Annotated[str, typer.Option(metavar="T", help="To reach the coordinator for the first time.")]
-Insecure = Annotated[bool, typer.Option("--insecure", help="The network is mine: allow what is unencrypted.")]
+Patience = Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Allow unencrypted connections beyond loopback.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,18 +33,16 @@ def swarm(
     *,
     population: Annotated[
         Path | None,
-        typer.Option("--from", envvar="VENN_FROM", metavar="FILE", help="The devices of a population.jsonl."),
+        typer.Option("--from", envvar="VENN_FROM", metavar="FILE", help="Devices of a population.jsonl."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="So many devices, as the flags below say.")] = None,
-    fleet: Annotated[
-        str | None, typer.Option(metavar="SCENARIO:FLEET", help="The devices of a scenario's fleet.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Their names begin so; default: made once and kept.")] = None,
+    count: Annotated[int | None, typer.Option(min=1, help="How many devices; the flags below describe them.")] = None,
+    fleet: Annotated[str | None, typer.Option(metavar="SCENARIO:FLEET", help="Devices of a scenario's fleet.")] = None,
+    name: Annotated[str | None, typer.Option(help="How their names begin; default: made once and kept.")] = None,
     tokens: flags.Tokens = None,
     data: flags.Data = None,
     label: flags.Label = None,
-    cpu: Annotated[str, typer.Option(metavar="DIST", help="Their scores, e.g. 1..4.")] = "1",
-    memory: Annotated[str | None, typer.Option(metavar="DIST", help="E.g. 2 GB..8 GB.")] = None,
+    cpu: Annotated[str, typer.Option(metavar="DIST", help="Their cpu scores, e.g. 1..4.")] = "1",
+    memory: Annotated[str | None, typer.Option(metavar="DIST", help="Their memory, e.g. 2 GB..8 GB.")] = None,
     os: Annotated[str | None, typer.Option(metavar="DIST", help="Their OS levels.")] = None,
     session: flags.Session = None,
     gap: flags.Gap = None,
@@ -55,13 +53,13 @@ def swarm(
     tasks_per_session: flags.PerSession = 0,
     tasks_per_day: flags.PerDay = 0,
     allow_code: flags.AllowCode = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Tasks at once; default: cores - 1.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="How many tasks run at once; default: cores - 1.")] = None,
     dir: flags.Folder = None,
     throttle: flags.Throttled = None,
     patience: flags.Patience = "60s",
     insecure: flags.Insecure = False,
 ) -> int:
-    """Many devices in one process: each joins, works and vanishes by itself."""
+    """Run many devices in one process: each joins, works and vanishes by itself."""
     logs.configure(component="swarm", verbose=context.verbose, quiet=context.quiet)
     if [population, count, fleet].count(None) != 2:
         raise UsageError("USAGE", "one of --from, --count and --fleet says which devices", fix="see: venn swarm --help")

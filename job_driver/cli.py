@@ -33,13 +33,13 @@ app.command("list", epilog="Example: venn job list")(list_jobs)
 app.command("wait", epilog="Example: venn job wait digits --json")(wait)
 app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file: it ends with job = Job(...).")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Job file: it ends with job = Job(...).")]
 Params = Annotated[
     list[str] | None,
-    typer.Option(metavar="K=V", help="A parameter of the task; may be repeated. In double quotes it is text."),
+    typer.Option(metavar="K=V", help="Parameter of the task; repeatable. A value in double quotes is text."),
 ]
-HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="What evaluate reads.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of the job's chance.")]
+HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Held-out data that evaluate reads.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the job's random draws.")]
 
 
 def main(argv: list[str]) -> int:
@@ -51,43 +51,51 @@ def main(argv: list[str]) -> int:
 def run(
     context: Context,
     file: File,
-    name: Annotated[str, typer.Option(help="Of the job; default: the file's.")] = "",
-    owner: Annotated[str, typer.Option(help="Default: the user.")] = "",
-    run: Annotated[str, typer.Option("--run", help="Tells two runs of one job apart; default: new.")] = "",
-    requirement: Annotated[str, typer.Option(help="Which devices may serve, e.g. 'memory >= 4 GB'.")] = "all",
-    requirement_name: Annotated[str, typer.Option(help="Of the requirement, for people.")] = "",
-    demand: Annotated[int, typer.Option(min=1, help="Devices per round.")] = 10,
-    buffer: Annotated[int | None, typer.Option(min=1, help="Asynchronous: so many responses are a round.")] = None,
-    max_staleness: Annotated[int | None, typer.Option(min=0, help="In rounds; older is a straggler.")] = None,
-    over_commit: Annotated[str, typer.Option(metavar="FRACTION", help="Lease so many more.")] = "0%",
-    min_response: Annotated[str, typer.Option(metavar="FRACTION", help="Of the demand closes a round.")] = "80%",
-    deadline: Annotated[str, typer.Option(metavar="T", help="Of an attempt, from its opening.")] = "60s",
-    lease: Annotated[str | None, typer.Option(metavar="T", help="Of one device; default: the deadline.")] = None,
-    stragglers: Annotated[Literal["finish", "revoke"], typer.Option(help="When a round closes.")] = "finish",
+    name: Annotated[str, typer.Option(help="Job's name; default: the file's.")] = "",
+    owner: Annotated[str, typer.Option(help="Job's owner; default: the user.")] = "",
+    run: Annotated[str, typer.Option("--run", help="Name of this run of the job; default: a new one.")] = "",
+    requirement: Annotated[str, typer.Option(help="Which devices may serve it, e.g. 'memory >= 4 GB'.")] = "all",
+    requirement_name: Annotated[str, typer.Option(help="Display name of the requirement.")] = "",
+    demand: Annotated[int, typer.Option(min=1, help="How many devices a round asks for.")] = 10,
+    buffer: Annotated[int | None, typer.Option(min=1, help="Asynchronous: number of responses in a round.")] = None,
+    max_staleness: Annotated[int | None, typer.Option(min=0, help="Oldest response that counts, in rounds.")] = None,
+    over_commit: Annotated[str, typer.Option(metavar="FRACTION", help="Part of the demand leased in addition.")] = "0%",
+    min_response: Annotated[
+        str, typer.Option(metavar="FRACTION", help="Part of the demand that closes a round.")
+    ] = "80%",
+    deadline: Annotated[str, typer.Option(metavar="T", help="How long an attempt may take, from its opening.")] = "60s",
+    lease: Annotated[
+        str | None, typer.Option(metavar="T", help="Longest time of a task; default: the deadline.")
+    ] = None,
+    stragglers: Annotated[
+        Literal["finish", "revoke"], typer.Option(help="Rule for tasks when a round closes.")
+    ] = "finish",
     repeat: Annotated[Literal["once", "allow"], typer.Option(help="How often a device counts in a round.")] = "once",
-    rounds: Annotated[int | None, typer.Option(min=1, help="Exactly so many; or:")] = None,
-    max_rounds: Annotated[int | None, typer.Option(min=1, help="At most; the job's stop may end it.")] = None,
-    compute: Annotated[str, typer.Option(metavar="T", help="Of a task on a device of cpu 1, if modelled.")] = "0s",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Exact number of rounds; or give --max-rounds.")] = None,
+    max_rounds: Annotated[int | None, typer.Option(min=1, help="Most rounds; stop may end it earlier.")] = None,
+    compute: Annotated[str, typer.Option(metavar="T", help="Modelled time of a task at cpu 1.")] = "0s",
     param: Params = None,
-    data: Annotated[str, typer.Option(metavar="NAME", help="The devices' local data that a task reads.")] = "",
+    data: Annotated[str, typer.Option(metavar="NAME", help="Local data of the devices that a task reads.")] = "",
     held_out: HeldOut = None,
     seed: Seed = 0,
-    dir: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Checkpoints, spool and logs; to resume from.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --dir.")] = False,
-    bind: Annotated[str, typer.Option(metavar="ADDR", help="Where devices are served; port 0: any.")] = "127.0.0.1:0",
+    dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of checkpoints, spool and logs.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --dir.")] = False,
+    bind: Annotated[
+        str, typer.Option(metavar="ADDR", help="Address to serve devices on; port 0: any.")
+    ] = "127.0.0.1:0",
     advertise: Annotated[
-        str, typer.Option(metavar="ADDR", help="What devices dial, if it is another; a name is looked up once.")
+        str,
+        typer.Option(metavar="ADDR", help="Address that devices dial, if it is another; a name is looked up once."),
     ] = "",
-    fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts, at some cost.")] = False,
-    start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Be ready, and submit then.")] = None,
+    fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts; slower.")] = False,
+    start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Get ready, and submit at this time.")] = None,
     patience: Annotated[
-        str | None, typer.Option(metavar="T", help="With a silent coordinator; default: 10s, 2m once it was met.")
+        str | None,
+        typer.Option(metavar="T", help="How long to wait for a silent coordinator; default: 10s, 2m once reached."),
     ] = None,
-    deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum in lease order.")] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Serve beyond loopback, unencrypted.")] = False,
-    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")] = None,
+    deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum the responses in lease order.")] = False,
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow serving beyond loopback, unencrypted.")] = False,
+    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")] = None,
 ) -> int:
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
     reuse_freed_memory()
@@ -173,13 +181,13 @@ def check(
     file: File,
     data: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="A share; twice for two. Or sklearn-digits. Default: made-up digits."),
+        typer.Option(metavar="FILE", help="Share, or sklearn-digits; give it twice for two. Default: made-up digits."),
     ] = None,
     held_out: HeldOut = None,
     param: Params = None,
     seed: Seed = 0,
 ) -> int:
-    """One round on two shares, here and now, without a coordinator."""
+    """Run one round on two shares in this process, without a coordinator."""
     from job_driver.check import check_job, facts_of, find_data, text_of
 
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)

@@ -26,20 +26,20 @@ PAGE = 500  # jobs that are asked for at once
 OVER = (job_pb2.JOB_PHASE_FINISHED, job_pb2.JOB_PHASE_CANCELLED, job_pb2.JOB_PHASE_FAILED)
 logger = logging.getLogger(__name__)
 
-Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="The coordinator's token folder.")]
-JobName = Annotated[str, typer.Argument(metavar="JOB", help="A name, or owner/name/run.")]
+Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job's name, or owner/name/run.")]
 
 
 @client_command
 def list_jobs(context: Context, tokens: Tokens = None) -> int:
-    """All jobs of a coordinator."""
+    """List all jobs of a coordinator."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     return run_async(_list(context, tokens))
 
 
 @client_command
 def wait(context: Context, job: JobName, tokens: Tokens = None) -> int:
-    """Wait until a job ends; 0 if it finished."""
+    """Wait until a job ends. The exit code is 0 if it finished."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     return run_async(_wait(context, job, tokens))
 
@@ -48,10 +48,10 @@ def wait(context: Context, job: JobName, tokens: Tokens = None) -> int:
 def cancel(
     context: Context,
     job: JobName,
-    reason: Annotated[str, typer.Option(help="Why, for people.")] = "cancelled by hand",
+    reason: Annotated[str, typer.Option(help="Reason to show.")] = "cancelled by hand",
     tokens: Tokens = None,
 ) -> int:
-    """End a job unfinished."""
+    """End a job before it has finished."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     return run_async(_cancel(context, job, reason, tokens))
 

@@ -33,21 +33,27 @@ app = application()
 def coordinator(
     context: Context,
     *,
-    listen: Annotated[str, typer.Option(metavar="ADDR", help="host:port; port 0: any free one.")] = "127.0.0.1:9700",
-    policy: Annotated[str, typer.Option(metavar="P", help="See `venn policy list`, or FILE.py:NAME.")] = "venn",
-    seed: Annotated[int | None, typer.Option(min=0, help="Of all chance in the scheduling; default: random.")] = None,
-    name: Annotated[str, typer.Option(help="Of the run, for people.")] = "",
+    listen: Annotated[
+        str, typer.Option(metavar="ADDR", help="host:port to listen on; port 0: any free one.")
+    ] = "127.0.0.1:9700",
+    policy: Annotated[str, typer.Option(metavar="P", help="One of `venn policy list`, or FILE.py:NAME.")] = "venn",
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the scheduler; default: random.")] = None,
+    name: Annotated[str, typer.Option(help="Display name of the run.")] = "",
     dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Record events.jsonl and load.jsonl here.")] = None,
-    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="The token files; made if absent.")] = None,
-    heartbeat: Annotated[str, typer.Option(metavar="T", help="Devices say something at least this often.")] = "3s",
-    driver_grace: Annotated[str, typer.Option(metavar="T", help="A driver away this long loses its attempt.")] = "30s",
-    drain_timeout: Annotated[str, typer.Option(metavar="T", help="For goodbyes when it stops.")] = "10s",
-    insecure: Annotated[bool, typer.Option("--insecure", help="Listen beyond loopback, unencrypted.")] = False,
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the token files; made if absent.")
+    ] = None,
+    heartbeat: Annotated[str, typer.Option(metavar="T", help="Longest time between signs of life of a device.")] = "3s",
+    driver_grace: Annotated[
+        str, typer.Option(metavar="T", help="Time after which an absent driver loses its attempt.")
+    ] = "30s",
+    drain_timeout: Annotated[str, typer.Option(metavar="T", help="Time to wait for goodbyes when it stops.")] = "10s",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow listening beyond loopback, unencrypted.")] = False,
     reflection: Annotated[bool, typer.Option("--reflection", help="Serve gRPC reflection.")] = False,
-    allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Break things when an admin asks.")] = False,
+    allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Let admins inject faults.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Check all invariants after every event.")] = False,
 ) -> int:
-    """Decide which checking-in device serves which job."""
+    """Run the coordinator, which decides which device serves which job."""
     logs.configure(component="coordinator", verbose=context.verbose, quiet=context.quiet, json=False)
     engine = engine_settings(
         policy=policy,

@@ -35,9 +35,9 @@ def bench(
     context: Context,
     name: Annotated[
         str,
-        typer.Argument(help="Which: `venn bench list` names them.", autocompletion=lambda: [*BENCHMARKS, "list"]),
+        typer.Argument(help="Benchmark; `venn bench list` names them.", autocompletion=lambda: [*BENCHMARKS, "list"]),
     ],
-    backend: Annotated[str, typer.Option(help="Of fidelity: on this backend only.", show_default="all there are")] = "",
+    backend: Annotated[str, typer.Option(help="Run fidelity on this backend only.", show_default="all there are")] = "",
 ) -> int:
     """Run one benchmark."""
     if name == "list":

@@ -19,11 +19,11 @@ app = application()
 def broker(
     context: Context,
     *,
-    token: Annotated[Path, typer.Argument(metavar="FILE", help=f"The password of its one user, {USER}.")],
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where.")] = f"127.0.0.1:{PORT}",
-    insecure: Annotated[bool, typer.Option("--insecure", help="Listen beyond loopback, unencrypted.")] = False,
+    token: Annotated[Path, typer.Argument(metavar="FILE", help=f"File with the password of its one user, {USER}.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on.")] = f"127.0.0.1:{PORT}",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow listening beyond loopback, unencrypted.")] = False,
 ) -> int:
-    """Become a Mosquitto that lets nobody in without the password. `venn run` starts it where a timeline breaks it."""
+    """Run a Mosquitto that needs the password. `venn run` starts it if a timeline names it."""
     host, port = check_reach(listen, insecure=insecure)
     command = make_broker(token, host, port)
     if not context.quiet:

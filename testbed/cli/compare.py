@@ -37,21 +37,25 @@ def compare(
     scenarios: Annotated[
         list[str],
         typer.Argument(
-            help="Files, or names of packaged ones.", metavar="SCENARIO...", autocompletion=choices.scenarios
+            help="Scenario files, or names of packaged scenarios.",
+            metavar="SCENARIO...",
+            autocompletion=choices.scenarios,
         ),
     ],
-    policies: Annotated[str, typer.Option(help="By name.")] = "random,fifo,srsf,venn",
-    over: Annotated[str, typer.Option(help="Hold the others against these; by default the first.")] = "",
-    seeds: Annotated[int, typer.Option(help="Runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
-    backend: Annotated[str | None, typer.Option(help="Instead of the scenarios'.")] = None,
+    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "random,fifo,srsf,venn",
+    over: Annotated[str, typer.Option(help="Policies to compare with; default: the first.")] = "",
+    seeds: Annotated[int, typer.Option(help="How many runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
+    backend: Annotated[str | None, typer.Option(help="Backend, in place of the scenarios'.")] = None,
     scale: Scale = None,
     rounds_scale: RoundsScale = None,
-    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
-    jobs: Annotated[int, typer.Option(help="Simulations at once; 0: a core each.", min=0, max=1024)] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison.")] = False,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Simulations at once; 0: one for each core.", min=0, max=1024)] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
     allow_degraded: AllowDegraded = False,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write every job of every run there.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the runs go.")] = None,
+    csv: Annotated[Path | None, typer.Option("--csv", help="Write a line for each job and run here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; default: one below ./runs.")] = None,
 ) -> int:
     """Run scenarios under several policies. Simulated runs use all cores."""
     names, bases = _names(policies), _names(over)

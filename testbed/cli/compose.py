@@ -20,21 +20,21 @@ app = application(several=True)
 def attend(
     context: Context,
     *,
-    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Where run folders lie.")],
-    job: Annotated[list[str], typer.Option(metavar="NAME", help="To be waited for; repeatable.")],
-    project: Annotated[Path, typer.Option(metavar="DIR", help="The folder of compose.yaml.")] = Path("/project"),
-    shown: Annotated[str, typer.Option(metavar="DIR", help="What the caller calls RUNS.")] = "runs",
-    name: Annotated[str, typer.Option(help="Of the run.")] = "compose",
-    policy: Annotated[str, typer.Option(help="Of the coordinator.")] = "venn",
-    seed: Annotated[int, typer.Option(min=0, help="Of what is held out.")] = 0,
+    runs: Annotated[Path, typer.Argument(metavar="RUNS", help="Folder of run folders.")],
+    job: Annotated[list[str], typer.Option(metavar="NAME", help="Job to wait for; repeatable.")],
+    project: Annotated[Path, typer.Option(metavar="DIR", help="Folder of compose.yaml.")] = Path("/project"),
+    shown: Annotated[str, typer.Option(metavar="DIR", help="Path of RUNS to show to you.")] = "runs",
+    name: Annotated[str, typer.Option(help="Name of the run.")] = "compose",
+    policy: Annotated[str, typer.Option(help="Policy of the coordinator.")] = "venn",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the held-out data.")] = 0,
     data: Annotated[
-        str, typer.Option(metavar="NAME=SOURCE", help="For devices to draw from.")
+        str, typer.Option(metavar="NAME=SOURCE", help="Data that devices draw from.")
     ] = "digits=sklearn-digits",
-    held_out: Annotated[str, typer.Option(metavar="FRACTION", help="That no device gets.")] = "20%",
+    held_out: Annotated[str, typer.Option(metavar="FRACTION", help="Part that no device gets.")] = "20%",
     expect: Annotated[list[str] | None, typer.Option(metavar="TEXT", help="As in a scenario; repeatable.")] = None,
-    duration: Annotated[str, typer.Option(metavar="T", help="Give up after this.")] = "15m",
+    duration: Annotated[str, typer.Option(metavar="T", help="Give up after this time.")] = "15m",
 ) -> int:
-    """Make room for the other services, wait for their jobs, report."""
+    """Prepare the folders of the other services, wait for their jobs, and write the report."""
     from testbed.live.attend import Attendance
 
     known_as, _, source = data.partition("=")
@@ -62,14 +62,16 @@ def attend(
 def device(
     context: Context,
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The run folder that all services share.")],
-    profile: Annotated[str, typer.Option(metavar="NAME", help="What it is: see `venn profile list`.")],
-    allow_code: Annotated[list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="As of `venn agent`.")] = None,
-    data: Annotated[str, typer.Option(metavar="NAME", help="What it draws its share from.")] = "digits",
-    samples: Annotated[int, typer.Option(min=1, help="In its share.")] = 300,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Run folder that all services share.")],
+    profile: Annotated[str, typer.Option(metavar="NAME", help="Kind of device; see `venn profile list`.")],
+    allow_code: Annotated[
+        list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="As for `venn agent`.")
+    ] = None,
+    data: Annotated[str, typer.Option(metavar="NAME", help="Data set that it draws its share from.")] = "digits",
+    samples: Annotated[int, typer.Option(min=1, help="How many samples its share has.")] = 300,
     evenness: Annotated[float, typer.Option(min=0.001, help="Alpha of the Dirichlet draw of its classes.")] = 3.0,
 ) -> int:
-    """One device of many: takes a name and a share of the data, and is an agent from then on."""
+    """Run one device of many: it draws a name and a share of the data, and becomes an agent."""
     from device_agent import cli
     from testbed.live.folder import RunFolder
     from testbed.live.replica import make_replica

@@ -29,12 +29,12 @@ def split(
     *,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="sklearn-digits, or FILE.npz with arrays x and y.")],
     devices: Annotated[int, typer.Option(min=1, metavar="N", help="How many shares.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to; it must hold no split yet.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write to; it must not have a split yet.")],
     split: Annotated[
-        str, typer.Option(metavar="S", help="dirichlet(ALPHA): uneven classes; iid: all alike.")
+        str, typer.Option(metavar="S", help="dirichlet(ALPHA): uneven classes; iid: even classes.")
     ] = "dirichlet(3.0)",
     held_out: Annotated[str, typer.Option(metavar="PART", help="Part that no device gets.")] = "20%",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed, the same split.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split.")] = 0,
 ) -> int:
     """Write share-0001.npz ... and held_out.npz."""
     part = parse_fraction(held_out)

@@ -31,7 +31,7 @@ COLUMNS = ("DEVICE", "STATE", "TASKS", "JOB", "ADDRESS", "HEARD s AGO", "CPU", "
 WIDTH = 500  # columns, where there is no terminal: enough not to wrap a line
 CALL_S = 10.0
 
-Tokens = Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")]
+Tokens = Annotated[Path | None, typer.Option(help="Coordinator's tokens.", metavar="DIR")]
 
 app = application("The devices of a running coordinator.", several=True)
 
@@ -39,7 +39,7 @@ app = application("The devices of a running coordinator.", several=True)
 @app.command("list", epilog="Example: venn device list --json")
 @client_command
 def list_devices(context: Context, tokens: Tokens = None) -> int:
-    """Every device that the coordinator knows."""
+    """List every device that the coordinator knows."""
     found: list[admin.DeviceStatus] = []
 
     async def fetch(stub: "AdminServiceAsyncStub") -> None:
@@ -62,11 +62,11 @@ def list_devices(context: Context, tokens: Tokens = None) -> int:
 @client_command
 def drain(
     context: Context,
-    devices: Annotated[list[str] | None, typer.Argument(help="Their names.")] = None,
+    devices: Annotated[list[str] | None, typer.Argument(help="Names of the devices.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
     tokens: Tokens = None,
 ) -> int:
-    """Give devices no more work and send them away."""
+    """Send devices away and give them no more work."""
     if bool(devices) == everything:
         raise UsageError("USAGE", "name devices, or say --all", fix="e.g. venn device drain my-pi")
     drained: list[int] = []

@@ -18,8 +18,10 @@ app = application()
 @app.command(epilog="Example: venn doctor --json")
 @command
 def doctor(context: Context) -> int:
-    """One line for each means of each limit, and for what containers and a broker need: PASSED, or how to fix it. 1 if
-    there is a limit that nothing enforces."""
+    """Check each means of each limit, and what containers and a broker need: PASSED, or how to fix it.
+
+    The exit code is 1 if nothing enforces a limit.
+    """
     machine = probe()
     containers, broker = list(_containers()), check_broker()
     used = {field: machine.means(field) for field in FIELDS}

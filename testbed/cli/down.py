@@ -22,12 +22,12 @@ def down(
     context: Context,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that go on.")] = False,
-    of: Annotated[str | None, typer.Option("--of", metavar="MARK", help="Only what bears this mark.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that still go on.")] = False,
+    of: Annotated[str | None, typer.Option("--of", metavar="MARK", help="Remove only what has this mark.")] = None,
 ) -> int:
     """Remove processes, containers, networks, namespaces and cgroups of testbeds that are gone, and nothing else.
 
-    4 if something could not be removed."""
+    The exit code is 4 if something could not be removed."""
     found = [each for each in find() if of in (None, each.mark)]
     spared = [each for each in found if each.in_use and not everything]
     due = [each for each in found if each not in spared]

@@ -26,11 +26,11 @@ app = application()
 @client_command
 def explain_(
     context: Context,
-    subject: Annotated[str, typer.Argument(help="A job's name or key, or a device's id.", metavar="JOB|DEVICE")],
-    run: Annotated[Path | None, typer.Option(help="The folder of a finished run.", metavar="DIR")] = None,
-    tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
+    subject: Annotated[str, typer.Argument(help="Job's name or key, or a device's id.", metavar="JOB|DEVICE")],
+    run: Annotated[Path | None, typer.Option(help="Folder of a finished run.", metavar="DIR")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """Why does it wait?"""
+    """Explain why a job or a device waits."""
     if run is not None:
         found = explain(tell(read_lives(run)), subject)
     else:

@@ -19,37 +19,45 @@ class Command:
 
 GROUPS: dict[str, tuple[Command, ...]] = {
     "EVERYDAY": (
-        Command("demo", "", "the packaged three-jobs scenario", "testbed.cli.demo", "all"),
-        Command("new", "[DIR]", "scenario.yaml and job.py to start from", "testbed.cli.new", "testbed"),
-        Command("run", "SCENARIO", "run it", "testbed.cli.run", "testbed"),
-        Command("compare", "SCENARIO...", "several policies", "testbed.cli.compare", "testbed"),
-        Command("watch", "", "the live view on any running coordinator", "testbed.cli.watch", "testbed"),
-        Command("status", "", "the same, once", "testbed.cli.status", "testbed"),
-        Command("explain", "JOB|DEVICE", "why it waits", "testbed.cli.explain", "testbed"),
+        Command("demo", "", "run the packaged three-jobs scenario", "testbed.cli.demo", "all"),
+        Command("new", "[DIR]", "write scenario.yaml and job.py to start from", "testbed.cli.new", "testbed"),
+        Command("run", "SCENARIO", "run a scenario", "testbed.cli.run", "testbed"),
+        Command("compare", "SCENARIO...", "compare policies", "testbed.cli.compare", "testbed"),
+        Command("watch", "", "show the live view of a running coordinator", "testbed.cli.watch", "testbed"),
+        Command("status", "", "print the same, once", "testbed.cli.status", "testbed"),
+        Command("explain", "JOB|DEVICE", "explain why it waits", "testbed.cli.explain", "testbed"),
         Command("report", "DIR", "rebuild report.html and figures/", "testbed.cli.report", "testbed"),
-        Command("replay", "DIR", "same effects again? 1 if not", "testbed.cli.replay", "testbed"),
+        Command("replay", "DIR", "check that a run replays to the same effects", "testbed.cli.replay", "testbed"),
     ),
     "PARTS": (
-        Command("coordinator", "", "decides which device serves which job", "coordinator.service.cli", "coordinator"),
-        Command("agent", "", "one device", "device_agent.cli", ""),
-        Command("swarm", "", "many devices, one process", "device_agent.swarm_cli", ""),
-        Command("compose", "attend|device", "what compose.yaml starts", "testbed.cli.compose", "all"),
-        Command("broker", "FILE", "an MQTT broker, for others", "testbed.cli.broker", "testbed"),
-        Command("relay", "FILE", "the links of devices, shaped", "testbed.cli.relay", "testbed"),
-        Command("job", "run|check|list|wait|cancel", "one job and its driver", "job_driver.cli", "driver"),
+        Command("coordinator", "", "decide which device serves which job", "coordinator.service.cli", "coordinator"),
+        Command("agent", "", "run one device", "device_agent.cli", ""),
+        Command("swarm", "", "run many devices in one process", "device_agent.swarm_cli", ""),
+        Command("compose", "attend|device", "run a service of compose.yaml", "testbed.cli.compose", "all"),
+        Command("broker", "FILE", "run an MQTT broker, for other systems", "testbed.cli.broker", "testbed"),
+        Command("relay", "FILE", "shape the links of devices", "testbed.cli.relay", "testbed"),
+        Command("job", "run|check|list|wait|cancel", "run one job, or look at jobs", "job_driver.cli", "driver"),
     ),
     "LOOKING AT THINGS": (
-        Command("scenario", "check|expand|list|schema", "scenario files", "testbed.cli.scenario", "testbed"),
-        Command("policy", "list", "scheduling policies", "testbed.cli.policy", "testbed"),
-        Command("profile", "list|show NAME", "kinds of devices and links", "testbed.cli.profile", "testbed"),
-        Command("population", "describe FILE", "devices, made against asked", "testbed.cli.population", "testbed"),
-        Command("data", "split", "data for devices", "testbed.cli.data", "data"),
-        Command("device", "list|drain", "devices of a coordinator", "testbed.cli.device", "testbed"),
+        Command(
+            "scenario", "check|expand|list|schema", "check and print scenario files", "testbed.cli.scenario", "testbed"
+        ),
+        Command("policy", "list", "list scheduling policies", "testbed.cli.policy", "testbed"),
+        Command("profile", "list|show NAME", "show kinds of devices and links", "testbed.cli.profile", "testbed"),
+        Command(
+            "population",
+            "describe FILE",
+            "compare devices with their specification",
+            "testbed.cli.population",
+            "testbed",
+        ),
+        Command("data", "split", "split data among devices", "testbed.cli.data", "data"),
+        Command("device", "list|drain", "list devices, or send them away", "testbed.cli.device", "testbed"),
     ),
     "THE MACHINE": (
-        Command("doctor", "", "what it can enforce", "testbed.cli.doctor", "testbed"),
-        Command("down", "", "remove everything that is ours", "testbed.cli.down", "testbed"),
-        Command("bench", "NAME|list", "measurements", "testbed.cli.bench", "all"),
+        Command("doctor", "", "check what this machine can enforce", "testbed.cli.doctor", "testbed"),
+        Command("down", "", "remove what runs have left behind", "testbed.cli.down", "testbed"),
+        Command("bench", "NAME|list", "run benchmarks", "testbed.cli.bench", "all"),
     ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
@@ -105,7 +113,7 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _help() -> str:
-    lines = ["Usage: venn COMMAND [OPTIONS]     (venn COMMAND --help says more)", ""]
+    lines = ["Usage: venn COMMAND [OPTIONS]     (venn COMMAND --help for details)", ""]
     for group, commands in GROUPS.items():
         lines.append(group)
         lines += [f"  venn {f'{c.name} {c.synopsis}':<34} {c.summary}" for c in commands]

@@ -26,7 +26,7 @@ SCHEMA = "scenario.schema.json"  # the first line of scenario.yaml names it, for
 def new(
     context: Context,
     *,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; made if need be.")] = Path(),
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write to; made if absent.")] = Path(),
 ) -> int:
     """Write scenario.yaml and job.py to start from, and the schema that editors check scenario.yaml against."""
     paths = write_starter(folder)

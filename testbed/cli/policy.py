@@ -13,13 +13,13 @@ app = application(several=True)
 
 @app.callback()
 def policy() -> None:
-    """Policies: who gets the next device."""
+    """Policies: which job gets the next device."""
 
 
 @app.command("list", epilog="Example: venn run three-jobs.yaml --policy fifo")
 @command
 def list_(context: Context) -> int:
-    """The installed policies."""
+    """List the installed policies."""
     rows = [(name, _summary(name)) for name in policy_names()]
     if context.json:
         write_line(sys.stdout, json.dumps({"policies": [{"name": name, "summary": text} for name, text in rows]}))

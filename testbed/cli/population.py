@@ -46,20 +46,24 @@ def describe(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="FILE", help="A scenario; a file of devices or sessions (CSV, Parquet, pickle); or phones."
+            metavar="FILE", help="Scenario; a file of devices or sessions (CSV, Parquet, pickle); or phones."
         ),
     ],
     count: Annotated[
-        int, typer.Option(min=100, max=10_000_000, metavar="N", help="How many generated devices, at most.")
+        int, typer.Option(min=100, max=10_000_000, metavar="N", help="Most generated devices to use.")
     ] = 20_000,
-    days: Annotated[float, typer.Option(min=1, max=365, metavar="N", help="Of generated sessions, at most.")] = 5.0,
+    days: Annotated[float, typer.Option(min=1, max=365, metavar="N", help="Most days of sessions to generate.")] = 5.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="In place of the scenario's; for phones 0.")
+        int | None, typer.Option(min=0, metavar="N", help="In place of the scenario's seed; for phones 0.")
     ] = None,
-    set: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Also draw it: SVG, PDF and CSV go there.")] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Also draw SVG, PDF and CSV into this folder.")
+    ] = None,
 ) -> int:
-    """What was made against what was asked."""
+    """Print the properties of a population beside those that it should have."""
     if what == PHONES and not Path(what).exists():
         compared = describe_phones(count, days, seed or 0)
     elif Path(what).suffix in FILES and Path(what).is_file():

@@ -24,7 +24,7 @@ def profile() -> None:
 @app.command("list", epilog="Example: venn profile list")
 @command
 def list_(context: Context) -> int:
-    """Those that come with the testbed, e.g. for a fleet's `profile: pi-4`, or its `link: lte`."""
+    """List the packaged profiles, e.g. for a fleet's `profile: pi-4`, or its `link: lte`."""
     profiles = [load_profile(name) for name in packaged_profiles()]
     if context.json:
         write_line(sys.stdout, json.dumps({"profiles": [_shape(each) for each in profiles]}))
@@ -46,11 +46,13 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="One of the list, or a file mine.yaml.", autocompletion=lambda: [*packaged_profiles()]
+            metavar="NAME",
+            help="Profile of the list, or a file such as mine.yaml.",
+            autocompletion=lambda: [*packaged_profiles()],
         ),
     ],
 ) -> int:
-    """One profile, value by value, with where each comes from."""
+    """Print one profile, value by value, with the source of each."""
     found = load_profile(name, folder=Path.cwd())
     if context.json:
         write_line(sys.stdout, json.dumps(_shape(found)))

@@ -17,11 +17,11 @@ app = application()
 def relay(
     context: Context,
     *,
-    links: Annotated[Path, typer.Argument(metavar="FILE", help="The links, as `venn run` writes them.")],
-    counts: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here what has passed.")] = None,
+    links: Annotated[Path, typer.Argument(metavar="FILE", help="Links, as `venn run` writes them.")],
+    counts: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here how many bytes passed.")] = None,
     load: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here how late its event loop runs.")] = None,
 ) -> int:
-    """Shape the links of devices: rate, delay, jitter. `venn run` starts it where a scenario asks for it."""
+    """Shape the links of devices: rate, delay, jitter. `venn run` starts it if a scenario limits links."""
     logs.configure(component="relay", verbose=context.verbose, quiet=context.quiet)
     return run_async(serve(read_specs(links), counts, load))
 

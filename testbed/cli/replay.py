@@ -19,8 +19,8 @@ app = application()
 
 @app.command("replay", epilog="Example: venn replay runs/2026-05-12-140311-three-jobs-venn")
 @command
-def replay_(context: Context, folder: Annotated[Path, typer.Argument(help="A run folder.", metavar="DIR")]) -> int:
-    """Same effects again?"""
+def replay_(context: Context, folder: Annotated[Path, typer.Argument(help="Run folder.", metavar="DIR")]) -> int:
+    """Replay a run's events, and check that they have the same effects."""
     found = replay(folder)
     if context.json:
         write_line(sys.stdout, json.dumps({**asdict(found), "same": found.same}))

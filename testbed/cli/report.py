@@ -23,7 +23,8 @@ app = application()
 @app.command(epilog="Example: venn report runs/2026-05-12-140311-three-jobs-venn")
 @command
 def report(
-    context: Context, folder: Annotated[Path, typer.Argument(help="Of a run or a comparison.", metavar="DIR")]
+    context: Context,
+    folder: Annotated[Path, typer.Argument(help="Folder of a run or comparison.", metavar="DIR")],
 ) -> int:
     """Rebuild the report and figures/."""
     if (folder / MANIFEST).is_file():

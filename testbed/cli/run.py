@@ -32,16 +32,17 @@ app = application()
 Policy = Annotated[
     str | None,
     typer.Option(
-        help="In place of the scenario's: an installed one, or FILE.py:NAME.", autocompletion=choices.policies
+        help="Policy, in place of the scenario's: an installed one, or FILE.py:NAME.",
+        autocompletion=choices.policies,
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="In place of the scenario's.")]
-Scale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the devices and demands.")]
-RoundsScale = Annotated[float | None, typer.Option(help="Sets the key: 0.1 is a tenth of the rounds.")]
-Out = Annotated[Path | None, typer.Option(help="The run folder; default: a new one below ./runs.")]
+Seed = Annotated[int | None, typer.Option(help="Seed, in place of the scenario's.")]
+Scale = Annotated[float | None, typer.Option(help="Set `scale`: 0.1 is a tenth of the devices and demands.")]
+RoundsScale = Annotated[float | None, typer.Option(help="Set `rounds_scale`: 0.1 is a tenth of the rounds.")]
+Out = Annotated[Path | None, typer.Option(help="Run folder; default: a new one below ./runs.")]
 
 AllowDegraded = Annotated[
-    bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced, and say so.")
+    bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced; report it.")
 ]
 
 
@@ -50,19 +51,21 @@ AllowDegraded = Annotated[
 def run(
     context: Context,
     scenario: Annotated[
-        str, typer.Argument(help="A scenario file, or the name of a packaged one.", autocompletion=choices.scenarios)
+        str, typer.Argument(help="Scenario file, or the name of a packaged one.", autocompletion=choices.scenarios)
     ],
     policy: Policy = None,
-    backend: Annotated[str | None, typer.Option(help="In place of the scenario's.")] = None,
+    backend: Annotated[str | None, typer.Option(help="Backend, in place of the scenario's.")] = None,
     seed: Seed = None,
     scale: Scale = None,
     rounds_scale: RoundsScale = None,
-    overrides: Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key.")] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")
+    ] = None,
     out: Out = None,
     validate: Annotated[bool, typer.Option("--validate", help="Check the invariants after every event.")] = False,
     allow_degraded: AllowDegraded = False,
 ) -> int:
-    """Run a scenario: all parts start, the jobs are watched, a report is written."""
+    """Run a scenario: start all parts, watch the jobs, write a report."""
     settings = list(overrides or ())
     flags = {"backend": backend, "seed": seed, "scale": scale, "rounds_scale": rounds_scale}
     flags["policy"] = absolute(policy) if policy is not None else None

@@ -34,13 +34,11 @@ File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="A scenario file, or the name of one that comes with us.",
+        help="Scenario file, or the name of a packaged one.",
         autocompletion=choices.scenarios,
     ),
 ]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Give a key another value; may be repeated.")
-]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")]
 
 
 @app.callback()
@@ -51,7 +49,7 @@ def scenario() -> None:
 @app.command(epilog="Example: venn scenario check three-jobs.yaml --set jobs.handwriting.demand=30")
 @command
 def check(context: Context, *, file: File, set: Set = None) -> int:
-    """Is it right, and can it be served?"""
+    """Check a scenario, and that devices can serve its jobs."""
     try:
         loaded = Scenario.load(named(file), set or ())
     except ScenarioError as error:
@@ -70,7 +68,7 @@ def check(context: Context, *, file: File, set: Set = None) -> int:
 @app.command(epilog="Example: venn scenario expand three-jobs.yaml")
 @command
 def expand(context: Context, *, file: File, set: Set = None) -> int:
-    """Print it in full, with all that is inherited, and its timeline."""
+    """Print a scenario in full, with inherited values and its timeline."""
     loaded = Scenario.load(named(file), set or ())
     actions = build(loaded).actions if loaded.churn else ()
     if context.json:
@@ -85,7 +83,7 @@ def expand(context: Context, *, file: File, set: Set = None) -> int:
 @app.command("list", epilog="Example: venn scenario list")
 @command
 def list_(context: Context) -> int:
-    """The scenarios that come with the testbed."""
+    """List the packaged scenarios."""
     about = {name: (path, _about(path)) for name, path in packaged_scenarios().items()}
     if context.json:
         shape = {name: {"file": str(path), "about": text} for name, (path, text) in about.items()}
@@ -101,9 +99,9 @@ def list_(context: Context) -> int:
 def schema(
     context: Context,
     *,
-    as_markdown: Annotated[bool, typer.Option("--markdown", help="The reference for people.")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the reference in Markdown.")] = False,
 ) -> int:
-    """The JSON schema of scenario files, for editors."""
+    """Print the JSON schema of scenario files, for editors."""
     text = json.dumps(json_schema()) if context.json else markdown().rstrip() if as_markdown else schema_text()
     write_line(sys.stdout, text)
     return ExitCode.OK

@@ -26,9 +26,9 @@ app = application()
 @client_command
 def status(
     context: Context,
-    tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """What goes on."""
+    """Print the state of a coordinator, its jobs and devices."""
     snapshot = asyncio.run(snapshot_once(context.coordinator, client_token("admin", context.coordinator, dir=tokens)))
     if context.json:
         write_line(sys.stdout, json.dumps(MessageToDict(snapshot, preserving_proto_field_name=True)))

@@ -22,9 +22,9 @@ app = application()
 @client_command
 def watch_(
     context: Context,
-    tokens: Annotated[Path | None, typer.Option(help="The coordinator's tokens.", metavar="DIR")] = None,
+    tokens: Annotated[Path | None, typer.Option(help="Coordinator's tokens.", metavar="DIR")] = None,
 ) -> int:
-    """Watch until q or Ctrl-C."""
+    """Show the live view of a coordinator until q or Ctrl-C."""
     return run_async(_main(context, client_token("admin", context.coordinator, dir=tokens)))
 
 

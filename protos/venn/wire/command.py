@@ -31,9 +31,9 @@ MOST_FILES = 65_536  # that a program asks to have open: a connection is one, an
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, kill, the terminal was closed
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")]
-Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: everything.")]
-NoColor = Annotated[bool, typer.Option("--no-color", help="No colours.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
+Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Print more; twice: everything.")]
+NoColor = Annotated[bool, typer.Option("--no-color", help="Use no colours.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help="host:port of the coordinator.")]
 COMMON: Mapping[str, tuple[Any, Any]] = {
     "json": (False, Json),
