@@ -31,7 +31,7 @@ from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.bench.memory import got_bytes
 from testbed.bench.traffic import Echo, answer
 from testbed.live.run import run_scenario
-from testbed.report.summary import Summary
+from testbed.runfolder.summary import Summary
 from testbed.scenario.loader import parse
 from testbed.shape import cgroup, namespace
 from testbed.shape.limits import Limits

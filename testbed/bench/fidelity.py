@@ -15,7 +15,7 @@ from typing import get_args
 
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.live.run import run_scenario
-from testbed.report.summary import JobSummary, Summary
+from testbed.runfolder.summary import JobSummary, Summary
 from testbed.scenario import Scenario
 from testbed.scenario.fields import Backend
 from testbed.scenario.packaged import packaged

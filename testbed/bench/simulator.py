@@ -23,12 +23,13 @@ from resource import RUSAGE_SELF, getrusage
 
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Benchmark, Measured
+from testbed.population.arrays import CheckIns
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import packaged
 from testbed.simulator.build import build
 from testbed.simulator.bulk import simulate_in_bulk
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import CheckIns, Outcome, Simulation
+from testbed.simulator.model import Outcome, Simulation
 from venn.wire.errors import VennError
 
 WORKLOAD = "even"

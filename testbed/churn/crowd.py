@@ -16,7 +16,7 @@ from testbed.churn.presence import Presence
 from testbed.churn.timeline import Action
 from testbed.churn.wishes import Wish, generator
 from testbed.churn.world import OVER, WHILE_THERE, World
-from testbed.simulator.model import CheckIns
+from testbed.population.arrays import CheckIns
 
 # What can be done to a device, as the number of a bag; with _THERE added for one that is in a session of its own.
 _FREE = 0  # anything: it is where it would be by itself

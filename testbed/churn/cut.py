@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from device_agent.absences import Absence, Going
 from device_agent.availability import LEAST_SESSION_S
-from testbed.simulator.model import CheckIns, Ids, Reals
+from testbed.population.arrays import CheckIns, Ids, Reals
 
 ROWS = 1 << 18  # of a block, at most
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.simulator.model import CheckIns
+from testbed.population.arrays import CheckIns
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_duration
 

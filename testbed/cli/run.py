@@ -14,7 +14,8 @@ from rich.console import Console
 from coordinator.policies.registry import absolute
 from testbed.cli import choices
 from testbed.live.programs import kill_all
-from testbed.live.run import Result, run_scenario
+from testbed.live.run import run_scenario
+from testbed.report.result import Result
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.model import Scenario

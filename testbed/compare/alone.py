@@ -12,7 +12,8 @@ rounds of an asynchronous job overlap: they are not played, but follow from the 
 import numpy as np
 
 from testbed.compare.sample import Sample
-from testbed.simulator.model import Reals, SimulatedJob
+from testbed.population.arrays import Reals
+from testbed.simulator.model import SimulatedJob
 
 OPENINGS = 12  # one every two hours
 ROUNDS = 6  # that are played from each

@@ -4,8 +4,9 @@ import numpy as np
 
 from testbed.compare.alone import alone_s
 from testbed.compare.sample import Sample, take_sample
+from testbed.population.arrays import Reals
 from testbed.report.trace_facts import HOURS, GroupSupply, TierTimes, TraceFacts
-from testbed.simulator.model import Reals, SimulatedJob, Simulation
+from testbed.simulator.model import SimulatedJob, Simulation
 
 TIERS = 4
 PERCENTILES = (5, 25, 50, 75, 95)

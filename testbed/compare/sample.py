@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
-from testbed.simulator.model import CheckIns, Ids, Kinds, Matching, Reals, SimulatedJob, Simulation
+from testbed.population.arrays import CheckIns, Ids, Kinds, Matching, Reals
+from testbed.simulator.model import SimulatedJob, Simulation
 
 SAMPLED_S = 86_400.0  # a day: after it the swing repeats itself
 MOST_SAMPLED = 4_000_000  # sessions

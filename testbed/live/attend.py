@@ -26,8 +26,8 @@ from testbed.live.host import HostMonitor
 from testbed.live.machine import machine, versions
 from testbed.population.data import split
 from testbed.report.build import PAGE, build_report
-from testbed.report.summary import Summary
 from testbed.report.view import snapshot_once
+from testbed.runfolder.summary import Summary
 from testbed.shape.limits import COUNTS
 from testbed.shape.user import USER
 from venn.wire.channel import parse_address

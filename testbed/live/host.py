@@ -12,17 +12,18 @@ import psutil
 
 from testbed.report.emulation import is_slow_as_a_whole
 from testbed.report.jsonlines import Row, integer, number_pairs
+from testbed.report.stalls import (
+    AGAIN,
+    BUSY_FOR_S,
+    BUSY_FRACTION,
+    LATE_LIMIT,
+    LONGEST_STALL_S,
+    OURSELVES,
+    SAMPLE_S,
+)
 from venn.wire.files import JsonLines
 from venn.wire.lag import LagMonitor
 
-SAMPLE_S = 1.0
-BUSY_FRACTION = 0.85  # of all cores ...
-BUSY_FOR_S = 5  # ... for so long
-AGAIN = 3  # stalls of one process in ``BUSY_FOR_S``: it is no longer one moment
-LONGEST_STALL_S = 1.0  # a third of a heartbeat: a longer one begins to let time-outs run out
-TOUCHED_LIMIT = 0.01  # of a job's JCT may be stalls
-LATE_LIMIT = 0.02  # of leases whose modelled time was over before their work was
-OURSELVES = "venn run"
 MOST_LINE = 4096  # bytes of two lines of a load.jsonl
 
 

@@ -19,39 +19,22 @@ from testbed.live.machine import commit, machine, versions
 from testbed.live.parts import Parts
 from testbed.live.prepare import Prepared, prepare
 from testbed.live.processes import Processes
-from testbed.live.world import Ending, World
+from testbed.live.world import World
 from testbed.report.build import PAGE, build_report
-from testbed.report.summary import Summary
+from testbed.report.result import Ending, Result
 from testbed.report.view import watch
+from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
-from testbed.shape.limits import Limits, limits_of
+from testbed.shape.limits import Limits
 from testbed.shape.plan import Plan, make_plan
 from testbed.shape.probe import NOTHING, Machine, probe
 from testbed.shape.throttles import Throttles
-from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
+from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
 from venn.wire.exits import missing_package
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
 VIEW_GRACE_S = 2.0  # for the run to end after the view has
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A run that is over."""
-
-    folder: RunFolder
-    summary: Summary
-    page: Path | None  # None: it is drawn when it is asked for, by `venn report`
-    ending: Ending
-
-    @property
-    def exit_code(self) -> int:
-        if self.ending.failures:
-            return self.ending.failures[0].exit_code
-        if self.ending.interrupted:
-            return ExitCode.INTERRUPTED
-        return ExitCode.OK if self.summary.passed else ExitCode.FAILED
 
 
 @dataclass(slots=True)
@@ -133,7 +116,7 @@ class LiveRun:
         """Raises CannotEnforceError."""
         if self.scenario.backend == "compose":
             return self._containers(prepared)
-        machine = probe() if any(limits_of(fleet) != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
+        machine = probe() if any(fleet.limits != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
         throttles = Throttles(self._plan(machine), machine, self.folder, prepared.hosts, self.scenario.seed)
         return Processes(self.scenario, self.folder, prepared, throttles, validate=self.validate)
 

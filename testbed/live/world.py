@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 from testbed.churn.timeline import Verb
 from testbed.live.folder import RunFolder
@@ -19,23 +18,15 @@ from testbed.live.hands import Hands
 from testbed.live.injector import Injector
 from testbed.live.parts import Part, Parts
 from testbed.live.prepare import DeviceHost, Prepared
+from testbed.report.result import Ending
 from testbed.scenario.model import Scenario
-from venn.wire.errors import ExitCode, VennError
+from venn.wire.errors import ExitCode
 from venn.wire.notation import Whom
 
 READY_WITHIN_S = 60.0
 MOST_RESUMES = 3  # of one driver
 FIRST_START_S = 2.0
 DRAIN_GRACE_S = 15.0
-
-
-@dataclass(slots=True)
-class Ending:
-    """How a run went, beside what its jobs did."""
-
-    gave_up: bool = False  # the duration was over
-    interrupted: bool = False  # somebody stopped it, or a part died without which nothing goes on
-    failures: list[VennError] = field(default_factory=list)  # parts that ended with an error of their own
 
 
 class World:

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from coordinator.engine.requirements import Capabilities, Requirement
+from testbed.population.arrays import CheckIns
 from testbed.population.chance import Purpose, Reals, uniform
 from testbed.population.columns import Columns, Devices, GeneratedPhones, chunks
 from testbed.population.device_files import read_devices
@@ -15,7 +16,6 @@ from testbed.population.replay import Replay
 from testbed.population.session_files import read_sessions
 from testbed.population.sessions import Block, sessions
 from testbed.population.spec import PopulationSpec
-from testbed.simulator.model import CheckIns
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean
 

@@ -19,7 +19,7 @@ COLUMNS = ("participants", "rounds", "deadline_s")
 MOST_ROWS = 10_000
 MOST = 1_000_000  # participants, and rounds
 LONGEST_S = 366 * 86_400.0
-_PAPER_FILE = Path(__file__).with_name("paper-jobs.csv")
+_PAPER_FILE = Path(__file__).with_name("files") / "paper-jobs.csv"
 
 
 class Which(StrEnum):

@@ -11,7 +11,7 @@ from testbed.profiles.model import FIELDS, LINK_FIELDS, Profile, Sourced
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean, printable
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).with_name("files")
 FOLDERS = {"device": HERE / "devices", "link": HERE / "links"}
 MOST_BYTES = 100_000
 DEEPEST = 10  # profiles that extend each other

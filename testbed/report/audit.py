@@ -18,27 +18,7 @@ from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, r
 from testbed.report.audit_simulated import simulated_logs
 from testbed.report.journal import Entry, Journal
 from testbed.report.record import RunRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    kind: str  # UPPER_SNAKE, for programs
-    subject: str  # the lease or the attempt
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """Every acknowledged response is in one of four places; the last is where none may be."""
-
-    leases: LeaseSum
-    responses: int  # acknowledged: a device holds a COUNTED receipt, or a driver wrote that decision down
-    in_rounds: int
-    in_aborted: int
-    pending: int  # of attempts that were open when the record ends
-    lost: int
-    counted_twice: int
-    findings: tuple[Finding, ...]
+from testbed.runfolder.summary import Audit, Finding
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from testbed.report.outcome import summarise_outcome
 from testbed.report.record import load_run
 from testbed.report.simulated import load_simulated
 from testbed.report.story import tell
-from testbed.report.summary import Summary, summarise, to_json
+from testbed.report.summary import summarise, to_json
+from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 
 PAGE = "report.html"

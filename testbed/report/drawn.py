@@ -10,7 +10,7 @@ from testbed.report.page import render_page
 from testbed.report.record import RunRecord
 from testbed.report.regions import diagram
 from testbed.report.story import Story
-from testbed.report.summary import Summary
+from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 
 

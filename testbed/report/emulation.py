@@ -1,43 +1,15 @@
 """How the devices of a run were slowed down: what was asked, what was in force, by which means."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from testbed.report.task_times import TaskTimes
+from testbed.runfolder.summary import Emulation, Limit
 from testbed.shape.limits import OF_A_CONTAINER
 from venn.wire.errors import UsageError
 
 FILE = "emulation.json"
 NOT_IN_FORCE = "not in force"
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """One limit of one fleet."""
-
-    fleet: str
-    key: str
-    asked: str  # in the notation
-    read_back: float | None  # base unit, as the kernel has it; None: the kernel does not hold it
-    means: str  # empty: it was not in force
-
-
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    cpu: str
-    memory: str
-    link: str
-    processes: int  # devices that had a process of their own
-    limits: tuple[Limit, ...] = ()
-    degraded: tuple[str, ...] = ()  # what was asked and was not in force
-    tasks: tuple[TaskTimes, ...] = ()  # measured beside modelled, where the processor was limited
-
-    @property
-    def limited(self) -> frozenset[str]:
-        """The fleets whose tasks took the time that they really took."""
-        return frozenset(limit.fleet for limit in self.limits if limit.key == "cores" and limit.means)
 
 
 SIMULATED = Emulation(cpu="modelled", memory="not limited", link="modelled", processes=0)

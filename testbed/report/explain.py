@@ -9,7 +9,8 @@ from testbed.report.regions import eligible
 from testbed.report.story import JobStory, LeaseStory, Story
 from testbed.report.task_times import modelled_s
 from testbed.report.waits import longest, rules, waits
-from testbed.report.words import CLOCK, counted
+from testbed.report.words import counted
+from testbed.runfolder.summary import CLOCK
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean, printable
 

@@ -6,13 +6,15 @@ most the length of that moment (``stalls``); they are trusted where that is at m
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
 from device_agent.journal import LOAD_S
 from testbed.churn.timeline import Verb
-from testbed.live.host import (
+from testbed.report.jsonlines import Row, number, text, texts
+from testbed.report.record import RunRecord
+from testbed.report.stalls import (
     BUSY_FOR_S,
     BUSY_FRACTION,
     LATE_LIMIT,
@@ -20,28 +22,17 @@ from testbed.live.host import (
     OURSELVES,
     SAMPLE_S,
     TOUCHED_LIMIT,
+    Span,
+    again_and_again,
+    stalls_in,
+    together_s,
+    touched,
 )
-from testbed.report.jsonlines import Row, number, text, texts
-from testbed.report.record import RunRecord
-from testbed.report.stalls import Span, Stall, again_and_again, stalls_in, together_s, touched
 from testbed.report.words import counted
+from testbed.runfolder.summary import HostSummary, Stall
 
 SMALLER = "run fewer devices, give tasks more time (time_scale), or take a larger or quieter machine"
 AGAIN_LATER = "run it again"
-
-
-@dataclass(frozen=True, slots=True)
-class HostSummary:
-    cpu_max: float | None  # fraction of all cores, the busiest second; None: not sampled
-    cpu_mean: float | None
-    memory_max_bytes: int | None
-    lag_p99_max_s: dict[str, float]  # by process: how late its event loop was at worst
-    late_fraction: float  # of finished tasks: their work took longer than their modelled time
-    stalls: tuple[Stall, ...]  # by their beginning
-    stalled_s: dict[str, float]  # by job: seconds of its JCT in which a process that it needs stood still
-    saturated: bool
-    reasons: tuple[str, ...]  # why saturated, when, and what to do
-    too_small: tuple[str, ...]  # what it lacked for the fleet, as estimated before the start
 
 
 def judge_host(record: RunRecord, window: Span, jobs: Mapping[str, Span]) -> HostSummary:

@@ -9,6 +9,7 @@ from testbed.churn.timeline import Verb
 from testbed.report.jsonlines import Row, maybe, number, text
 from testbed.report.story import SessionStory, Story
 from testbed.report.words import seconds
+from testbed.runfolder.summary import Injected
 from venn.wire.notation import Whom
 
 AWAY = "not_connected"  # in no session with the coordinator at the time
@@ -20,18 +21,6 @@ BEGIN = ("join", "reconnect")  # what begins a session, where the others end one
 LONGEST_LIVENESS_S = 60.0  # a simulated device is never silent: what an action does, it does at once
 _EARLY_S = 0.05  # the clock of an engine is not quite that of the wall
 _LATE_S = 2.0  # more, on a busy machine
-
-
-@dataclass(frozen=True, slots=True)
-class Injected:
-    """One cause, and what became of the sessions that it hit."""
-
-    name: str  # the verb
-    actions: int
-    observed: dict[
-        str, int
-    ]  # how their sessions ended, by the coordinator's reason; adds up to ``actions``, or empty: nobody looked
-    slowest_s: float | None  # from the action to the end of its session, at most; None: no session ended
 
 
 def injected(rows: Sequence[Row], story: Story, *, started_unix_s: float, liveness_s: float) -> tuple[Injected, ...]:

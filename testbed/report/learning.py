@@ -7,7 +7,7 @@ from coordinator.engine.model import AttemptStatus
 from testbed.report.jsonlines import integer, metrics
 from testbed.report.record import RunRecord
 from testbed.report.story import Story
-from testbed.report.summary import Expected
+from testbed.runfolder.summary import Expected
 from testbed.scenario.expect import parse_expectation
 from venn.wire.notation import parse_number
 

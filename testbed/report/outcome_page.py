@@ -8,9 +8,9 @@ from testbed.report.figures.outcome import attempts_over_time, completed
 from testbed.report.jsonlines import texts
 from testbed.report.page import JOBS, REPRODUCE, RESULT, ROUNDS, WAITS, environment, facts, sentence
 from testbed.report.simulated import SimulatedRecord
-from testbed.report.summary import Summary
 from testbed.report.table import lease_sum, response_sum, simulated_line
 from testbed.report.times import job_times, whole_sentence
+from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 
 _MOST_BARS = 60  # jobs drawn one by one; the CSV has all

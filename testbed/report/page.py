@@ -24,7 +24,6 @@ from testbed.report.learning import curves, targets
 from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
 from testbed.report.story import Story
-from testbed.report.summary import Summary
 from testbed.report.table import (
     host_line,
     job_lines,
@@ -35,6 +34,7 @@ from testbed.report.table import (
 )  # fmt: skip
 from testbed.report.times import job_times, whole_sentence
 from testbed.report.waits import rules
+from testbed.runfolder.summary import Summary
 from venn.wire.text import printable
 
 MOST_FAILURES = 8

@@ -14,24 +14,12 @@ from typing import TypeVar
 
 from testbed.live.folder import RunFolder
 from testbed.report.jsonlines import Row, damaged
+from testbed.runfolder.summary import Simulated
 from venn.wire.errors import UsageError
 
 T = TypeVar("T")
 
 HEADER = ("job", "round", "attempt", "opened_s", "filled_s", "ended_s", "closed", "responses")
-
-
-@dataclass(frozen=True, slots=True)
-class Simulated:
-    """How a simulation went, beside what its jobs did."""
-
-    devices: int
-    path: str  # "events" or "bulk"
-    why: str  # it could not be in bulk; empty: it could, or need not
-    check_ins: int
-    plans: int
-    virtual_s: float  # that passed
-    wall_s: float  # that it took
 
 
 @dataclass(frozen=True, slots=True)

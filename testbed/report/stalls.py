@@ -6,24 +6,19 @@ them is slower too, and nobody knows by how much.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
-from testbed.live.host import AGAIN, BUSY_FOR_S
 from testbed.report.jsonlines import Row, number_pairs
+from testbed.runfolder.summary import Stall
 
+SAMPLE_S = 1.0
+BUSY_FRACTION = 0.85  # of all cores ...
+BUSY_FOR_S = 5  # ... for so long
+AGAIN = 3  # stalls of one process in ``BUSY_FOR_S``: it is no longer one moment
+LONGEST_STALL_S = 1.0  # a third of a heartbeat: a longer one begins to let time-outs run out
+TOUCHED_LIMIT = 0.01  # of a job's JCT may be stalls
+LATE_LIMIT = 0.02  # of leases whose modelled time was over before their work was
+OURSELVES = "venn run"
 Span = tuple[float, float]  # on the run's clock
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    process: str
-    at_s: float  # when it began, on the run's clock
-    for_s: float
-    jobs: tuple[str, ...] = ()  # whose figures it may have moved, by at most its length
-
-    @property
-    def end_s(self) -> float:
-        return self.at_s + self.for_s
 
 
 def stalls_in(process: str, rows: Iterable[Row], zero_unix_s: float, window: Span) -> list[Stall]:

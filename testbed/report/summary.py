@@ -3,120 +3,35 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptStatus, LeaseEnd, Repeat
 from coordinator.engine.record import Digest
-from testbed.report.audit import Audit, audit
-from testbed.report.emulation import SIMULATED, Emulation, read_emulation
-from testbed.report.hostload import HostSummary, judge_host
-from testbed.report.injected import Injected, injected
+from testbed.report.audit import audit
+from testbed.report.emulation import SIMULATED, read_emulation
+from testbed.report.hostload import judge_host
+from testbed.report.injected import injected
 from testbed.report.jsonlines import Row, metrics, number, text, texts
 from testbed.report.record import RunRecord
-from testbed.report.simulated import Simulated, simulated_of
+from testbed.report.simulated import simulated_of
 from testbed.report.story import JobStory, Story, tell
 from testbed.report.task_times import overhead_s, task_times
-from testbed.report.waits import Waited, waits
-from testbed.report.words import CLOCK
+from testbed.report.waits import waits
+from testbed.runfolder.summary import (
+    Emulation,
+    Expected,
+    JobSummary,
+    Repeats,
+    Staleness,
+    Summary,
+    Waited,
+)
 from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
 from venn.wire.errors import UsageError
 
 ACCURACY = "accuracy"  # the metric that has a column of its own
-
-
-@dataclass(frozen=True, slots=True)
-class Staleness:
-    """Of an asynchronous job's responses in closed rounds, in rounds."""
-
-    mean: float
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repeats:
-    """How often devices counted again, in a job that lets a device count several times in a round."""
-
-    responses: int | None  # in closed rounds, of devices that count there already; None: nobody counted
-
-
-@dataclass(frozen=True, slots=True)
-class JobSummary:
-    """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps.
-
-    An asynchronous job has no delay: all of its rounds is collection.
-    """
-
-    name: str
-    requirement: str  # its name, else its text
-    finished: bool
-    rounds: int  # closed
-    aborts: int
-    accuracy: float | None  # of the last round
-    metrics: dict[str, float]  # of the last round
-    arrived_s: float
-    jct_s: float | None
-    delay_s: float
-    collect_s: float
-    gaps_s: float | None
-    overhead_s: float | None  # of the JCT: neither modelled nor measured on a device; None: unfinished, or simulated
-    leases: int | None  # granted; None: nobody counted
-    stragglers: int | None  # None: nobody counted
-    staleness: Staleness | None  # None: not asynchronous, or nobody counted
-    repeats: Repeats | None  # None: a device counts once a round
-    wasted_device_s: float  # worked on leases that are in no closed round
-    waits: tuple[Waited, ...]  # why it was delayed; adds up to delay_s, unless nobody knows
-    message: str  # why it did not finish
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    expect: str
-    got: float | None  # None: the run has no such number
-    held: bool
-    judged: bool = True  # False: it is about what is not measured in a simulation
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    name: str
-    policy: str
-    seed: int
-    backend: str
-    devices: int
-    duration_s: float  # from the first job's arrival to the end of the last
-    interrupted: bool
-    jobs: tuple[JobSummary, ...]  # by arrival
-    unfinished_jobs: int
-    mean_jct_s: float | None  # over finished jobs
-    sessions: int
-    sessions_by_end: dict[str, int]  # as the coordinator observed it; "open" when the record ends
-    devices_lost_in_task: (
-        int | None
-    )  # sessions that ended while a lease was RUNNING, Goodbye or not; None: nobody counted
-    lost_in_task_by_end: dict[str, int]
-    processes_killed: int  # crashes of devices with a process of their own: each was a SIGKILL
-    injected: tuple[Injected, ...]  # what the timeline did, by verb, and what was observed of it
-    leases: LeaseSum
-    responses_acknowledged: int
-    responses_in_rounds: int
-    responses_in_aborted: int
-    responses_pending: int  # of attempts that were open when the record ends
-    responses_lost: int
-    responses_counted_twice: int
-    emulation: Emulation
-    host: HostSummary
-    expectations: tuple[Expected, ...]
-    digest: str  # of all decisions, 64 bits in hex
-    audit: Audit
-    simulated: Simulated | None = None  # None: it was live
-    clock: str = CLOCK  # what every point in time counts from
-
-    @property
-    def passed(self) -> bool:
-        """Every expectation held that could be judged."""
-        return all(one.held for one in self.expectations if one.judged)
 
 
 def summarise(record: RunRecord, story: Story | None = None) -> Summary:

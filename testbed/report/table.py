@@ -6,11 +6,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.hostload import HostSummary, stall_line
+from testbed.report.hostload import stall_line
 from testbed.report.injected import observed_words
-from testbed.report.simulated import Simulated
-from testbed.report.summary import JobSummary, Summary
 from testbed.report.words import counted, gib, metric, percent, seconds, span
+from testbed.runfolder.summary import HostSummary, JobSummary, Simulated, Summary
 from venn.wire.text import printable
 
 LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out

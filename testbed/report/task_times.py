@@ -2,23 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass
 from statistics import fmean
 
 from testbed.report.story import JobStory, LeaseStory, Story
-
-
-@dataclass(frozen=True, slots=True)
-class TaskTimes:
-    """Of one job's tasks on one fleet whose processor was really limited; means over those that finished."""
-
-    fleet: str
-    job: str
-    tasks: int  # >= 1
-    measured_s: float  # wall time of the job's function, on one thread of a warm worker
-    modelled_s: float | None  # the job's ``workload.compute`` over the device's cpu; None: neither was stated
-    compute_cpu_s: float  # processor time of it
-    held_back: float  # how often the limit was used up meanwhile
+from testbed.runfolder.summary import TaskTimes
 
 
 def task_times(story: Story, limited: Collection[str]) -> tuple[TaskTimes, ...]:

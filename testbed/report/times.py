@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison, PolicyResult
 from testbed.report.figures.drawing import DELAY, colour_of_page, job_colours
 from testbed.report.figures.jobs import look
-from testbed.report.summary import JobSummary
 from testbed.report.waits import LEAST_S, in_short, longest
 from testbed.report.words import duration, percent
 from testbed.report.words import policy as short
+from testbed.runfolder.summary import JobSummary
 
 MOST_JOBS = 12  # that a page tells one by one
 DEVICES, RESPONSES, BETWEEN = "waiting for devices", "waiting for responses", "between attempts"

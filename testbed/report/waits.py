@@ -7,7 +7,6 @@ Each moment of a delay is divided among the eligible devices that are present in
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from coordinator.engine.ids import DeviceId, JobId, job_name
@@ -15,22 +14,12 @@ from coordinator.engine.requirements import Requirement
 from coordinator.engine.waiting import Part, Why, attribute, holder
 from testbed.report.plan_reasons import rule_of
 from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
+from testbed.runfolder.summary import Waited
 
 Span = tuple[float, float]  # engine seconds
 OTHERS = JobId("other jobs")
 MOST_NAMED = 4  # parts with a job's name, in a table
 LEAST_S = 0.05  # a table would show less as 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Waited:
-    """A part of a job's scheduling delay."""
-
-    why: Why
-    job: str  # the name of the one that had the devices; empty: none
-    rule: str  # the policy that gave them away, or the reason of a pause
-    text: str  # the same in words
-    seconds: float
 
 
 def longest(waited: Sequence[Waited]) -> list[Waited]:

@@ -3,7 +3,6 @@
 import math
 import re
 
-CLOCK = "seconds since the coordinator started"  # the zero of every time of a run; a simulated one starts at 0
 _FILE = re.compile(r"^.*/(?=[^/]+\.py:)")
 
 

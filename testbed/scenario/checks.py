@@ -75,7 +75,7 @@ def _top(scenario: Scenario) -> Iterator[Finding]:
 def _expect(scenario: Scenario) -> Iterator[Finding]:
     if not scenario.expect:
         return
-    from testbed.report.summary import Summary  # which reads scenarios itself, and takes longer than the rest here
+    from testbed.runfolder.summary import Summary  # on demand: few scenarios expect anything
 
     jobs = [*scenario.jobs, *(job_names(scenario.drawn_jobs.count) if scenario.drawn_jobs else ())]
     for index, each in enumerate(scenario.expect):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from testbed.population.arrays import Matching
 from testbed.population.job_table import Which, read_table, subset
 from testbed.population.jobs import draw_jobs, job_names
 from testbed.scenario.drawn_jobs import DrawnJobs
@@ -10,7 +11,6 @@ from testbed.scenario.model import Scenario
 from testbed.scenario.places import KeyPath
 from testbed.scenario.readers import LONGEST
 from testbed.scenario.wording import known
-from testbed.simulator.model import Matching
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_duration
 

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
 
 from testbed.churn.timeline import Entry
+from testbed.population.arrays import Matching
 from testbed.population.job_table import Which
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
@@ -56,7 +57,6 @@ from testbed.scenario.readers import (
 )
 from testbed.scenario.timeline import EXAMPLE as EXAMPLE_ENTRY
 from testbed.scenario.timeline import as_entry
-from testbed.simulator.model import Matching
 from venn.wire.notation import Constant, Distribution, format_bytes, format_duration, format_fraction, format_rate
 from venn.wire.notation.distributions import Unit
 

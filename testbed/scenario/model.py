@@ -12,6 +12,7 @@ from pydantic import Field
 from testbed.churn.devices import expanded
 from testbed.churn.expand import Expansion
 from testbed.population import DeviceSpec, FleetSpec
+from testbed.population.arrays import Matching
 from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
@@ -58,7 +59,7 @@ from testbed.scenario.fields import (
 )
 from testbed.scenario.part import Part
 from testbed.scenario.population import Population
-from testbed.simulator.model import Matching
+from testbed.shape.limits import Limits
 from venn.wire.notation import Constant
 
 
@@ -239,6 +240,19 @@ class Fleet(Part):
 
     loss: Loss = Fraction(0)
     """The part of the packets that is lost, each way. On real devices it needs a kernel with netem (`venn doctor`)."""
+
+    @property
+    def limits(self) -> Limits:
+        """What each of its devices is limited to."""
+        return Limits(
+            cores=self.cores,
+            memory_bytes=self.memory_limit,
+            up_bits=self.up,
+            down_bits=self.down,
+            delay_s=self.delay,
+            jitter_s=self.jitter,
+            loss=float(self.loss),
+        )
 
 
 class Scenario(Part):

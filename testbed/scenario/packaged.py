@@ -6,11 +6,10 @@ against real runs in ``fidelity/``; they go by their names too.
 
 from pathlib import Path
 
-import testbed
 from testbed.scenario.errors import Problem, ScenarioError
 from testbed.scenario.wording import known
 
-_TESTBED = Path(testbed.__file__).parent
+_TESTBED = Path(__file__).parents[1]
 _SETS = ("workloads", "stress", "fidelity")
 _FOLDERS = (_TESTBED / "packaged", _TESTBED.parent / "examples")
 

@@ -2,13 +2,13 @@
 
 from testbed.scenario.model import Scenario
 from testbed.scenario.timeline import meant_fleets
-from testbed.shape.limits import Limits, changed, limits_of
+from testbed.shape.limits import Limits, changed
 from venn.wire.notation import Selector
 
 
 def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
     """What the timeline may hold the devices of a fleet to."""
-    limits = limits_of(scenario.fleets[fleet])
+    limits = scenario.fleets[fleet].limits
     return tuple(
         changed(limits, entry.change)
         for entry in scenario.churn
@@ -21,4 +21,4 @@ def relayed(scenario: Scenario) -> frozenset[str]:
     if scenario.backend != "process":
         return frozenset()
     fleets = scenario.fleets.items()
-    return frozenset(name for name, each in fleets if limits_of(each).link or changes_of(scenario, name))
+    return frozenset(name for name, each in fleets if each.limits.link or changes_of(scenario, name))

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:  # a container that starts slowly enough has no need of it
     from testbed.churn.link_change import LinkChange
-    from testbed.scenario.model import Fleet
 
 SAME = 0.05  # what is in force may differ by so much from what was asked
 LINK = ("up", "down", "delay", "jitter", "loss")
@@ -65,17 +64,4 @@ def changed(limits: Limits, change: "LinkChange") -> Limits:
         delay_s=limits.delay_s if change.delay is None else change.delay,
         jitter_s=limits.jitter_s if change.jitter is None else change.jitter,
         loss=limits.loss if change.loss is None else float(change.loss),
-    )
-
-
-def limits_of(fleet: "Fleet") -> Limits:
-    """What a fleet asks of each of its devices."""
-    return Limits(
-        cores=fleet.cores,
-        memory_bytes=fleet.memory_limit,
-        up_bits=fleet.up,
-        down_bits=fleet.down,
-        delay_s=fleet.delay,
-        jitter_s=fleet.jitter,
-        loss=float(fleet.loss),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from testbed.shape.limits import LINK, Limits, Relayed, limits_of
+from testbed.shape.limits import LINK, Limits, Relayed
 from testbed.shape.pacer import STALL_S
 from testbed.shape.probe import CGROUP, NETEM, RELAY, STALL, TC, Machine
 from venn.wire.errors import CannotEnforceError
@@ -106,7 +106,7 @@ def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
     fleets: dict[str, FleetPlan] = {}
     problems: list[CannotEnforceError] = []
     for name, fleet in scenario.fleets.items():
-        limits, changes = limits_of(fleet), changes_of(scenario, name)
+        limits, changes = fleet.limits, changes_of(scenario, name)
         if limits == Limits() and not changes:
             continue
         plan = _fleet(name, fleet.count, limits, changes, machine, alone=fleet.processes == fleet.count)

@@ -12,7 +12,8 @@ from coordinator.engine.events import ResponsesRecorded
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
-from testbed.simulator.model import Attempts, Outcome, Reals, Simulation, Unheard
+from testbed.population.arrays import Reals
+from testbed.simulator.model import Attempts, Outcome, Simulation, Unheard
 
 _COUNTED = LeaseEnd.COUNTED
 

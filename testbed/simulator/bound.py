@@ -33,7 +33,8 @@ from scipy.optimize import linprog  # type: ignore[import-untyped]  # it ships n
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
 from coordinator.engine.ids import DeviceId
-from testbed.simulator.model import Ids, Kinds, Matching, Reals, SimulatedJob, Simulation
+from testbed.population.arrays import Ids, Kinds, Matching, Reals
+from testbed.simulator.model import SimulatedJob, Simulation
 from testbed.simulator.noise import noise_table
 from venn.wire.errors import UsageError
 

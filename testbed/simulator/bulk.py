@@ -16,6 +16,7 @@ from coordinator.engine.model import LeaseEnd
 from coordinator.engine.plan import Policy
 from coordinator.engine.regions import Regions
 from coordinator.engine.requirements import names_devices
+from testbed.population.arrays import CheckIns, Reals
 from testbed.simulator import kernel, layout
 from testbed.simulator.bulk_plans import Plans, asks_for_profiles, asks_for_tiers
 from testbed.simulator.bulk_world import BulkWorld
@@ -51,7 +52,7 @@ from testbed.simulator.layout import (
     TRACE_OVER,
     UNFINISHED,
 )
-from testbed.simulator.model import Attempts, CheckIns, Outcome, Progress, Reals, Simulation, Watch
+from testbed.simulator.model import Attempts, Outcome, Progress, Simulation, Watch
 from testbed.simulator.tables import longer, more_slots
 
 

@@ -7,10 +7,11 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement
 from testbed.churn.population import churned
 from testbed.churn.timeline import Action, Entry
+from testbed.population.arrays import CheckIns
 from testbed.population.check_ins import check_ins
 from testbed.scenario.population import Population
 from testbed.simulator.links import Course
-from testbed.simulator.model import CheckIns, Cut
+from testbed.simulator.model import Cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

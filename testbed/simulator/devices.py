@@ -29,8 +29,9 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
+from testbed.population.arrays import Matching
 from testbed.simulator.links import CONNECT, FETCH_CODE, Part, chances, free_at, task_end
-from testbed.simulator.model import Cut, Matching, Simulation
+from testbed.simulator.model import Cut, Simulation
 from testbed.simulator.noise import noise_index, noise_table
 from testbed.simulator.presence import FINISH, RESPONSE, SESSION_END, Finish, Kind, Present, Response, Row, rows
 from testbed.simulator.settings import silent_at

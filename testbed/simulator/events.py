@@ -41,10 +41,11 @@ from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded,
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
+from testbed.population.arrays import Matching
 from testbed.simulator.accounts import Accounts
 from testbed.simulator.devices import Devices
 from testbed.simulator.drivers import HEARD, Drivers
-from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
+from testbed.simulator.model import Outcome, Progress, Simulation, Watch
 from testbed.simulator.presence import ARRIVAL, BREAK, CHECK_IN, DUE, FINISH, RESPONSE, SESSION_END, Kind, Response
 from testbed.simulator.programs import AWAY, STILL, THERE, Change, Programs
 from venn.wire.memory import NOBODY_WAITS, collecting_seldom

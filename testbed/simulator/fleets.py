@@ -15,11 +15,12 @@ from device_agent.availability import Ending, Interval
 from testbed.churn.devices import churned, intervals
 from testbed.churn.timeline import Action
 from testbed.population import DeviceSpec, expand
+from testbed.population.arrays import CheckIns
 from testbed.scenario.model import Scenario
-from testbed.shape.limits import Limits, changed, limits_of
+from testbed.shape.limits import Limits, changed
 from testbed.simulator.crowd import Crowd
 from testbed.simulator.links import Course, course
-from testbed.simulator.model import CheckIns, Cut
+from testbed.simulator.model import Cut
 
 _ROWS = 1024  # of a block: sessions have no end, and what is not simulated need not be made
 
@@ -75,7 +76,7 @@ def _cuts(devices: Sequence[DeviceSpec]) -> dict[tuple[int, float], Cut]:
 
 def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[Action]) -> tuple[Course | None, ...]:
     """Of each device; empty: none is limited at any time."""
-    own = {name: limits_of(fleet) for name, fleet in scenario.fleets.items()}
+    own = {name: fleet.limits for name, fleet in scenario.fleets.items()}
     changes: dict[str, list[tuple[float, float, Limits]]] = {}
     fleet = {device.device: device.fleet for device in devices}
     for each in actions:

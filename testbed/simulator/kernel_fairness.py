@@ -4,6 +4,7 @@ import numpy as np
 
 from coordinator.engine.profiles import ENOUGH
 from coordinator.policies.venn import fairness
+from testbed.population.arrays import Reals
 from testbed.simulator.compiled import compiled
 from testbed.simulator.layout import (
     ARRIVED,
@@ -22,7 +23,6 @@ from testbed.simulator.layout import (
     SPAN_S,
     UNSUPPLIED,
 )
-from testbed.simulator.model import Reals
 from testbed.simulator.tables import Tables
 
 _power, _share = compiled(fairness.power), compiled(fairness.share)

@@ -7,10 +7,10 @@ suffice. Where they do not, Python is to make the plan.
 
 import numpy as np
 
+from testbed.population.arrays import Reals
 from testbed.simulator.compiled import compiled
 from testbed.simulator.kernel_tiers import restrict, wanted
 from testbed.simulator.layout import MERGED, NONE, R_OWNER, TIERS, UNSUPPLIED
-from testbed.simulator.model import Reals
 from testbed.simulator.tables import Integers, Tables
 
 NO, YES, UNCLEAR = range(3)

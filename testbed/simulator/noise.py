@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 
 from coordinator.engine.chance import Purpose, draw, index
-from testbed.simulator.model import Reals
+from testbed.population.arrays import Reals
 
 QUANTILES = 4096  # of the log-normal distribution, at the middles of equal shares
 

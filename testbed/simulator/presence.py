@@ -9,7 +9,8 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import Outcome
 from coordinator.engine.value import value
-from testbed.simulator.model import CheckIns, Cut
+from testbed.population.arrays import CheckIns
+from testbed.simulator.model import Cut
 
 _AT_A_TIME = 4096  # rows that are turned into Python's own numbers
 

@@ -15,6 +15,7 @@ from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
 from coordinator.engine.scale import BINS, EDGES
+from testbed.population.arrays import Matching, Reals
 from testbed.simulator.addresses import ANY, Layout, pass_by_address
 from testbed.simulator.layout import (
     A_COLUMNS,
@@ -83,7 +84,7 @@ from testbed.simulator.layout import (
     UNFINISHED,
     UNTIL,
 )
-from testbed.simulator.model import Matching, Reals, Simulation
+from testbed.simulator.model import Simulation
 from testbed.simulator.noise import noise_table
 
 Integers = NDArray[np.int64]

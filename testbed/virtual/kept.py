@@ -17,7 +17,8 @@ from coordinator.service.journal import Journal
 from testbed.churn.timeline import Action
 from testbed.live.folder import RunFolder
 from testbed.report.lives import journal_files
-from testbed.report.simulated import HEADER, Simulated, SimulatedJobFacts
+from testbed.report.simulated import HEADER, SimulatedJobFacts
+from testbed.runfolder.summary import Simulated
 from testbed.simulator.model import Outcome, Simulation
 from venn.wire.files import write_atomic
 from venn.wire.versions import SOFTWARE

@@ -16,11 +16,10 @@ from coordinator.engine.ids import job_name
 from coordinator.service.policy import policy_of, told_with_its_plan
 from testbed.live.folder import RunFolder
 from testbed.live.machine import commit, machine, versions
-from testbed.live.run import Result
-from testbed.live.world import Ending
 from testbed.population import write_population
 from testbed.report.build import build_summary
-from testbed.report.summary import Summary
+from testbed.report.result import Ending, Result
+from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.unfold import unfolded
 from testbed.simulator.build import build

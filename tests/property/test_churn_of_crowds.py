@@ -19,10 +19,10 @@ from testbed.churn.expand import Expansion, expand_timeline
 from testbed.churn.timeline import Entry, Verb
 from testbed.churn.wishes import Pool, Wish
 from testbed.churn.world import WHILE_THERE
+from testbed.population.arrays import CheckIns
 from testbed.simulator.bulk import simulate_in_bulk
 from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import CheckIns
 from tests.property.test_churn import TIMELINES
 from tests.simulation.test_bulk import assert_equal
 from tests.simulation.worlds import Session, job, world

@@ -19,11 +19,12 @@ from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, Vie
 from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.requirements import Ids, Not
 from coordinator.policies.registry import load_policy
+from testbed.population.arrays import Matching
 from testbed.simulator.bulk import simulate_in_bulk, why_not
 from testbed.simulator.bulk_plans import planner_of
 from testbed.simulator.compiled import COMPILES
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Matching, Outcome, Progress, SimulatedJob, Simulation
+from testbed.simulator.model import Outcome, Progress, SimulatedJob, Simulation
 from testbed.simulator.run import at_least_leases, simulate
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
 from tests.simulation.worlds import Session, has, job, needs, world

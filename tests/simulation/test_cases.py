@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.policies.registry import load_policy
+from testbed.population.arrays import Matching
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Matching, Simulation
+from testbed.simulator.model import Simulation
 from tests.simulation.worlds import Session, has, job, needs, world
 from tests.unit.policies.arena import CASES, Case, run
 

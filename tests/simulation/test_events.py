@@ -10,8 +10,9 @@ from coordinator.engine.effects import AdoptPlan, Effect, EndLease, OfferLease
 from coordinator.engine.events import AttemptOpened, Event, LeaseAccepted, SessionEnded, TaskFinished, TurnEnded
 from coordinator.engine.model import LeaseEnd, SessionEnd, StragglerRule
 from coordinator.policies.fifo import Fifo
+from testbed.population.arrays import Matching
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Matching, Outcome, Progress, Simulation
+from testbed.simulator.model import Outcome, Progress, Simulation
 from testbed.simulator.noise import QUANTILES, noise_index, noise_table
 from tests.simulation.worlds import Session, has, job, world
 

@@ -5,9 +5,10 @@ import pytest
 
 from coordinator.engine.model import Asynchronous, Repeat
 from coordinator.policies.registry import load_policy
+from testbed.population.arrays import Matching
 from testbed.simulator.bulk import simulate_in_bulk
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Matching, SimulatedJob
+from testbed.simulator.model import SimulatedJob
 from tests.simulation.test_bulk import assert_equal
 from tests.simulation.worlds import Session, job, world
 

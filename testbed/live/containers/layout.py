@@ -27,7 +27,6 @@ from testbed.population.device import DeviceSpec
 from testbed.scenario.model import Scenario
 from testbed.shape.changes import changes_of
 from testbed.shape.entrypoint import ALLOW_DEGRADED, CHANGES
-from testbed.shape.limits import limits_of
 from venn.wire.digest import digest_of
 from venn.wire.notation import Whom
 from venn.wire.tokens import ROLES, Role, ensure_tokens
@@ -56,7 +55,7 @@ class Layout:
             everywhere = ["--listen", f"{EVERYWHERE}:{broker.PORT}", "--insecure"]
             services[broker.NAME] = Service(command=["broker", str(HERE.tokens / broker.NAME), *everywhere])
         for name, fleet in self.scenario.fleets.items():
-            modelled, limits = [] if fleet.cores else ["--model-time"], limits_of(fleet)
+            modelled, limits = [] if fleet.cores else ["--model-time"], fleet.limits
             changes = list(dict.fromkeys(changes_of(self.scenario, name)))
             environment = told(limits)
             if environment or changes:

@@ -26,7 +26,7 @@ from testbed.live.prepare import DeviceHost, Prepared
 from testbed.scenario.model import Scenario
 from testbed.shape.account import Account, used_by_device
 from testbed.shape.commands import RefusedError
-from testbed.shape.limits import changed, limits_of
+from testbed.shape.limits import changed
 from testbed.shape.plan import Plan
 from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import JsonLines, write_atomic
@@ -119,7 +119,7 @@ class Containers:
         await self._parts[device].connect()
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
-        own = limits_of(self._scenario.fleets[self._layout.devices[device].fleet])
+        own = self._scenario.fleets[self._layout.devices[device].fleet].limits
         await self._parts[device].limit(told_again(own if change is None else changed(own, change)))
 
     @property

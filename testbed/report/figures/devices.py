@@ -27,8 +27,8 @@ from testbed.report.figures.drawing import (
 )
 from testbed.report.regions import Diagram, Region
 from testbed.report.story import SessionStory, Story
-from testbed.report.summary import JobSummary
-from testbed.report.words import CLOCK, counted, seconds
+from testbed.report.words import counted, seconds
+from testbed.runfolder.summary import CLOCK, JobSummary
 
 MOST_CIRCLES = 3
 MOST_STRIPS = 240  # devices drawn; the CSV has all

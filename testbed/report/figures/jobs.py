@@ -30,9 +30,9 @@ from testbed.report.figures.drawing import (
 )
 from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
-from testbed.report.summary import JobSummary, Summary
-from testbed.report.waits import Waited, in_short
-from testbed.report.words import CLOCK, duration, metric, seconds
+from testbed.report.waits import in_short
+from testbed.report.words import duration, metric, seconds
+from testbed.runfolder.summary import CLOCK, JobSummary, Summary, Waited
 
 MOST_NAMED = 8  # parts of waits with a job's name
 _DIGIT = 0.011  # of the width of the axes that a digit of a round's number takes

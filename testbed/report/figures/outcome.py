@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing, Hovers, legend_above
 from testbed.report.simulated import EndedAttempt
-from testbed.report.summary import Summary
-from testbed.report.words import CLOCK, percent, seconds, span
+from testbed.report.words import percent, seconds, span
+from testbed.runfolder.summary import CLOCK, Summary
 
 _HOUR_S = 3600.0
 _SPANS = 120  # that the time is cut into

@@ -5,7 +5,7 @@ import pytest
 from testbed.bench import emulation
 from testbed.bench.emulation import Figures
 from testbed.bench.figures import Untested, folded
-from testbed.report.summary import Summary
+from testbed.runfolder.summary import Summary
 from venn.wire.errors import UsageError
 
 

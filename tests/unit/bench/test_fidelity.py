@@ -8,7 +8,7 @@ import pytest
 
 from testbed.bench import fidelity
 from testbed.bench.fidelity import BACKENDS, SCENARIOS, SEEDS, compare
-from testbed.report.summary import Summary
+from testbed.runfolder.summary import Summary
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import packaged
 from testbed.virtual.run import run_simulated

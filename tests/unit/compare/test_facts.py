@@ -12,9 +12,10 @@ from testbed.compare.alone import alone_s
 from testbed.compare.cell import cell_row
 from testbed.compare.facts import covered_s, find_facts, folded
 from testbed.compare.sample import take_sample
+from testbed.population.arrays import Matching
 from testbed.report.run_result import RunResult, read_run
 from testbed.report.trace_facts import read_facts
-from testbed.simulator.model import Matching, Simulation
+from testbed.simulator.model import Simulation
 from testbed.simulator.run import simulate
 from tests.simulation.worlds import Session, job, world
 from tests.unit.compare.tiny import tiny

@@ -7,7 +7,8 @@ from dataclasses import replace
 from coordinator.policies.registry import load_policy
 from testbed.compare.orders import Order
 from testbed.compare.worker import TOLD_EVERY_S, Cells, Compiling, serve_standard_streams
-from testbed.simulator.model import Matching, Outcome, Progress, Simulation, Watch
+from testbed.population.arrays import Matching
+from testbed.simulator.model import Outcome, Progress, Simulation, Watch
 from testbed.simulator.run import simulate
 from tests.simulation.worlds import Session, has, job, needs, world
 

@@ -7,8 +7,9 @@ import pytest
 
 from testbed.live.capacity import Capacity, Need, capacity, need, shortfalls
 from testbed.live.folder import RunFolder
-from testbed.live.host import BUSY_FOR_S, HostMonitor, Sample
+from testbed.live.host import HostMonitor, Sample
 from testbed.live.prepare import prepare
+from testbed.report.stalls import BUSY_FOR_S
 from testbed.scenario import Scenario
 
 Stalled = tuple[float, float]  # Unix time of the end, seconds

@@ -9,8 +9,9 @@ from coordinator.engine.requirements import AllDevices
 from testbed.report.audit import audit
 from testbed.report.record import load_run
 from testbed.report.story import tell
-from testbed.report.summary import Staleness, summarise
+from testbed.report.summary import summarise
 from testbed.report.table import job_lines
+from testbed.runfolder.summary import Staleness
 from tests.unit.report.world import World
 
 

@@ -10,8 +10,9 @@ from coordinator.engine import events as past
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId
 from coordinator.engine.model import LeaseEnd, Outcome, Repeat
 from coordinator.engine.requirements import AllDevices
-from testbed.report.audit import Audit, audit
+from testbed.report.audit import audit
 from testbed.report.record import load_run
+from testbed.runfolder.summary import Audit
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World
 

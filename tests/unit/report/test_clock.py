@@ -15,7 +15,7 @@ from testbed.report.learning import curves
 from testbed.report.record import load_run
 from testbed.report.story import tell
 from testbed.report.summary import summarise
-from testbed.report.words import CLOCK
+from testbed.runfolder.summary import CLOCK
 from tests.unit.report.world import World
 
 

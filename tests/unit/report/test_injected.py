@@ -2,9 +2,10 @@
 
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
-from testbed.report.injected import Injected, injected, observed_words
+from testbed.report.injected import injected, observed_words
 from testbed.report.journal import Journal
 from testbed.report.story import SessionStory, Story
+from testbed.runfolder.summary import Injected
 
 UNIX_S = 1_700_000_000.0
 

@@ -6,7 +6,8 @@ import pytest
 from coordinator.engine.model import JobEnd, SessionEnd
 from coordinator.engine.requirements import AllDevices
 from testbed.report.record import load_run
-from testbed.report.summary import JobSummary, Summary, summarise, to_json
+from testbed.report.summary import summarise, to_json
+from testbed.runfolder.summary import JobSummary, Summary
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World
 

@@ -12,7 +12,8 @@ from testbed.report.explain import explain
 from testbed.report.record import load_run
 from testbed.report.story import Story, tell
 from testbed.report.table import task_lines
-from testbed.report.task_times import TaskTimes, overhead_s, task_times
+from testbed.report.task_times import overhead_s, task_times
+from testbed.runfolder.summary import TaskTimes
 from tests.unit.report.world import World
 
 LIMIT = {"fleet": "pis", "key": "cores", "asked": "0.4", "read_back": 0.4, "means": "cgroup v1"}

@@ -8,9 +8,10 @@ import pytest
 
 from coordinator.engine.model import Asynchronous
 from coordinator.policies.registry import load_policy
+from testbed.population.arrays import Matching
 from testbed.simulator import bound
 from testbed.simulator.bound import lower_bound
-from testbed.simulator.model import Matching, SimulatedJob, Simulation
+from testbed.simulator.model import SimulatedJob, Simulation
 from testbed.simulator.run import simulate
 from tests.simulation.worlds import Session, has, job, needs, world
 from venn.wire.errors import UsageError

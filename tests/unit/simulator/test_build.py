@@ -14,11 +14,11 @@ from device_agent.availability import Ending
 from device_agent.spec import DeviceSpec
 from device_agent.spec import read_population as as_agents_read_it
 from testbed.population import expand, write_population
+from testbed.population.arrays import Matching
 from testbed.scenario.loader import parse
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import packaged
 from testbed.simulator.build import build
-from testbed.simulator.model import Matching
 from testbed.simulator.run import simulate
 from venn.wire.errors import UsageError
 

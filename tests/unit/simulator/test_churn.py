@@ -9,10 +9,11 @@ from coordinator.engine.model import LeaseEnd
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy
 from testbed.churn import presence
+from testbed.population.arrays import CheckIns
 from testbed.scenario.loader import parse
 from testbed.simulator.build import build
 from testbed.simulator.events import simulate_events
-from testbed.simulator.model import CheckIns, Outcome, Simulation
+from testbed.simulator.model import Outcome, Simulation
 from testbed.simulator.run import simulate
 from venn.wire.errors import UsageError
 
