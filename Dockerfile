@@ -10,7 +10,7 @@ RUN command -v mosquitto && command -v tc && command -v setpriv || ( \
 RUN useradd --uid 1000 --create-home venn && python3 -m venv /opt/venn
 WORKDIR /home/venn
 ENV PATH=/opt/venn/bin:$PATH PYTHONUNBUFFERED=1 PIP_DISABLE_PIP_VERSION_CHECK=1
-ENTRYPOINT ["python", "-m", "testbed.shape.entrypoint"]
+ENTRYPOINT ["python", "-m", "testbed.live.throttle.entrypoint"]
 
 # The libraries, without the source: when only that has changed, they are there already.
 ARG CERTIFICATES=certificates.pem

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import settings
 
 from coordinator.policies.registry import load_policy
-from testbed.simulator.bulk import simulate_in_bulk
-from testbed.simulator.compiled import COMPILES
+from testbed.simulate.compiled.bulk import simulate_in_bulk
+from testbed.simulate.compiled.compiled import COMPILES
 from tests.simulation.worlds import Session, job, world
 
 _HERE = Path(__file__).parent

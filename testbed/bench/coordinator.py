@@ -6,23 +6,24 @@ into one, one down (the acknowledgement and the next offer). The echo exchanges 
 carried, of the same mean sizes each way, in the same rhythm, over as many streams, in the same run and in turn with the
 coordinator. A message is what gRPC sends and receives as one, however many frames are in it. What the job's driver
 hears and says beside is not in the echo.
+
+The barest device that a coordinator accepts: a stream that checks in.
 """
 
 import asyncio
+import secrets
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import psutil
 
-from testbed.bench.echo import TURNS, bare_server
-from testbed.bench.figures import Benchmark, Measured
-from testbed.bench.parts import parts
-from testbed.bench.streams import check_in, offers
+from testbed.bench.figures import Benchmark, Measured, parts
+from testbed.bench.loads.echo import TURNS, bare_server
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
@@ -325,3 +326,18 @@ def run(say: Callable[[str], None]) -> Measured:
 
 
 BENCHMARK = Benchmark("coordinator", "device cycles per second against a bare echo", run)
+
+
+def check_in(name: str) -> device.ConnectRequest:
+    frame = device.CheckIn(device=name, instance=secrets.token_bytes(16), version=this_version(), interval=1)
+    frame.capabilities.numbers["cpu"] = 4.0
+    frame.capabilities.numbers["memory"] = 4e9
+    return device.ConnectRequest(seq=1, check_in=frame)
+
+
+async def offers(messages: AsyncIterable[device.ConnectResponse]) -> AsyncIterator[device.Offer]:
+    """The offers among what comes down a stream, those in ``more`` included."""
+    async for message in messages:
+        for frame in (message, *message.more):
+            if frame.WhichOneof("frame") == "offer":
+                yield frame.offer

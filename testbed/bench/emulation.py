@@ -26,17 +26,17 @@ from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
 from device_agent.duty import DutyCycle, processor_time
-from testbed.bench.contained import missing, task_times
+from testbed.bench.fidelity import missing, task_times
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
+from testbed.bench.loads.traffic import Echo, answer
 from testbed.bench.memory import got_bytes
-from testbed.bench.traffic import Echo, answer
 from testbed.live.run import run_scenario
+from testbed.live.throttle import cgroup, namespace
+from testbed.live.throttle.link import make_link
+from testbed.live.throttle.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
 from testbed.runfolder.summary import Summary
 from testbed.scenario.loader import parse
-from testbed.shape import cgroup, namespace
-from testbed.shape.limits import Limits
-from testbed.shape.link import make_link
-from testbed.shape.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
+from testbed.world.limits import Limits
 from venn.wire.command import run_async
 from venn.wire.errors import UsageError
 from venn.wire.marks import PREFIX, own_mark
@@ -57,7 +57,7 @@ MEMORY_MB = (128, 384)
 MEASURED = ("cpu", "memory", "rate", "delay", "loss")  # fields of the checks; "delay" is jitter, too
 UPLOAD_MB = 5
 LOST = (SessionEnd.CONNECTION_ENDED, SessionEnd.SILENT, SessionEnd.SLOW_READER)  # sessions that broke
-TRAFFIC = (sys.executable, "-m", "testbed.bench.traffic")
+TRAFFIC = (sys.executable, "-m", "testbed.bench.loads.traffic")
 SCENARIO = """
 version: 1
 name: upload
@@ -191,7 +191,7 @@ def _on_duty(cores: float) -> float:
 
 @contextmanager
 def _spinning() -> Iterator[int]:
-    command = [sys.executable, "-m", "testbed.bench.spin", "60"]
+    command = [sys.executable, "-m", "testbed.bench.loads.spin", "60"]
     with subprocess.Popen(command, start_new_session=True) as process:
         try:
             time.sleep(SETTLE_S)  # it has started

@@ -4,6 +4,8 @@ On each backend that this machine has, every scenario is run for real once with 
 (transfers, aggregation, messages) is in no simulation. A figure of a scenario is the mean over its seeds, live; the
 baseline is the same of the simulations. A scenario's ratio is mean JCT, live over simulated, a backend's the geometric
 mean over the scenarios. ``ratio`` is the worst of a scenario on a backend, or its inverse where that is less.
+
+Two kinds of containers with other limits of the processor: how long the same task takes on each, in a real run.
 """
 
 import tempfile
@@ -18,8 +20,9 @@ from testbed.live.run import run_scenario
 from testbed.runfolder.summary import JobSummary, Summary
 from testbed.scenario import Scenario
 from testbed.scenario.fields import Backend
+from testbed.scenario.loader import parse
 from testbed.scenario.packaged import packaged
-from testbed.virtual.run import run_simulated
+from testbed.simulate.scenario import run_simulated
 from venn.wire.command import run_async
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
@@ -134,3 +137,63 @@ ONE_BACKEND: Mapping[str, Callable[[Say], Measured]] = {name: partial(run, backe
 BENCHMARK = Benchmark(
     "fidelity", "three scenarios on three seeds, run for real, against the same in simulation", run, ONE_BACKEND
 )
+
+
+SLOW, FAST = 0.125, 0.5  # cores
+SCENARIO = """
+version: 1
+name: contained
+policy: fifo
+backend: compose
+duration: 5m
+every_job: {{file: {file}, demand: 1, rounds: 4, min_response: 100%, deadline: 60s}}
+jobs:
+  slowly: {{requirement: fleet = slow}}
+  faster: {{requirement: fleet = fast}}
+fleets:
+  slow: {{count: 1, cores: {slow}}}
+  fast: {{count: 1, cores: {fast}}}
+"""
+JOB = """
+import time
+
+import numpy as np
+
+from job_driver import Arrays, Job, Result, Task
+
+
+def initial(rng: np.random.Generator) -> Arrays:
+    return {"w": np.zeros(1)}
+
+
+def spin(model: Arrays, task: Task) -> Result:
+    end = time.process_time() + 1.0
+    while time.process_time() < end:
+        pass
+    return Result(dict(model))
+
+
+job = Job(initial=initial, on_device=spin)
+"""
+
+
+def missing() -> str:
+    """What this machine lacks to run containers; "" if it lacks nothing."""
+    try:
+        from testbed.live.containers.engine import checks
+    except ModuleNotFoundError as error:
+        return f"there is no Python package {error.name}"
+    return next((wrong for _, _, wrong in checks() if wrong), "")
+
+
+async def task_times(add: Callable[[str, float, float], None]) -> None:
+    """``add`` takes a figure: its name, what was got, and what was asked."""
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        file = Path(folder) / "spin.py"
+        file.write_text(JOB)
+        scenario = parse(SCENARIO.format(file=file, slow=SLOW, fast=FAST))
+        result = await run_scenario(scenario, out=Path(folder) / "run", quiet=True)
+        took = {times.fleet: times for times in result.summary.emulation.tasks}
+        for fleet, cores in (("slow", SLOW), ("fast", FAST)):
+            add(f"cpu_container_{cores:g}_cores", took[fleet].compute_cpu_s / took[fleet].measured_s, cores)
+        add("containers_slow_task_over_fast", took["slow"].measured_s / took["fast"].measured_s, FAST / SLOW)

@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 from device_agent.throttle import Throttle
-from testbed.shape import cgroup
-from testbed.shape.limits import Limits
-from testbed.shape.probe import CGROUP, Machine
+from testbed.live.throttle import cgroup
+from testbed.live.throttle.probe import CGROUP, Machine
+from testbed.world.limits import Limits
 from venn.wire.marks import own_mark
 
 BEYOND = 2  # times the limit, which is more than it may ever get
@@ -26,7 +26,7 @@ def got_bytes(machine: Machine, means: str, asked: int) -> int:
 
 
 def _held(throttle: Throttle, asked: int) -> tuple[int, int]:
-    command = throttle.launch([sys.executable, "-m", "testbed.bench.hog", str(BEYOND * asked)])
+    command = throttle.launch([sys.executable, "-m", "testbed.bench.loads.hog", str(BEYOND * asked)])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None

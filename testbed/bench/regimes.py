@@ -21,9 +21,9 @@ from testbed.bench.strangers import World, among_commuters, among_strangers
 from testbed.report.statistics import Estimate, geometric_mean, percentile, ratio
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named
-from testbed.simulator.build import build
-from testbed.simulator.model import SimulatedJob, Simulation
-from testbed.simulator.run import simulate
+from testbed.simulate.build import build
+from testbed.simulate.model import SimulatedJob, Simulation
+from testbed.simulate.run import simulate
 
 BASELINE = "venn"
 POLICIES = ("venn-plus",)

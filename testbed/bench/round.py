@@ -15,9 +15,8 @@ from pathlib import Path
 
 import grpc
 
-from testbed.bench.echo import DOWN, UP, bare_server
-from testbed.bench.figures import Benchmark, Measured
-from testbed.bench.parts import Parts, parts
+from testbed.bench.figures import Benchmark, Measured, Parts, parts
+from testbed.bench.loads.echo import DOWN, UP, bare_server
 from venn.wire.channel import channel_options
 from venn.wire.command import run_async
 from venn.wire.errors import PeerError

@@ -23,13 +23,13 @@ from resource import RUSAGE_SELF, getrusage
 
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Benchmark, Measured
-from testbed.population.arrays import CheckIns
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import packaged
-from testbed.simulator.build import build
-from testbed.simulator.bulk import simulate_in_bulk
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Outcome, Simulation
+from testbed.simulate.build import build
+from testbed.simulate.compiled.bulk import simulate_in_bulk
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import Outcome, Simulation
+from testbed.world.arrays import CheckIns
 from venn.wire.errors import VennError
 
 WORKLOAD = "even"

@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from testbed.population.arrays import CheckIns, Reals
-from testbed.population.columns import Columns
-from testbed.population.kinds import KindTable
-from testbed.simulator.model import Simulation
+from testbed.simulate.model import Simulation
+from testbed.world.arrays import CheckIns, Reals
+from testbed.world.columns import Columns
+from testbed.world.matching import KindTable
 
 DEVICES = 40_000  # some 140,000 check-ins a day
 DAYS = 3  # that are repeated

@@ -19,11 +19,10 @@ import psutil
 
 from device_agent.artifacts import ArtifactStore
 from device_agent.transfer import Drivers, Response, Transfer
-from testbed.bench.echo import CHUNK_BYTES, DOWN, LARGE, UP, bare_server
-from testbed.bench.figures import Benchmark, Measured
-from testbed.bench.parts import parts
-from testbed.bench.streams import check_in, offers
-from testbed.live.programs import Program
+from testbed.bench.coordinator import check_in, offers
+from testbed.bench.figures import Benchmark, Measured, parts
+from testbed.bench.loads.echo import CHUNK_BYTES, DOWN, LARGE, UP, bare_server
+from testbed.live.processes.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.wire.channel import channel_options, open_channel

@@ -12,13 +12,11 @@ import typer
 from coordinator.policies.registry import absolute
 from testbed.cli import choices
 from testbed.cli.run import AllowDegraded, RoundsScale, Scale
-from testbed.cli.terminal import console
-from testbed.compare.live import run_live
-from testbed.compare.manifest import prepare, write_manifest
+from testbed.compare.folder import build_comparison, prepare, print_comparison, write_manifest
 from testbed.compare.plan import Plan, Workload, check_policies, workload
 from testbed.compare.progress import Progress
-from testbed.compare.simulated import kept_cells, run_cells
-from testbed.compare.written import build_comparison, print_comparison
+from testbed.compare.runs import kept_cells, run_cells, run_live
+from testbed.report.terminal import console
 from testbed.scenario import load
 from testbed.scenario.packaged import named
 from venn.wire.command import Context, application, command, execute, run_async

@@ -35,7 +35,7 @@ def attend(
     duration: Annotated[str, typer.Option(metavar="T", help="Give up after this time.")] = "15m",
 ) -> int:
     """Prepare the folders of the other services, wait for their jobs, and write the report."""
-    from testbed.live.attend import Attendance
+    from testbed.live.compose import Attendance
 
     known_as, _, source = data.partition("=")
     attendance = Attendance(
@@ -73,8 +73,8 @@ def device(
 ) -> int:
     """Run one device of many: it draws a name and a share of the data, and becomes an agent."""
     from device_agent import cli
-    from testbed.live.folder import RunFolder
-    from testbed.live.replica import make_replica
+    from testbed.live.compose import make_replica
+    from testbed.runfolder.paths import RunFolder
 
     place = RunFolder(folder)
     name = make_replica(

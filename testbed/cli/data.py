@@ -8,8 +8,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from testbed.population.data import HELD_OUT
-from testbed.population.data import split as split_data
+from testbed.world.data import HELD_OUT
+from testbed.world.data import split as split_data
 from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.notation import parse_fraction

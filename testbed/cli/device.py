@@ -12,7 +12,7 @@ from google.protobuf.json_format import MessageToDict
 from rich.table import Table
 from rich.text import Text
 
-from testbed.cli.terminal import console
+from testbed.report.terminal import console
 from testbed.report.words import seconds
 from venn.v1 import admin_pb2 as admin
 from venn.wire.channel import open_channel

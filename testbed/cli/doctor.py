@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 
 from testbed.live.broker import check as check_broker
-from testbed.shape.probe import FIELDS, probe
+from testbed.live.throttle.probe import FIELDS, probe
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import missing_package, write_line

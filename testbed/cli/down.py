@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from testbed.shape.commands import RefusedError
-from testbed.shape.leftovers import Leftover, find
+from testbed.live.throttle.leftovers import Leftover, find
+from testbed.live.throttle.namespace import RefusedError
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line

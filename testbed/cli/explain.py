@@ -11,9 +11,9 @@ import typer
 
 from testbed.report.explain import Explanation, explain
 from testbed.report.live_explain import ask
-from testbed.report.lives import read_lives
 from testbed.report.story import tell
 from testbed.report.words import clock
+from testbed.runfolder.lives import read_lives
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable

@@ -9,18 +9,15 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from testbed.cli.terminal import console
-from testbed.population.compared import Compared
-from testbed.population.describe_files import describe_file
-from testbed.population.describe_fleets import describe_fleets
-from testbed.population.describe_phones import describe_phones
-from testbed.population.describe_population import describe_population
-from testbed.population.figures import drawings
 from testbed.report.figures.drawing import save
-from testbed.scenario.eligible import requirement_of
+from testbed.report.figures.population import drawings
+from testbed.report.population import describe_fleets, describe_phones, describe_population
+from testbed.report.terminal import console
+from testbed.report.traces import Compared, describe_file
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.scenario.readers import DEVICE_FILES
+from testbed.scenario.requirements import requirement_of
 from testbed.scenario.unfold import unfolded
 from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line

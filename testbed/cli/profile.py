@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.profiles import Profile, load_profile, packaged_profiles
-from testbed.profiles.loader import is_link
+from testbed.world.profiles import Profile, is_link, load_profile, packaged_profiles
 from venn.wire.command import Context, application, command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.shape.relay import read_specs, serve
+from testbed.live.throttle.relay import read_specs, serve
 from venn.wire import logs
 from venn.wire.command import Context, application, command, execute, run_async
 

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from testbed.cli.terminal import console
-from testbed.compare.manifest import MANIFEST
-from testbed.compare.written import build_comparison, print_comparison
+from testbed.compare.folder import MANIFEST, build_comparison, print_comparison
 from testbed.report.build import PAGE, build_report
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
+from testbed.report.terminal import console
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line

@@ -13,15 +13,15 @@ from rich.console import Console
 
 from coordinator.policies.registry import absolute
 from testbed.cli import choices
-from testbed.live.programs import kill_all
+from testbed.live.processes.programs import kill_all
 from testbed.live.run import run_scenario
 from testbed.report.result import Result
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
+from testbed.scenario.loader import as_words
 from testbed.scenario.model import Scenario
-from testbed.scenario.overrides import as_words
 from testbed.scenario.packaged import named
-from testbed.virtual.run import run_simulated
+from testbed.simulate.scenario import run_simulated
 from venn.wire.command import Context, application, command, execute, run_async
 from venn.wire.errors import PeerError
 from venn.wire.exits import shape, tell, write_line

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from testbed.churn.timeline import Action, Verb
 from testbed.cli import choices
 from testbed.report.words import counted
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.checks import drawn
-from testbed.scenario.eligible import served_by
 from testbed.scenario.packaged import named, packaged_scenarios
+from testbed.scenario.requirements import served_by
 from testbed.scenario.schema import json_schema, markdown, schema_text
 from testbed.scenario.unfold import unfolded
-from testbed.simulator.build import build
-from testbed.simulator.contention import contention
+from testbed.simulate.bound import contention
+from testbed.simulate.build import build
+from testbed.world.timeline import Action, Verb
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from testbed.cli.terminal import console
 from testbed.report.screen import Frame, render
+from testbed.report.terminal import console
 from testbed.report.view import snapshot_once
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from google.protobuf.json_format import MessageToDict
 
-from testbed.cli.terminal import console
+from testbed.report.terminal import console
 from testbed.report.view import watch
 from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.exits import write_line

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from testbed.compare.facts import HOUR_S, covered_s, folded, group_name, job_name
-from testbed.population.arrays import Reals
-from testbed.report.jsonlines import Row
 from testbed.report.trace_facts import TraceFacts
-from testbed.simulator.model import Attempts, Outcome, Simulation
+from testbed.runfolder.jsonlines import Row
+from testbed.simulate.model import Attempts, Outcome, Simulation
+from testbed.world.arrays import Reals
 from venn.wire.files import write_atomic
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from testbed.scenario import Scenario
-from testbed.scenario.overrides import as_words
+from testbed.scenario.loader import as_words
 from venn.wire.errors import UsageError
 
 SIMULATED = "sim"  # the backend whose runs are cells: many at once, each a small file

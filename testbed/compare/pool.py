@@ -1,4 +1,8 @@
-"""Runs cells in processes of their own, as many at once as asked for.
+"""The pool of processes that simulate the cells of a comparison.
+
+What the process of a comparison and those that simulate for it say to each other: one JSON object per line.
+
+Runs cells in processes of their own, as many at once as asked for.
 
 A process gets one order at a time, and by preference one of the world that it has made already. Cancelled, all of them
 are killed: a cell's file is whole or absent, so nothing is lost but what was being simulated.
@@ -12,13 +16,54 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from testbed.compare.orders import Order
-from testbed.report.jsonlines import Row, integer, number, text
+from testbed.compare.plan import Asked, cell_key, world_key
+from testbed.report.words import slug
+from testbed.runfolder.jsonlines import Row, integer, number, text
 from venn.wire.errors import ExitCode, PeerError, VennError
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One cell to be simulated."""
+
+    scenario: str  # a file: every override is made in it already
+    name: str  # of the scenario
+    policy: str
+    seed: int
+    world_key: str
+    key: str  # of the cell
+    world: str  # the file for what is true of the world
+    out: str  # the file for the cell
+
+    def line(self) -> bytes:
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def read_order(line: bytes) -> Order:
+    row: Row = json.loads(line)
+    texts = {name: text(row, name) for name in ("scenario", "name", "policy", "world_key", "key", "world", "out")}
+    return Order(seed=integer(row, "seed"), **texts)
+
+
+def order_for(asked: Asked, scenario: Path) -> Order:
+    """``scenario`` is the file that was made of the workload."""
+    world = world_key(asked.workload, asked.seed)
+    key = cell_key(world, asked.policy)
+    return Order(
+        scenario=str(scenario),
+        name=asked.workload.name,
+        policy=asked.policy,
+        seed=asked.seed,
+        world_key=world,
+        key=key,
+        world=str(asked.folder / f"world-{world}.json"),
+        out=str(asked.folder / f"{slug(asked.policy)}-{key}.json"),
+    )
+
 
 WORKER = (sys.executable, "-m", "testbed.compare.worker")
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")

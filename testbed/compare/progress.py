@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 from testbed.compare.plan import Asked
 from testbed.report.run_result import RunResult
 from testbed.report.words import span
-from testbed.simulator.run import COMPILING
+from testbed.simulate.run import COMPILING
 
 
 @dataclass(slots=True)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from testbed.compare.cell import cell_row, read_row, write_row
 from testbed.compare.facts import find_facts
-from testbed.compare.orders import Order, read_order
-from testbed.report.jsonlines import Row
+from testbed.compare.pool import Order, read_order
 from testbed.report.trace_facts import TraceFacts, read_facts
-from testbed.simulator.model import Outcome, Progress, Simulation, Watch
+from testbed.runfolder.jsonlines import Row
+from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from venn.wire.errors import ExitCode, VennError
 from venn.wire.exits import expected, shape
 
@@ -133,8 +133,8 @@ def serve_standard_streams(cells: Cells) -> None:
 def main() -> None:
     from coordinator.service.policy import policy_of, told_with_its_plan
     from testbed.scenario import load
-    from testbed.simulator.build import build
-    from testbed.simulator.run import simulate
+    from testbed.simulate.build import build
+    from testbed.simulate.run import simulate
 
     def run(simulation: Simulation, policy: str, watch: Watch, compiling: Compiling) -> Outcome:
         with told_with_its_plan(policy):

@@ -1,7 +1,7 @@
 """From what containers wrote to what a report reads: the devices that there were, and the limits that they had.
 
 Each device wrote into its folder what it is (``population.jsonl``) and what its entrypoint held it to (``limits.json``;
-testbed/shape/entrypoint.py).
+testbed/live/throttle/entrypoint.py).
 """
 
 import json
@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.live.folder import RunFolder
-from testbed.population.device import DeviceSpec, read_population, write_population
-from testbed.profiles.model import FIELDS
+from testbed.live.throttle.account import moved_by_device
+from testbed.live.throttle.plan import SPARE_CORES
 from testbed.report.emulation import FILE as EMULATION
-from testbed.report.jsonlines import Row, maybe, number, rows_in, text, texts
-from testbed.shape.account import moved_by_device
-from testbed.shape.limits import COUNTS, OF_A_CONTAINER, SAME
-from testbed.shape.plan import SPARE_CORES
+from testbed.runfolder.jsonlines import Row, maybe, number, rows_in, text, texts
+from testbed.runfolder.paths import RunFolder
+from testbed.world.devices import DeviceSpec, read_population, write_population
+from testbed.world.limits import COUNTS, OF_A_CONTAINER, SAME
+from testbed.world.profiles import FIELDS
 from venn.wire.files import write_atomic
 
 SESSIONS = "sessions.jsonl"  # of an agent that had some

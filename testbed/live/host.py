@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 
 from testbed.report.emulation import is_slow_as_a_whole
-from testbed.report.jsonlines import Row, integer, number_pairs
 from testbed.report.stalls import (
     AGAIN,
     BUSY_FOR_S,
@@ -21,6 +20,7 @@ from testbed.report.stalls import (
     OURSELVES,
     SAMPLE_S,
 )
+from testbed.runfolder.jsonlines import Row, integer, number_pairs
 from venn.wire.files import JsonLines
 from venn.wire.lag import LagMonitor
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_agent.absences import Going
-from testbed.churn.devices import churned
-from testbed.churn.timeline import Action
-from testbed.live.folder import RunFolder
-from testbed.population.data import HELD_OUT, split
-from testbed.population.device import DeviceSpec, write_population
-from testbed.population.expand import expand
+from testbed.live.throttle.plan import relayed
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from testbed.shape.changes import relayed
+from testbed.world.absences import churned
+from testbed.world.data import HELD_OUT, split
+from testbed.world.devices import DeviceSpec, expand, write_population
+from testbed.world.timeline import Action
 from venn.wire.errors import UsageError
 
 SWARM = "swarm"  # the host of the devices that have no process of their own

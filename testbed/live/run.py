@@ -12,23 +12,23 @@ from pathlib import Path
 
 from rich.console import Console
 
+from testbed.live.backend import Parts
 from testbed.live.capacity import capacity, check_containers, need, shortfalls
-from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor
-from testbed.live.machine import commit, machine, versions
-from testbed.live.parts import Parts
 from testbed.live.prepare import Prepared, prepare
-from testbed.live.processes import Processes
-from testbed.live.world import World
+from testbed.live.processes.parts import Processes
+from testbed.live.supervisor import World
+from testbed.live.throttle.plan import Plan, make_plan
+from testbed.live.throttle.probe import NOTHING, Machine, probe
+from testbed.live.throttle.throttles import Throttles
 from testbed.report.build import PAGE, build_report
 from testbed.report.result import Ending, Result
 from testbed.report.view import watch
+from testbed.runfolder.machine import commit, machine, versions
+from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
-from testbed.shape.limits import Limits
-from testbed.shape.plan import Plan, make_plan
-from testbed.shape.probe import NOTHING, Machine, probe
-from testbed.shape.throttles import Throttles
+from testbed.world.limits import Limits
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
 from venn.wire.exits import missing_package
 from venn.wire.files import out_of_space, write_atomic
@@ -122,7 +122,7 @@ class LiveRun:
 
     def _containers(self, prepared: Prepared) -> Parts:
         try:
-            from testbed.live.containers import engine, limits
+            from testbed.live.containers import engine
             from testbed.live.containers.parts import Containers
         except ModuleNotFoundError as error:
             raise missing_package(error, "backend: compose", "compose") from error
@@ -131,7 +131,7 @@ class LiveRun:
         try:
             engine.check_image(client)
             program = engine.compose_program()
-            plan = self._plan(limits.machine_of(client))
+            plan = self._plan(engine.machine_of(client))
             return Containers(
                 self.scenario,
                 self.folder,

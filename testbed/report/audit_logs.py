@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
-from testbed.report.journal import Journal
-from testbed.report.jsonlines import Row, integer, text
 from testbed.report.record import DriverLog, HostLog
+from testbed.runfolder.journal import Journal
+from testbed.runfolder.jsonlines import Row, integer, text
 from venn.wire.errors import UsageError
 
 

@@ -8,8 +8,8 @@ from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
 from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, Sum
-from testbed.report.journal import Journal
-from testbed.report.jsonlines import Row, integer, text
+from testbed.runfolder.journal import Journal
+from testbed.runfolder.jsonlines import Row, integer, text
 
 
 def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:

@@ -6,12 +6,12 @@ Drawing takes longer than a small simulation: what draws is imported by who asks
 import json
 from pathlib import Path
 
-from testbed.live.folder import RunFolder
 from testbed.report.outcome import summarise_outcome
 from testbed.report.record import load_run
-from testbed.report.simulated import load_simulated
 from testbed.report.story import tell
 from testbed.report.summary import summarise, to_json
+from testbed.runfolder.attempts import load_simulated
+from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 

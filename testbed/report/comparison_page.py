@@ -13,11 +13,11 @@ from testbed.report.comparison_table import Sheet, headline, problems, sheets
 from testbed.report.figures.comparison import completion_times, delay_split, speed_up, workloads
 from testbed.report.figures.drawing import Drawing, save, styled
 from testbed.report.figures.worlds import fairness_curve, supply_and_demand, tier_times
-from testbed.report.jsonlines import Row, texts
 from testbed.report.overview import overview_sheets, overviews
 from testbed.report.page import REPRODUCE, WAITS, Section, environment, facts
 from testbed.report.times import Times, policy_times
 from testbed.report.words import counted, policy
+from testbed.runfolder.jsonlines import Row, texts
 from venn.wire.files import write_atomic
 
 PAGE = "comparison.html"

@@ -4,12 +4,12 @@ from testbed.report.figures.devices import churn, venn
 from testbed.report.figures.drawing import save, styled
 from testbed.report.figures.host import host
 from testbed.report.figures.jobs import completion, learning, rounds, waiting
-from testbed.report.jsonlines import number, text
 from testbed.report.learning import curves, targets
 from testbed.report.page import render_page
 from testbed.report.record import RunRecord
 from testbed.report.regions import diagram
 from testbed.report.story import Story
+from testbed.runfolder.jsonlines import number, text
 from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.runfolder.summary import Emulation, Limit
-from testbed.shape.limits import OF_A_CONTAINER
+from testbed.world.limits import OF_A_CONTAINER
 from venn.wire.errors import UsageError
 
 FILE = "emulation.json"

@@ -11,8 +11,6 @@ from dataclasses import replace
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
 from device_agent.journal import LOAD_S
-from testbed.churn.timeline import Verb
-from testbed.report.jsonlines import Row, number, text, texts
 from testbed.report.record import RunRecord
 from testbed.report.stalls import (
     BUSY_FOR_S,
@@ -29,7 +27,9 @@ from testbed.report.stalls import (
     touched,
 )
 from testbed.report.words import counted
+from testbed.runfolder.jsonlines import Row, number, text, texts
 from testbed.runfolder.summary import HostSummary, Stall
+from testbed.world.timeline import Verb
 
 SMALLER = "run fewer devices, give tasks more time (time_scale), or take a larger or quieter machine"
 AGAIN_LATER = "run it again"

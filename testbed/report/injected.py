@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.engine.ids import job_name
-from testbed.churn.timeline import Verb
-from testbed.report.jsonlines import Row, maybe, number, text
 from testbed.report.story import SessionStory, Story
 from testbed.report.words import seconds
+from testbed.runfolder.jsonlines import Row, maybe, number, text
 from testbed.runfolder.summary import Injected
+from testbed.world.timeline import Verb
 from venn.wire.notation import Whom
 
 AWAY = "not_connected"  # in no session with the coordinator at the time

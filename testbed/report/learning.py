@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.engine.model import AttemptStatus
-from testbed.report.jsonlines import integer, metrics
 from testbed.report.record import RunRecord
 from testbed.report.story import Story
+from testbed.runfolder.jsonlines import integer, metrics
 from testbed.runfolder.summary import Expected
 from testbed.scenario.expect import parse_expectation
 from venn.wire.notation import parse_number

@@ -5,9 +5,9 @@ from collections import defaultdict
 from coordinator.engine.lease_sum import sum_leases
 from coordinator.engine.model import LeaseEnd
 from testbed.report.emulation import SIMULATED
-from testbed.report.jsonlines import number, text
-from testbed.report.simulated import EndedAttempt, SimulatedJobFacts, SimulatedRecord
 from testbed.report.summary import count_unfinished, judged
+from testbed.runfolder.attempts import EndedAttempt, SimulatedJobFacts, SimulatedRecord
+from testbed.runfolder.jsonlines import number, text
 from testbed.runfolder.summary import Audit, HostSummary, Injected, JobSummary, Repeats, Summary
 
 _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())

@@ -5,11 +5,11 @@ from markupsafe import Markup
 from testbed.report.figures.drawing import save, styled
 from testbed.report.figures.jobs import completion
 from testbed.report.figures.outcome import attempts_over_time, completed
-from testbed.report.jsonlines import texts
 from testbed.report.page import JOBS, REPRODUCE, RESULT, ROUNDS, WAITS, environment, facts, sentence
-from testbed.report.simulated import SimulatedRecord
 from testbed.report.table import lease_sum, response_sum, simulated_line
 from testbed.report.times import job_times, whole_sentence
+from testbed.runfolder.attempts import SimulatedRecord
+from testbed.runfolder.jsonlines import texts
 from testbed.runfolder.summary import Summary
 from venn.wire.files import write_atomic
 

@@ -19,7 +19,6 @@ from testbed.report.figures.drawing import palette_css
 from testbed.report.figures.jobs import describe_target
 from testbed.report.hostload import stall_line
 from testbed.report.injected import observed_words
-from testbed.report.jsonlines import Row, text, texts
 from testbed.report.learning import curves, targets
 from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
@@ -34,6 +33,7 @@ from testbed.report.table import (
 )  # fmt: skip
 from testbed.report.times import job_times, whole_sentence
 from testbed.report.waits import rules
+from testbed.runfolder.jsonlines import Row, text, texts
 from testbed.runfolder.summary import Summary
 from venn.wire.text import printable
 

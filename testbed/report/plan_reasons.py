@@ -12,7 +12,7 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.ids import JobId
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import PolicyError, in_file, load_policy, split, summary
-from testbed.report.journal import Journal
+from testbed.runfolder.journal import Journal
 
 Told = tuple[float, Mapping[JobId, str]]  # engine seconds, job -> why its request waits
 

@@ -9,10 +9,10 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.live.folder import RunFolder
-from testbed.report.journal import Journal
-from testbed.report.jsonlines import Row, read_rows
-from testbed.report.lives import read_lives
+from testbed.runfolder.journal import Journal
+from testbed.runfolder.jsonlines import Row, read_rows
+from testbed.runfolder.lives import read_lives
+from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError
 
 

@@ -19,9 +19,9 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.report.journal import check_start, settings_of, why_not
-from testbed.report.jsonlines import Row, damaged, integer, number, read_rows, text
-from testbed.report.lives import journal_files
+from testbed.runfolder.journal import check_start, settings_of, why_not
+from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows, text
+from testbed.runfolder.lives import journal_files
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
 

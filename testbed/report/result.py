@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.live.folder import RunFolder
+from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from venn.wire.errors import ExitCode, VennError
 

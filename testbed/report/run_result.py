@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from testbed.report.jsonlines import Row, integer, maybe, number, rows_in, text
+from testbed.runfolder.jsonlines import Row, integer, maybe, number, rows_in, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ them is slower too, and nobody knows by how much.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from testbed.report.jsonlines import Row, number_pairs
+from testbed.runfolder.jsonlines import Row, number_pairs
 from testbed.runfolder.summary import Stall
 
 SAMPLE_S = 1.0

@@ -20,8 +20,8 @@ from coordinator.engine.model import (
     SessionEnd,
 )
 from coordinator.engine.requirements import Capabilities
-from testbed.report.journal import Entry, Journal
 from testbed.report.plan_reasons import Told, plan_reasons
+from testbed.runfolder.journal import Entry, Journal
 
 
 @dataclass(slots=True)

@@ -13,12 +13,12 @@ from testbed.report.audit import audit
 from testbed.report.emulation import SIMULATED, read_emulation
 from testbed.report.hostload import judge_host
 from testbed.report.injected import injected
-from testbed.report.jsonlines import Row, metrics, number, text, texts
 from testbed.report.record import RunRecord
-from testbed.report.simulated import simulated_of
 from testbed.report.story import JobStory, Story, tell
 from testbed.report.task_times import overhead_s, task_times
 from testbed.report.waits import waits
+from testbed.runfolder.attempts import simulated_of
+from testbed.runfolder.jsonlines import Row, metrics, number, text, texts
 from testbed.runfolder.summary import (
     Emulation,
     Expected,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from testbed.report.jsonlines import Row, integer, maybe, number, rows_in, text
+from testbed.runfolder.jsonlines import Row, integer, maybe, number, rows_in, text
 
 HOURS = 24  # of the day
 

@@ -9,22 +9,17 @@ from pathlib import Path
 from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.availability import read_trace
-from testbed.population import DeviceSpec, expand
-from testbed.population.expand import capabilities_of, device_name
-from testbed.population.jobs import job_names
-from testbed.scenario.checks_of_drawn import check_drawn
-from testbed.scenario.eligible import requirement_of, served_by, unfillable
-from testbed.scenario.errors import Finding
+from testbed.scenario.checks_of_simulations import check_drawn, check_limits, check_population
+from testbed.scenario.churn import check_timeline
+from testbed.scenario.errors import Finding, KeyPath, known
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.job_file import problem_of
-from testbed.scenario.limit_checks import check_limits
 from testbed.scenario.model import Fleet, Job, Scenario
-from testbed.scenario.places import KeyPath
-from testbed.scenario.population_checks import check_population
 from testbed.scenario.readers import PHONES
-from testbed.scenario.timeline import check_timeline
+from testbed.scenario.requirements import requirement_of, served_by, unfillable
 from testbed.scenario.unfold import unfolded
-from testbed.scenario.wording import known
+from testbed.world.devices import DeviceSpec, capabilities_of, device_name, expand
+from testbed.world.jobs import job_names
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_bytes, format_number
 

@@ -1,20 +1,142 @@
-"""A YAML text as plain values, with the line of every key: the form that errors are told from.
+"""YAML text as plain values, with the line of every key.
+
+What a plain word of YAML means here, and the words that YAML itself would read in a surprising way.
+
+YAML 1.1 takes ``1:30`` for 90, ``no`` for false and ``010`` for 8; YAML 1.2 does not. A scenario must not depend on
+which of the two a reader knows, so such words are refused, with what to write in their place.
+
+What to tell a person of text that is not YAML.
+
+A YAML text as plain values, with the line of every key: the form that errors are told from.
 
 Anchors, aliases and ``<<`` merges work. What is refused is refused with its line: duplicate keys, tags, several
 documents, words that YAML readers disagree on (``scalars``), text that is not UTF-8, and files too large to be meant.
 """
 
+import re
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 
 import yaml
+from yaml.error import MarkedYAMLError
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.reader import ReaderError
 
-from testbed.scenario.errors import Problem, ScenarioError
-from testbed.scenario.places import KeyPath, Place, Places
-from testbed.scenario.scalars import Scalar, Surprise, plain_scalar, refuse_surprise
-from testbed.scenario.syntax import syntax_problem
+from testbed.scenario.errors import KeyPath, Place, Places, Problem, ScenarioError
 from venn.wire.notation import format_bytes
+
+Scalar = bool | int | float | str | None
+
+_TRUTH = {"true": True, "false": False}
+_YES_NO = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?[0-9]+)?")
+_BARE_FRACTION = re.compile(r"[-+]?\.[0-9]+(?:[eE][-+]?[0-9]+)?")
+_SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+_OCTAL = re.compile(r"[-+]?0[0-9_]+")
+_UNDERSCORED = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?")
+_OTHER_BASE = re.compile(r"[-+]?0(?:x[0-9a-fA-F_]+|b[01_]+|o[0-7]+)")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
+_LONGEST_NUMBER = 40  # characters; Python's own int() refuses thousands of digits with a traceback
+
+
+class Surprise(ValueError):
+    """A word that YAML readers do not agree on. ``fix`` says what to write."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+
+def plain_scalar(text: str) -> Scalar:
+    """The value of an unquoted word. Raises Surprise."""
+    if text in ("", "~") or text.lower() == "null":
+        return None
+    if text.lower() in _TRUTH:
+        return _TRUTH[text.lower()]
+    refuse_surprise(text)
+    if len(text) <= _LONGEST_NUMBER:
+        if (number := _NUMBER.fullmatch(text)) is not None:
+            if number["fraction"] is None and number["exponent"] is None:
+                return int(text)
+            return _finite(text)
+        if _BARE_FRACTION.fullmatch(text):
+            return _finite(text)
+    return text
+
+
+def refuse_surprise(text: str) -> None:
+    """Raises Surprise if YAML 1.1 makes of ``text`` something that its reader does not see."""
+    if text.lower() in _YES_NO:
+        meant = _YES_NO[text.lower()]
+        raise Surprise(f"YAML reads {text} as {meant}", f'write {meant}, or "{text}" in quotes for the word')
+    if _SIXTIES.fullmatch(text):
+        seconds = _in_sixties(text)
+        raise Surprise(
+            f"YAML reads {text} as {seconds}", f'write {seconds}s for a time, or "{text}" in quotes for text'
+        )
+    if _NOT_FINITE.fullmatch(text):
+        raise Surprise(f"{text} is not a finite number", "leave the key out for no limit")
+    if _OTHER_BASE.fullmatch(text):
+        value = int(text.replace("_", ""), 0)
+        raise Surprise(f"YAML reads {text} as {value}", f'write {value}, or "{text}" in quotes for text')
+    if _OCTAL.fullmatch(text):
+        digits = text.replace("_", "")
+        plain = digits.lstrip("+-0") or "0"
+        raise Surprise(f"YAML reads {text} as a number in base 8", f'write {plain}, or "{text}" in quotes for text')
+    if "_" in text and _UNDERSCORED.fullmatch(text):
+        plain = text.replace("_", "")
+        raise Surprise(f"YAML reads {text} as {plain}", f'write {plain}, or "{text}" in quotes for text')
+
+
+def _in_sixties(text: str) -> str:
+    """What YAML 1.1 makes of ``1:30``: 90."""
+    digits = text.replace("_", "").lstrip("+-")
+    total = 0.0
+    for part in digits.split(":"):
+        total = total * 60 + float(part)
+    return f"{total:.15g}"
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise Surprise(f"{text} is too large for a number", "write a smaller one")
+    return value
+
+
+_OPENED = {"[": "a list", "{": "a mapping", '"': "a quoted text", "'": "a quoted text"}
+
+
+def syntax_problem(error: yaml.YAMLError, source: str, text: str) -> Problem:
+    """One line for what PyYAML tells in five."""
+    if isinstance(error, ReaderError):
+        line = text.count("\n", 0, error.position) + 1
+        code = error.character if isinstance(error.character, int) else ord(error.character)
+        return Problem(f"{source}:{line}", f"holds a character that YAML forbids (U+{code:04X})", "remove it")
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
+        return Problem(source, f"is not YAML: {error}")
+    mark, problem = error.problem_mark, error.problem or "cannot be read"
+    where = f"{source}:{mark.line + 1}"
+    opened = error.context_mark
+    what = _OPENED.get(text[opened.index : opened.index + 1]) if opened is not None else None
+    if opened is not None and what and mark.index >= len(text.rstrip()):
+        return Problem(where, f"the file ends inside {what} that begins on line {opened.line + 1}", "is it cut off?")
+    if "<stream end>" in problem:
+        return Problem(where, "the file ends where a value should be", "is it cut off?")
+    if text[mark.index : mark.index + 1] == "\t":
+        return Problem(where, "a tab, where YAML allows only spaces", "indent with spaces")
+    if "another document" in problem:
+        return Problem(where, "a second document begins", "one file is one scenario: remove the --- line")
+    if "undefined alias" in problem:
+        return Problem(where, f"{problem}", "an &anchor comes before its *alias")
+    if "mapping values are not allowed here" in problem:
+        return Problem(where, "a colon where no key can be", "check the indentation, or put the text in quotes")
+    if "could not find expected ':'" in problem:
+        return Problem(where, "a key without a colon", "write key: value")
+    begun = f" (in what begins on line {opened.line + 1})" if opened is not None and opened.line != mark.line else ""
+    return Problem(where, f"not YAML: {problem}{begun}")
+
 
 Value = Scalar | list["Value"] | dict[str, "Value"]
 

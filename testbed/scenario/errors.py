@@ -1,10 +1,67 @@
-"""What is wrong in a scenario: every problem with its place, the first one as the error's own line."""
+"""Problems of a scenario: what is wrong, where it stands, and what to write instead.
 
-from collections.abc import Sequence
+Where each value of a scenario stands in its file, for messages.
+
+What is wrong in a scenario: every problem with its place, the first one as the error's own line.
+
+How a validator says what is wrong; the loader adds the place.
+
+What every mapping of a scenario with fixed keys is made from.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from testbed.scenario.places import KeyPath
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
 from venn.wire.errors import UsageError
+from venn.wire.text import did_you_mean, printable
+
+KeyPath = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """``at`` is ``file:line``, or the ``--set`` that a value comes from; ``path`` is what its keys are called there."""
+
+    at: str
+    line: int  # for order; 0 for a --set
+    path: KeyPath
+
+    def __str__(self) -> str:
+        dotted = ".".join(printable(str(step), 60) for step in self.path)
+        return f"{self.at}: {dotted}" if dotted else self.at
+
+
+class Places:
+    """The place of every key of a mapping, of every item of a list, and of the root."""
+
+    def __init__(self) -> None:
+        self._places: dict[KeyPath, Place] = {}
+
+    def put(self, path: KeyPath, at: str, line: int, *, called: KeyPath | None = None) -> None:
+        """``path`` now stands there, ``called`` so (by default as it is); whatever stood below it is forgotten."""
+        if path in self._places:
+            for stale in [other for other in self._places if other[: len(path)] == path]:
+                del self._places[stale]
+        self._places[path] = Place(at, line, path if called is None else called)
+
+    def inherit(self, heir: KeyPath, source: KeyPath) -> None:
+        """What stands below ``heir`` is what stands at ``source``, and is told as that."""
+        for path, place in list(self._below(source)):
+            self._places.setdefault((*heir, *path[len(source) :]), place)
+
+    def find(self, path: KeyPath) -> Place:
+        """The place of ``path``; of a key that is not there, the line of what should have it."""
+        for length in range(len(path), -1, -1):
+            place = self._places.get(path[:length])
+            if place is not None:
+                return Place(place.at, place.line, (*place.path, *path[length:]))
+        raise KeyError("the root has a place")
+
+    def _below(self, path: KeyPath) -> Iterator[tuple[KeyPath, Place]]:
+        return ((other, place) for other, place in self._places.items() if other[: len(path)] == path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +93,44 @@ class ScenarioError(UsageError):
         first = problems[0]
         super().__init__(reason, first.message, where=first.where, fix=first.fix)
         self.problems = tuple(problems)
+
+
+def wrong(message: str, fix: str = "") -> PydanticCustomError:
+    """What a validator raises: what is wrong, and what to do."""
+    return PydanticCustomError("scenario", "{message}", {"message": message, "fix": fix})
+
+
+def shown(value: object) -> str:
+    """What was read, for a message."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return str(value).lower()
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case str():
+            return f"'{printable(value, 80)}'"
+        case _:
+            return printable(str(value), 80)
+
+
+def known(word: object, options: Iterable[str]) -> str:
+    """The likeliest of ``options``, or all of them."""
+    names = list(options)
+    if isinstance(word, str) and (hint := did_you_mean(word, names)):
+        return hint
+    return f"known are {', '.join(names)}" if names else "there are none"
+
+
+class Part(BaseModel):
+    """Frozen, without unknown keys; the text below each key is its reference."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        arbitrary_types_allowed=True,
+        use_attribute_docstrings=True,
+    )

@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
 
-from testbed.churn.timeline import Entry
-from testbed.population.arrays import Matching
-from testbed.population.job_table import Which
+from testbed.scenario.churn import EXAMPLE as EXAMPLE_ENTRY
+from testbed.scenario.churn import as_entry
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
     DEVICE_FILES,
@@ -55,8 +54,9 @@ from testbed.scenario.readers import (
     as_whole,
     one_of,
 )
-from testbed.scenario.timeline import EXAMPLE as EXAMPLE_ENTRY
-from testbed.scenario.timeline import as_entry
+from testbed.world.arrays import Matching
+from testbed.world.jobs import Which
+from testbed.world.timeline import Entry
 from venn.wire.notation import Constant, Distribution, format_bytes, format_duration, format_fraction, format_rate
 from venn.wire.notation.distributions import Unit
 

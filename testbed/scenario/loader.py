@@ -1,4 +1,17 @@
-"""From a file to a scenario: read, override, resolve, validate, check; every problem told with its line."""
+"""The scenario loader: read, inherit, override, resolve, validate, check.
+
+``every_job`` and ``every_device``: what each job and each fleet has unless it says otherwise.
+
+Mappings are inherited key by key. ``key: null`` in a job or fleet takes an inherited key away. A job that says how
+many rounds it has, in either way, does not inherit the other way; nor does a fleet that says when its devices are there
+(by `session` and `gap`, or by `trace`).
+
+``--set PATH=VALUE``: a key of the file given another value, read and checked as if it stood in the file.
+
+A flag of its own sets a key, too: ``--policy=fifo`` is ``policy=fifo``, and is told as what the user gave.
+
+From a file to a scenario: read, override, resolve, validate, check; every problem told with its line.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,17 +20,126 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from testbed.scenario.checks import check
-from testbed.scenario.document import Document, Value, parse_document, read_document
-from testbed.scenario.drawn_jobs import DrawnJobs
-from testbed.scenario.errors import Finding, Problem, ScenarioError
-from testbed.scenario.inherit import INHERITANCE, resolve
-from testbed.scenario.later import LATER
+from testbed.scenario.document import Document, Value, parse_document, parse_value, read_document
+from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
-from testbed.scenario.overrides import override
-from testbed.scenario.places import KeyPath, Places
-from testbed.scenario.population import Population
-from testbed.scenario.profiled import fill, give_containers
-from testbed.scenario.wording import known, shown
+from testbed.scenario.population import DrawnJobs, Population
+from testbed.scenario.profiles import fill, give_containers
+from testbed.scenario.readers import LATER
+
+INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
+_EITHER = ({"rounds": "max_rounds", "max_rounds": "rounds"}, {"session": "trace", "gap": "trace", "trace": "session"})
+
+
+def resolve(document: Document) -> Document:
+    """The document without ``every_job`` and ``every_device``, their keys given to those that inherit them.
+
+    What is not a mapping where one belongs is left as it is, for the model to refuse.
+    """
+    if not isinstance(document.root, dict):
+        return document
+    root = dict(document.root)
+    for source, heirs in INHERITANCE:
+        shared, entries = root.get(source), root.get(heirs)
+        if not isinstance(shared, dict):
+            continue
+        del root[source]
+        if not isinstance(entries, dict):
+            continue
+        root[heirs] = {
+            name: _inherit(entry, shared, (heirs, name), (source,), document.places) for name, entry in entries.items()
+        }
+    return Document(root, document.places)
+
+
+def _inherit(own: Value, shared: dict[str, Value], path: KeyPath, source: KeyPath, places: Places) -> Value:
+    """``own`` at ``path`` with what it lacks from ``shared`` at ``source``."""
+    if not isinstance(own, dict):
+        return own
+    result: dict[str, Value] = {}
+    for key, value in shared.items():
+        if key in own or any(each.get(key) in own for each in _EITHER):
+            continue
+        result[key] = value
+        places.inherit((*path, key), (*source, key))
+    for key, value in own.items():
+        inherited = shared.get(key)
+        if value is None and key in shared:
+            continue
+        if isinstance(value, dict) and isinstance(inherited, dict):
+            result[key] = _inherit(value, inherited, (*path, key), (*source, key), places)
+        else:
+            result[key] = value
+    return result
+
+
+# Below these keys stand names that the user chose: a name that is not there is a slip, not a wish for a new entry.
+NAMED = ("jobs", "fleets", "data", "requirements")
+
+
+def override(document: Document, overrides: Sequence[str]) -> Document:
+    """The document with every override applied, in order. Raises ScenarioError."""
+    root = document.root
+    for text in overrides:
+        root = _apply(root, text, document.places)
+    return Document(root, document.places)
+
+
+def as_words(overrides: Sequence[str]) -> list[str]:
+    """As they stand on a command line."""
+    return [word for each in overrides for word in ([each] if each.startswith("--") else ["--set", each])]
+
+
+def _apply(root: Value, text: str, places: Places) -> Value:
+    flag = text.startswith("--")
+    at = text if flag else f"--set {text}"
+    dotted, equals, value = text.removeprefix("--").partition("=")
+    steps = dotted.replace("-", "_").split(".") if flag else dotted.strip().split(".")
+    if not equals or not all(steps):
+        raise ScenarioError([Problem(at, "is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")])
+    return _Change(at, parse_value(value, at), places, () if flag else None).at(root, steps, ())
+
+
+class _Change:
+    """One override on its way down to its key."""
+
+    def __init__(self, source: str, value: Value, places: Places, called: KeyPath | None) -> None:
+        """``called``: what its key is called in messages beside ``source``; None: by its path."""
+        self._source = source
+        self._value = value
+        self._places = places
+        self._called = called
+
+    def at(self, node: Value, steps: Sequence[str], path: KeyPath) -> Value:
+        """``node``, which stands at ``path``, with the change made below it."""
+        if not steps:
+            self._places.put(path, self._source, 0, called=self._called)
+            return self._value
+        step, rest = steps[0], steps[1:]
+        if isinstance(node, list):
+            return self._in_list(node, step, rest, path)
+        if node is not None and not isinstance(node, dict):
+            raise self._problem(f"{_dotted(path)} has no keys", "set it whole")
+        mapping = node or {}
+        if path[:1] and path[0] in NAMED and len(path) == 1 and rest and step not in mapping:
+            raise self._problem(f"there is no {step} in {path[0]}", known(step, mapping))
+        if node is None:
+            self._places.put(path, self._source, 0)
+        return {**mapping, step: self.at(mapping.get(step), rest, (*path, step))}
+
+    def _in_list(self, node: list[Value], step: str, rest: Sequence[str], path: KeyPath) -> Value:
+        if not (step.isascii() and step.isdecimal() and int(step) < len(node)):
+            raise self._problem(f"{_dotted(path)} is a list of {len(node)}", "name an entry by its number, from 0")
+        index = int(step)
+        return [*node[:index], self.at(node[index], rest, (*path, index)), *node[index + 1 :]]
+
+    def _problem(self, message: str, fix: str) -> ScenarioError:
+        return ScenarioError([Problem(self._source, message, fix)])
+
+
+def _dotted(path: KeyPath) -> str:
+    return ".".join(str(step) for step in path)
+
 
 # The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
 KINDS: dict[tuple[str | None, ...], tuple[str, type[BaseModel]]] = {

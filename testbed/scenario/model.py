@@ -9,11 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from testbed.churn.devices import expanded
-from testbed.churn.expand import Expansion
-from testbed.population import DeviceSpec, FleetSpec
-from testbed.population.arrays import Matching
-from testbed.scenario.drawn_jobs import DrawnJobs
+from testbed.scenario.errors import Part
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
     Backend,
@@ -57,9 +53,11 @@ from testbed.scenario.fields import (
     Truth,
     Version,
 )
-from testbed.scenario.part import Part
-from testbed.scenario.population import Population
-from testbed.shape.limits import Limits
+from testbed.scenario.population import DrawnJobs, Population
+from testbed.world.absences import Expansion, expanded
+from testbed.world.arrays import Matching
+from testbed.world.devices import DeviceSpec, FleetSpec
+from testbed.world.limits import Limits
 from venn.wire.notation import Constant
 
 
@@ -332,7 +330,7 @@ class Scenario(Part):
 
     def dump(self) -> str:
         """YAML text of all keys, resolved, that loads to an equal scenario from any folder."""
-        from testbed.scenario.dump import dump
+        from testbed.scenario.schema import dump
 
         return dump(self)
 
@@ -347,7 +345,7 @@ class Scenario(Part):
         return sum(fleet.count for fleet in self.fleets.values())
 
     def fleet_specs(self) -> list[FleetSpec]:
-        """The fleets as ``testbed.population.expand`` takes them."""
+        """The fleets as ``testbed.world.devices`` takes them."""
         return [
             FleetSpec(
                 name=name,

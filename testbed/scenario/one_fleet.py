@@ -4,12 +4,11 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
-from testbed.population import expand, write_population
-from testbed.population.data import split
-from testbed.scenario.errors import Problem, ScenarioError
+from testbed.scenario.errors import Problem, ScenarioError, known
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
-from testbed.scenario.wording import known
+from testbed.world.data import split
+from testbed.world.devices import expand, write_population
 
 
 def fleet_population(reference: str, folder: Path) -> Path:

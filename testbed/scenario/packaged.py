@@ -6,8 +6,7 @@ against real runs in ``fidelity/``; they go by their names too.
 
 from pathlib import Path
 
-from testbed.scenario.errors import Problem, ScenarioError
-from testbed.scenario.wording import known
+from testbed.scenario.errors import Problem, ScenarioError, known
 
 _TESTBED = Path(__file__).parents[1]
 _SETS = ("workloads", "stress", "fidelity")

@@ -1,27 +1,89 @@
-"""The devices of a simulation, by the million: generated or from files."""
+"""The keys ``drawn_jobs`` and ``population``.
 
+The key ``drawn_jobs``: many jobs in a few lines, drawn from a table.
+
+The devices of a simulation, by the million: generated or from files.
+"""
+
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 
-from testbed.population.day import Day
-from testbed.population.sessions import PHONES as AS_PHONES
-from testbed.population.sessions import Availability
-from testbed.population.spec import PopulationSpec
+from pydantic import Field, field_validator
+
+from testbed.scenario.errors import Part, wrong
 from testbed.scenario.fields import (
+    Bytes,
     Capability,
     Chance,
+    Count,
     Devices,
     DevicesSource,
     Duration,
     Factor,
+    JobTable,
     Lasting,
     Limit,
     LongDuration,
+    Portion,
+    Repeat,
+    RequirementText,
+    Rows,
     SessionsSource,
     Swing,
 )
-from testbed.scenario.part import Part
 from testbed.scenario.readers import GENERATED, PHONES
+from testbed.world.jobs import PAPER, Which
+from testbed.world.population import PopulationSpec
+from testbed.world.sessions import PHONES_AVAILABILITY, Availability, Day
+from venn.wire.notation import format_fraction
+
+_ALL = MappingProxyType({"all": Fraction(1)})
+
+
+class DrawnJobs(Part):
+    """Jobs that are drawn at random; the same seed draws the same ones."""
+
+    count: Count
+    """How many jobs. They are called `job-01`, `job-02` and so on, in order of arrival."""
+
+    table: JobTable = PAPER
+    """The table that jobs are drawn from, each row with the same probability: `paper` (the jobs of the evaluation of
+    Venn), or a CSV file with the columns `participants`, `rounds` and `deadline_s`."""
+
+    which: Rows = Which.ALL
+    """Which rows of the table: `all`; `small` or `large`, with a total demand over all rounds below or above the
+    average row's; `low` or `high`, with a demand in a round below or above the average row's."""
+
+    requirement: Mapping[RequirementText, Portion] = Field(default_factory=lambda: dict(_ALL))
+    """Which devices may serve the jobs: the probability of each requirement, in all 100 %."""
+
+    arrives: Lasting
+    """The gap between two arrivals, and before the first. `exp(30m)` makes them a Poisson process."""
+
+    compute: Duration = 0.0
+    """As `workload.compute` of a job."""
+
+    download: Bytes = 0
+    """As `workload.download` of a job."""
+
+    upload: Bytes = 0
+    """As `workload.upload` of a job."""
+
+    min_response: Portion = Fraction(4, 5)
+    """As that of a job."""
+
+    repeat: Repeat = "once"
+    """As that of a job."""
+
+    @field_validator("requirement", mode="after")
+    @classmethod
+    def _is_a_whole(cls, parts: Mapping[str, Fraction]) -> Mapping[str, Fraction]:
+        total = sum(parts.values(), Fraction(0))
+        if total != 1:
+            raise wrong(f"the probabilities add up to {format_fraction(total)}", "let them add up to 100%")
+        return parts
 
 
 class Population(Part):
@@ -43,16 +105,16 @@ class Population(Part):
     """How many generated sessions begin in 24 hours, on average; it sets the number of devices. With day and night they
     are 2 % fewer."""
 
-    session: Lasting = AS_PHONES.session
+    session: Lasting = PHONES_AVAILABILITY.session
     """How long a device stays, each time."""
 
-    gap: Lasting = AS_PHONES.gap
+    gap: Lasting = PHONES_AVAILABILITY.gap
     """How long a device is away between two sessions."""
 
-    swing: Swing = AS_PHONES.day.swing
+    swing: Swing = PHONES_AVAILABILITY.day.swing
     """How much faster a gap passes when most devices come than when fewest do; 1: no day and night."""
 
-    peak: Duration = AS_PHONES.day.peak_s
+    peak: Duration = PHONES_AVAILABILITY.day.peak_s
     """When most devices come, after midnight; time 0 is midnight."""
 
     crash: Chance = Fraction(0)
@@ -73,7 +135,7 @@ class Population(Part):
     Without it: compute / cpu."""
 
     def spec(self) -> PopulationSpec:
-        """As ``testbed.population.check_ins`` takes it."""
+        """As ``testbed.world.matching`` takes it."""
         about = Availability(self.session, self.gap, Day(self.swing, self.peak))
         count = self.count or 0
         if self.check_ins_per_day is not None:

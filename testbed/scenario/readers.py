@@ -2,6 +2,8 @@
 
 Each function returns the value or raises what ``wording.wrong`` makes. A relative path starts at the scenario's
 folder, which comes in as the validation context's ``folder``.
+
+Keys that the project knows and that have no effect yet: refused, so that nobody believes in them.
 """
 
 import math
@@ -16,11 +18,10 @@ from pydantic import ValidationInfo
 from coordinator.policies.registry import in_file, split
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
-from testbed.population.data import Dirichlet, Iid, parse_split
-from testbed.population.job_table import PAPER
-from testbed.population.sources import DIGITS
+from testbed.scenario.errors import known, shown, wrong
 from testbed.scenario.expect import Expectation, parse_expectation
-from testbed.scenario.wording import known, shown, wrong
+from testbed.world.data import DIGITS, Dirichlet, Iid, parse_split
+from testbed.world.jobs import PAPER
 from venn.wire.errors import UsageError
 from venn.wire.notation import (
     Constant,
@@ -349,3 +350,18 @@ def as_version(value: object) -> int:
 
 def as_backend(value: object) -> str:
     return one_of(value, BACKENDS)
+
+
+_ASYNCHRONOUS = "a job is asynchronous with buffer: N, and its demand is its concurrency"
+
+# By the kind of mapping that has the key.
+LATER: dict[str, dict[str, str]] = {
+    "job": {
+        "aggregation": _ASYNCHRONOUS,
+        "asynchronous": _ASYNCHRONOUS,
+        "concurrency": _ASYNCHRONOUS,
+    },
+    "fleet": {
+        "latency": "a round trip takes longer by delay: 50ms",
+    },
+}

@@ -2,11 +2,9 @@
 
 from fractions import Fraction
 
-from testbed.population.job_table import read_table, subset
-from testbed.population.jobs import DrawnJob, draw_jobs
-from testbed.scenario.drawn_jobs import DrawnJobs
 from testbed.scenario.model import Job, Scenario, Workload
-from testbed.scenario.population import Population
+from testbed.scenario.population import DrawnJobs, Population
+from testbed.world.jobs import DrawnJob, draw_jobs, read_table, subset
 
 
 def unfolded(scenario: Scenario) -> Scenario:

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.engine.effects import OfferLease
 from coordinator.engine.ids import job_name
-from testbed.report.journal import read_journal
+from testbed.runfolder.journal import read_journal
 from tests.e2e.programs import ROOT, run
 
 pytestmark = pytest.mark.e2e

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from device_agent.throttle import Throttle
-from testbed.shape import cgroup, namespace
-from testbed.shape.leftovers import find
-from testbed.shape.limits import Limits, alike
-from testbed.shape.probe import CGROUP, NETEM, TC, probe
+from testbed.live.throttle import cgroup, namespace
+from testbed.live.throttle.leftovers import find
+from testbed.live.throttle.probe import CGROUP, NETEM, TC, probe
+from testbed.world.limits import Limits, alike
 from tests.e2e.programs import SPIN, lines, run, started, waited
 from venn.wire.marks import PREFIX, mark_of, own_mark
 
@@ -118,7 +118,7 @@ def test_a_group_holds_a_process_to_its_quota() -> None:
     group = cgroup.make(probe().trees, own_mark(), "test", Limits(cores=0.2))
     try:
         held = Throttle(start_in=group.start_in, work_in=group.work_in)
-        with subprocess.Popen([sys.executable, "-m", "testbed.bench.spin", "60"]) as process:
+        with subprocess.Popen([sys.executable, "-m", "testbed.bench.loads.spin", "60"]) as process:
             held.slow_down(process.pid)
             try:
                 waited(lambda: (held.held_back() or 0) > 0, "the kernel to hold it back")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from job_driver import Arrays, Task
-from testbed.population.data import split
+from testbed.world.data import split
 from venn.wire.notation import parse_fraction
 
 pytest.importorskip("flwr.serverapp", reason="flwr is not installed; to hold its example to ours: pip install flwr")

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from device_agent.absences import Going, without
 from device_agent.availability import generated
-from testbed.churn.expand import Expansion, expand_timeline
-from testbed.churn.members import Member, Members
-from testbed.churn.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
+from testbed.world.absences import Expansion, Member, Members, expand_timeline
+from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
 from venn.wire.notation import parse_distribution, parse_rate_of, parse_selector
 
 COUNT = 12

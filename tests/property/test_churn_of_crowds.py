@@ -13,16 +13,14 @@ from coordinator.policies.registry import load_policy
 from device_agent.absences import Absence, Going
 from device_agent.absences import without as one_by_one
 from device_agent.availability import Ending, Interval
-from testbed.churn import cut
-from testbed.churn.crowd import CrowdWorld
-from testbed.churn.expand import Expansion, expand_timeline
-from testbed.churn.timeline import Entry, Verb
-from testbed.churn.wishes import Pool, Wish
-from testbed.churn.world import WHILE_THERE
-from testbed.population.arrays import CheckIns
-from testbed.simulator.bulk import simulate_in_bulk
-from testbed.simulator.compiled import COMPILES
-from testbed.simulator.events import simulate_events
+from testbed.simulate.compiled.bulk import simulate_in_bulk
+from testbed.simulate.compiled.compiled import COMPILES
+from testbed.simulate.events.loop import simulate_events
+from testbed.world import cut
+from testbed.world.absences import WHILE_THERE, Expansion, expand_timeline
+from testbed.world.arrays import CheckIns
+from testbed.world.crowd import CrowdWorld
+from testbed.world.timeline import Entry, Pool, Verb, Wish
 from tests.property.test_churn import TIMELINES
 from tests.simulation.test_bulk import assert_equal
 from tests.simulation.worlds import Session, job, world

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.engine.model import Workload
-from testbed.shape.limits import Limits
-from testbed.simulator.links import Course, Message, Way, arrival, chances, course, free_at, rate, task_end
+from testbed.world.limits import Limits
+from testbed.world.links import Course, Message, Way, arrival, chances, course, free_at, rate, task_end
 
 STEP_S = 1 / 256
 

@@ -7,8 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.population.replay import Replay, numbered
-from testbed.population.sessions import Availability, Block, Day, sessions
+from testbed.world.sessions import Availability, Block, Day, Replay, numbered, sessions
 from venn.wire.errors import UsageError
 from venn.wire.notation import Constant, Exponential, Uniform
 

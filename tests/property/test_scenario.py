@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.population.sources import DIGITS
 from testbed.scenario import Data, Fleet, Job, Scenario, ScenarioError, Workload, parse
 from testbed.scenario.expect import OPERATORS, Expectation
+from testbed.world.data import DIGITS
 from venn.wire.notation import (
     Constant,
     Distribution,

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.population.data import Dirichlet, Iid
-from testbed.population.sources import Samples
+from testbed.world.data import Dirichlet, Iid, Samples
 
 WAYS = st.just(Iid()) | st.floats(1e-3, 1e3).map(Dirichlet)
 

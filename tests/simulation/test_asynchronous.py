@@ -6,7 +6,7 @@ from coordinator.engine.effects import Effect, OfferLease
 from coordinator.engine.events import Event, ResponsesRecorded
 from coordinator.engine.model import Asynchronous, LeaseEnd, Outcome
 from coordinator.policies.fifo import Fifo
-from testbed.simulator.events import simulate_events
+from testbed.simulate.events.loop import simulate_events
 from tests.simulation.worlds import Session, job, world
 
 

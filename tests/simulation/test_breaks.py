@@ -9,11 +9,11 @@ from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DriverLost
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import Asynchronous, AttemptEndReason, LeaseEnd
 from coordinator.policies.fifo import Fifo
-from testbed.population.arrays import Matching
-from testbed.simulator.bulk import why_not
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Break, Outcome, Simulation
-from testbed.simulator.programs import Change, Programs, State
+from testbed.simulate.compiled.bulk import why_not
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import Break, Outcome, Simulation
+from testbed.simulate.programs import Change, Programs, State
+from testbed.world.arrays import Matching
 from tests.simulation.worlds import Session, job, world
 
 A = JobId("a")

@@ -19,13 +19,13 @@ from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, Vie
 from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.requirements import Ids, Not
 from coordinator.policies.registry import load_policy
-from testbed.population.arrays import Matching
-from testbed.simulator.bulk import simulate_in_bulk, why_not
-from testbed.simulator.bulk_plans import planner_of
-from testbed.simulator.compiled import COMPILES
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Outcome, Progress, SimulatedJob, Simulation
-from testbed.simulator.run import at_least_leases, simulate
+from testbed.simulate.compiled.bulk import simulate_in_bulk, why_not
+from testbed.simulate.compiled.bulk_plans import planner_of
+from testbed.simulate.compiled.compiled import COMPILES
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import Outcome, Progress, SimulatedJob, Simulation
+from testbed.simulate.run import at_least_leases, simulate
+from testbed.world.arrays import Matching
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
 from tests.simulation.worlds import Session, has, job, needs, world
 
@@ -250,7 +250,7 @@ def test_what_is_not_in_bulk() -> None:
 
 
 def test_the_fastest_path_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: True)
+    monkeypatch.setattr("testbed.simulate.compiled.compiled.is_compiled", lambda function: True)
     made = random_world(3)
     outcome = simulate(made, load_policy("fifo"))
     assert (outcome.path, outcome.why) == (("bulk", "") if COMPILES else ("events", "Numba is not installed"))
@@ -260,8 +260,8 @@ def test_the_fastest_path_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(not COMPILES, reason="Numba is not installed, or switched off")
 def test_a_small_simulation_does_not_wait_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.simulator.compiled.is_compiled", lambda function: False)
-    monkeypatch.setattr("testbed.simulator.events._LOOK_UP_EVERY", 1)
+    monkeypatch.setattr("testbed.simulate.compiled.compiled.is_compiled", lambda function: False)
+    monkeypatch.setattr("testbed.simulate.events.loop._LOOK_UP_EVERY", 1)
     made = random_world(3)
     compiled: list[bool] = []
 
@@ -271,7 +271,7 @@ def test_a_small_simulation_does_not_wait_for_the_compiler(monkeypatch: pytest.M
     small = played()
     assert (small.path, small.why, compiled) == ("events", "it is small, and the loop is not compiled yet", [])
     for few in (1, at_least_leases(made)):  # seen before it starts; only when more have checked in
-        monkeypatch.setattr("testbed.simulator.run.FEW_CHECK_INS", few)
+        monkeypatch.setattr("testbed.simulate.run.FEW_CHECK_INS", few)
         compiled.clear()
         large = played()
         assert (large.path, large.why, compiled) == ("bulk", "", [True])

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator.policies.registry import load_policy
-from testbed.population.arrays import Matching
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Simulation
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import Simulation
+from testbed.world.arrays import Matching
 from tests.simulation.worlds import Session, has, job, needs, world
 from tests.unit.policies.arena import CASES, Case, run
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from testbed.simulator.compiled import COMPILES
+from testbed.simulate.compiled.compiled import COMPILES
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="Numba is not installed, or switched off")
 PROGRAM = """
-from testbed.simulator.compiled import entry, is_compiled
+from testbed.simulate.compiled.compiled import entry, is_compiled
 
 
 @entry
@@ -52,7 +52,7 @@ def test_what_was_not_used_for_a_month_is_forgotten(tmp_path: Path) -> None:
 
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     environment.pop("NUMBA_CACHE_DIR", None)
-    script = "from testbed.simulator.compiled import _folder; print(_folder())"
+    script = "from testbed.simulate.compiled.compiled import _folder; print(_folder())"
     said = subprocess.run([sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True)
 
     assert Path(said.stdout.strip()).parent == caches

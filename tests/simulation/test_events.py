@@ -10,10 +10,9 @@ from coordinator.engine.effects import AdoptPlan, Effect, EndLease, OfferLease
 from coordinator.engine.events import AttemptOpened, Event, LeaseAccepted, SessionEnded, TaskFinished, TurnEnded
 from coordinator.engine.model import LeaseEnd, SessionEnd, StragglerRule
 from coordinator.policies.fifo import Fifo
-from testbed.population.arrays import Matching
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import Outcome, Progress, Simulation
-from testbed.simulator.noise import QUANTILES, noise_index, noise_table
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import QUANTILES, Outcome, Progress, Simulation, noise_index, noise_table
+from testbed.world.arrays import Matching
 from tests.simulation.worlds import Session, has, job, world
 
 Told = list[tuple[float, Event, list[Effect]]]

@@ -5,10 +5,10 @@ import pytest
 
 from coordinator.engine.model import Asynchronous, Repeat
 from coordinator.policies.registry import load_policy
-from testbed.population.arrays import Matching
-from testbed.simulator.bulk import simulate_in_bulk
-from testbed.simulator.events import simulate_events
-from testbed.simulator.model import SimulatedJob
+from testbed.simulate.compiled.bulk import simulate_in_bulk
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import SimulatedJob
+from testbed.world.arrays import Matching
 from tests.simulation.test_bulk import assert_equal
 from tests.simulation.worlds import Session, job, world
 

@@ -7,12 +7,12 @@ from coordinator.engine.effects import EndLease, EndSession, MissLease, OfferLea
 from coordinator.engine.events import DeviceCheckedIn
 from coordinator.engine.model import HeldPhase, Repeat
 from coordinator.policies.fifo import Fifo
-from testbed.shape.limits import Limits
-from testbed.simulator.bulk import why_not
-from testbed.simulator.events import simulate_events
-from testbed.simulator.links import course
-from testbed.simulator.model import Cut, Outcome, SimulatedJob, Simulation
-from testbed.simulator.settings import simulated_settings
+from testbed.simulate.build import simulated_settings
+from testbed.simulate.compiled.bulk import why_not
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import Cut, Outcome, SimulatedJob, Simulation
+from testbed.world.limits import Limits
+from testbed.world.links import course
 from tests.simulation.test_breaks import Told, killed
 from tests.simulation.worlds import Session, job, world
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from coordinator.engine.model import LeaseEnd
 from coordinator.engine.model import Outcome as Decided
 from coordinator.policies.registry import load_policy
-from testbed.live.folder import RunFolder
 from testbed.report.audit import audit
 from testbed.report.record import load_run
 from testbed.report.story import tell
-from testbed.simulator.model import Break, Cut, Outcome, Simulation
-from testbed.simulator.run import simulate
-from testbed.simulator.settings import simulated_settings
-from testbed.virtual.kept import KeptJournal, keep_unheard
+from testbed.runfolder.paths import RunFolder
+from testbed.simulate.build import simulated_settings
+from testbed.simulate.model import Break, Cut, Outcome, Simulation
+from testbed.simulate.recorded import KeptJournal, keep_unheard
+from testbed.simulate.run import simulate
 from tests.simulation.test_random_worlds import POLICIES, chooser, random_world
 
 OUT_OF_REACH = (Cut.DISCONNECT, Cut.SUSPEND, Cut.PARTITION)

@@ -13,11 +13,11 @@ from coordinator.engine.effects import Effect, EndLease, OfferLease
 from coordinator.engine.events import Event
 from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.policies.registry import load_policy
-from testbed.population.arrays import Matching
-from testbed.shape.limits import Limits
-from testbed.simulator.events import simulate_events
-from testbed.simulator.links import Course, course
-from testbed.simulator.model import SimulatedJob, Simulation
+from testbed.simulate.events.loop import simulate_events
+from testbed.simulate.model import SimulatedJob, Simulation
+from testbed.world.arrays import Matching
+from testbed.world.limits import Limits
+from testbed.world.links import Course, course
 from tests.simulation.worlds import Session, has, job, needs, world
 
 KINDS = ("", "a", "b", "ab")

@@ -9,9 +9,9 @@ import numpy as np
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import Asynchronous, JobSpec, Repeat, StragglerRule, Workload
 from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Requirement
-from testbed.population.arrays import CheckIns
-from testbed.simulator.model import SimulatedJob, Simulation
-from testbed.simulator.settings import simulated_settings
+from testbed.simulate.build import simulated_settings
+from testbed.simulate.model import SimulatedJob, Simulation
+from testbed.world.arrays import CheckIns
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,32 @@
-"""The Docker Engine: whether it is there, with what a run needs of it. One line each for people."""
+"""The Docker Engine: what it can do, and what is left in it.
 
+The Docker Engine: whether it is there, with what a run needs of it. One line each for people.
+
+Containers, networks and volumes of testbeds in the Docker Engine, found by their label.
+
+What an engine can hold its containers to, and what it and the kernel say that they are held to.
+"""
+
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
 import docker
 from docker import DockerClient
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.models.containers import Container as Made
 from requests.exceptions import RequestException
 
+from testbed.live.throttle import cgroup
+from testbed.live.throttle.entrypoint import CPUS, MEM_LIMIT
+from testbed.live.throttle.probe import NETEM, RELAY, STALL, Check, Machine
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
+from venn.wire.marks import LABEL, MARK
 
 IMAGE, CHOOSE_IMAGE = "venn-testbed", "VENN_IMAGE"  # the variable names one of one's own, with more packages
 TIMEOUT_S = 60  # of one order: a busy engine takes its time
@@ -108,3 +123,79 @@ def _tried(find: Callable[[], str]) -> tuple[str, str]:
 
 def _told(error: VennError) -> str:
     return f"{error.message}; {error.fix}"
+
+
+PATIENCE_S = 20.0  # for one order
+Found = tuple[str, str, str, Callable[[], None]]  # kind, name, mark, and what removes it; that raises OSError
+
+
+def find_made() -> Iterator[Found]:
+    """Containers before the networks that they are in. Nothing where there is no engine that we may ask."""
+    try:
+        client = connect(PATIENCE_S)
+    except CannotEnforceError:
+        return
+    filters: dict[str, str | list[str] | bool] = {"label": LABEL}
+    with obeyed("what it has was not found"):
+        made: list[tuple[str, Any, Callable[[Any], None]]] = [
+            *(
+                ("container", each, _remove)
+                for each in client.containers.list(all=True, filters=filters, ignore_removed=True)
+            ),
+            *(("network", each, _forget) for each in client.networks.list(filters=filters)),
+            *(("volume", each, _forget) for each in client.volumes.list(filters=filters)),
+        ]
+    for kind, each, remove in made:
+        labels = each.labels if kind == "container" else each.attrs["Labels"]
+        if MARK.fullmatch(mark := labels[LABEL]):
+            yield kind, str(each.name), mark, partial(_done, remove, each)
+
+
+def _done(remove: Callable[[Any], None], each: Any) -> None:
+    try:
+        with obeyed("it refused"), suppress(NotFound):
+            remove(each)
+    except VennError as error:
+        raise OSError(error.message) from error
+
+
+def _remove(container: Any) -> None:
+    if container.status == "paused":  # the engine kills no other
+        container.unpause()
+    container.remove(force=True, v=True)
+
+
+def _forget(network_or_volume: Any) -> None:
+    network_or_volume.remove()
+
+
+def machine_of(client: DockerClient) -> Machine:
+    """The machine that the engine runs on. Raises CannotEnforceError: it does not answer."""
+    with obeyed("it does not say what it can do"):
+        info = client.info()
+    checks = (
+        Check("cpu", CPUS, bool(info.get("CpuCfsQuota")), "the kernel of the engine has no processor quota"),
+        Check("memory", MEM_LIMIT, bool(info.get("MemoryLimit")), "the kernel of the engine limits no memory"),
+        # By which means its link is shaped only a container can find out: its entrypoint says so.
+        *(Check(field, means, True, "") for field, means in (("rate", RELAY), ("delay", NETEM), ("loss", NETEM))),
+    )
+    return Machine(int(info["NCPU"]), int(info["MemTotal"]), cgroup.NONE, checks)
+
+
+def cores_of(made: Made) -> float | None:
+    """As the engine has it."""
+    nano = made.attrs["HostConfig"].get("NanoCpus") or 0
+    return nano / 1e9 if nano else None
+
+
+def memory_of(made: Made) -> int | None:
+    return made.attrs["HostConfig"].get("Memory") or None
+
+
+def is_held(text: str) -> bool:
+    """Whether an entrypoint says that all of a link is in force; a relay says so itself."""
+    try:
+        rows = json.loads(text)["limits"]
+        return all(row["read_back"] is not None for row in rows if row["means"] in (RELAY, STALL))
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -9,25 +9,22 @@ from typing import Any
 from docker import DockerClient
 from docker.models.containers import Container as Made
 
-from testbed.churn.link_change import LinkChange
 from testbed.live import broker, commands
 from testbed.live.capacity import capacity
-from testbed.live.containers.container import Container, settings
-from testbed.live.containers.dock import Dock
-from testbed.live.containers.engine import image_name
-from testbed.live.containers.layout import Layout, driver
-from testbed.live.containers.limits import cores_of, memory_of
-from testbed.live.containers.luggage import POPULATION, packed
-from testbed.live.containers.project import COORDINATOR, INSIDE, scale_flags, told_again, write_project
-from testbed.live.folder import RunFolder
+from testbed.live.containers.compose import COORDINATOR, INSIDE, scale_flags, told_again, write_project
+from testbed.live.containers.container import Container, Dock, settings
+from testbed.live.containers.engine import cores_of, image_name, memory_of
+from testbed.live.containers.layout import POPULATION, Layout, driver, packed
 from testbed.live.gather import not_held, write_held
-from testbed.live.machine import free_port
 from testbed.live.prepare import DeviceHost, Prepared
+from testbed.live.throttle.account import Account, used_by_device
+from testbed.live.throttle.namespace import RefusedError
+from testbed.live.throttle.plan import Plan
+from testbed.runfolder.machine import free_port
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from testbed.shape.account import Account, used_by_device
-from testbed.shape.commands import RefusedError
-from testbed.shape.limits import changed
-from testbed.shape.plan import Plan
+from testbed.world.limits import changed
+from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.marks import PREFIX, own_mark

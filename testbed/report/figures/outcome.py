@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing, Hovers, legend_above
-from testbed.report.simulated import EndedAttempt
 from testbed.report.words import percent, seconds, span
+from testbed.runfolder.attempts import EndedAttempt
 from testbed.runfolder.summary import CLOCK, Summary
 
 _HOUR_S = 3600.0

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.bench import coordinator
 from testbed.bench.coordinator import BenchDevice, Counter, Driver, Echo, Traffic
-from testbed.bench.echo import server
+from testbed.bench.loads.echo import server
 from venn.v1 import device_pb2 as device
 from venn.wire.channel import bind
 

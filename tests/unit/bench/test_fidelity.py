@@ -11,7 +11,7 @@ from testbed.bench.fidelity import BACKENDS, SCENARIOS, SEEDS, compare
 from testbed.runfolder.summary import Summary
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import packaged
-from testbed.virtual.run import run_simulated
+from testbed.simulate.scenario import run_simulated
 from venn.wire.errors import CannotEnforceError, PeerError
 
 Simulated = Mapping[str, Sequence[Summary]]

@@ -9,7 +9,7 @@ from testbed.bench import regimes
 from testbed.bench.strangers import DAY_S, DAYS, World, among_commuters, among_strangers
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named
-from testbed.simulator.build import build
+from testbed.simulate.build import build
 
 
 class Here:

@@ -7,10 +7,10 @@ import statistics
 
 import pytest
 
-from testbed.bench import traffic
 from testbed.bench.emulation import jitter_of
+from testbed.bench.loads import traffic
 from testbed.bench.memory import got_bytes
-from testbed.shape.probe import CGROUP, RLIMIT, probe
+from testbed.live.throttle.probe import CGROUP, RLIMIT, probe
 
 
 class Loses(traffic.Echo):

@@ -8,15 +8,13 @@ import numpy as np
 import pytest
 
 from coordinator.policies.fifo import Fifo
-from testbed.compare.alone import alone_s
 from testbed.compare.cell import cell_row
-from testbed.compare.facts import covered_s, find_facts, folded
-from testbed.compare.sample import take_sample
-from testbed.population.arrays import Matching
+from testbed.compare.facts import alone_s, covered_s, find_facts, folded, take_sample
 from testbed.report.run_result import RunResult, read_run
 from testbed.report.trace_facts import read_facts
-from testbed.simulator.model import Simulation
-from testbed.simulator.run import simulate
+from testbed.simulate.model import Simulation
+from testbed.simulate.run import simulate
+from testbed.world.arrays import Matching
 from tests.simulation.worlds import Session, job, world
 from tests.unit.compare.tiny import tiny
 

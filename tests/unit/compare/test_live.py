@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from testbed.compare.live import read_answer, run_live
-from testbed.compare.manifest import prepare, read_comparisons, write_manifest
+from testbed.compare.folder import prepare, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, check_policies
 from testbed.compare.progress import Progress
-from testbed.report.jsonlines import Row
+from testbed.compare.runs import read_answer, run_live
+from testbed.runfolder.jsonlines import Row
 from testbed.scenario import Scenario
 from tests.unit.report.test_comparison import summary
 from venn.wire.errors import PeerError, UsageError, VennError

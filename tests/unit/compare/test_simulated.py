@@ -14,18 +14,16 @@ import pytest
 from rich.console import Console
 
 from testbed.cli import compare, report
-from testbed.compare.manifest import prepare, read_comparisons, write_manifest
-from testbed.compare.orders import Order, order_for, read_order
+from testbed.compare.folder import build_comparison, prepare, print_comparison, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
-from testbed.compare.pool import Queue, run_orders
+from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
 from testbed.compare.progress import Progress
-from testbed.compare.simulated import kept_cells, run_cells
-from testbed.compare.written import build_comparison, print_comparison
+from testbed.compare.runs import kept_cells, run_cells
 from testbed.report.run_result import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged
-from testbed.simulator.run import COMPILING
+from testbed.simulate.run import COMPILING
 from venn.wire.command import Context
 from venn.wire.errors import PeerError, UsageError, VennError
 

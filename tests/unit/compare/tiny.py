@@ -5,11 +5,11 @@ import time
 from dataclasses import replace
 
 from coordinator.policies.registry import load_policy
-from testbed.compare.orders import Order
+from testbed.compare.pool import Order
 from testbed.compare.worker import TOLD_EVERY_S, Cells, Compiling, serve_standard_streams
-from testbed.population.arrays import Matching
-from testbed.simulator.model import Outcome, Progress, Simulation, Watch
-from testbed.simulator.run import simulate
+from testbed.simulate.model import Outcome, Progress, Simulation, Watch
+from testbed.simulate.run import simulate
+from testbed.world.arrays import Matching
 from tests.simulation.worlds import Session, has, job, needs, world
 
 GAP_S = 10.0  # between two check-ins

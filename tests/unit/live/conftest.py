@@ -11,8 +11,9 @@ import numpy as np
 import psutil
 import pytest
 
-from testbed.live import processes, programs, world
-from testbed.live.folder import RunFolder
+from testbed.live import supervisor
+from testbed.live.processes import parts, programs
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 
 PATIENCE_S = 20.0
@@ -119,8 +120,8 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     place.mkdir()
     (place / "pretender.py").write_text(PRETENDER)
     monkeypatch.setattr(programs, "VENN", (sys.executable, "-S", str(place / "pretender.py")))
-    monkeypatch.setattr(world, "FIRST_START_S", 0.0)
-    monkeypatch.setattr(processes.Processes, "start_cost_s", lambda self, others, one_s: 0.0)
+    monkeypatch.setattr(supervisor, "FIRST_START_S", 0.0)
+    monkeypatch.setattr(parts.Processes, "start_cost_s", lambda self, others, one_s: 0.0)
     made = Stage(place)
     made.plan(coordinator=["announce", "wait"])
     return made

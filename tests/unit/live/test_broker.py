@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from testbed.live import broker
-from testbed.live.folder import RunFolder
 from testbed.live.prepare import prepare
-from testbed.live.processes import Processes
+from testbed.live.processes.parts import Processes
+from testbed.live.throttle.plan import make_plan
+from testbed.live.throttle.probe import NOTHING
+from testbed.live.throttle.throttles import Throttles
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
-from testbed.shape.plan import make_plan
-from testbed.shape.probe import NOTHING
-from testbed.shape.throttles import Throttles
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 HASHES = "#!/bin/sh\nsed -i s/secret/HASHED/ $2\n"

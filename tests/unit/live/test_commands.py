@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from testbed.live import commands
-from testbed.live.folder import RunFolder
 from testbed.live.prepare import DeviceHost
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 
 EPOCH = 1000.25

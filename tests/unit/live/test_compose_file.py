@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.profiles import load_profile
-from testbed.profiles.model import FIELDS
-from testbed.shape.plan import SPARE_CORES
+from testbed.live.throttle.plan import SPARE_CORES
+from testbed.world.profiles import FIELDS, load_profile
 
 ROOT = Path(__file__).parents[3]
 FLEET = ("pi-4", "phone-mid", "phone-low")

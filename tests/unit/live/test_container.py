@@ -14,9 +14,8 @@ pytest.importorskip("docker")
 from docker.errors import APIError
 from docker.models.containers import Container as Made
 
-from testbed.live.containers import parts, sockets
-from testbed.live.containers.container import LINK_AGAIN, Container
-from testbed.live.containers.dock import Dock
+from testbed.live.containers import container, parts
+from testbed.live.containers.container import LINK_AGAIN, Container, Dock
 from testbed.live.containers.engine import obeyed
 from testbed.live.containers.parts import Containers
 from venn.wire.errors import CannotEnforceError
@@ -143,7 +142,7 @@ async def test_what_is_not_in_force_is_an_error(tmp_path: Path, answer: tuple[in
     ],
 )
 def test_connections_are_read_as_the_kernel_writes_them(listed: str, is_open: bool) -> None:
-    assert sockets.connected(f"{HEAD}\n{listed}\n", DEVICE) is is_open
+    assert container.connected(f"{HEAD}\n{listed}\n", DEVICE) is is_open
 
 
 async def cut(tmp_path: Path, coordinator: Engine, *, reset: bool) -> Engine:

@@ -18,20 +18,19 @@ pytest.importorskip("docker")
 from docker.errors import APIError
 
 from testbed.live.capacity import Capacity, check_containers, need
+from testbed.live.containers.compose import scale_flags, told_again, write_project
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.engine import check_image, obeyed
-from testbed.live.containers.layout import Layout
-from testbed.live.containers.luggage import packed, unpack
-from testbed.live.containers.project import scale_flags, told_again, write_project
-from testbed.live.folder import RunFolder
+from testbed.live.containers.layout import Layout, packed, unpack
 from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import prepare
+from testbed.live.throttle.cgroup import NONE
+from testbed.live.throttle.plan import make_plan
+from testbed.live.throttle.probe import NETEM, RELAY, Check, Machine
 from testbed.report.emulation import read_emulation
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
-from testbed.shape.cgroup import NONE
-from testbed.shape.limits import Limits
-from testbed.shape.plan import make_plan
-from testbed.shape.probe import NETEM, RELAY, Check, Machine
+from testbed.world.limits import Limits
 from venn.wire.errors import CannotEnforceError, PeerError
 from venn.wire.marks import LABEL
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.live.folder import RunFolder
+from testbed.runfolder.paths import RunFolder
 
 
 @pytest.mark.parametrize("policy", ["mine", "/somewhere/else/policies.py:mine"])

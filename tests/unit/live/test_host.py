@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from testbed.live.capacity import Capacity, Need, capacity, need, shortfalls
-from testbed.live.folder import RunFolder
 from testbed.live.host import HostMonitor, Sample
 from testbed.live.prepare import prepare
 from testbed.report.stalls import BUSY_FOR_S
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 
 Stalled = tuple[float, float]  # Unix time of the end, seconds

@@ -9,12 +9,10 @@ from typing import cast
 
 import pytest
 
-from testbed.churn.link_change import LinkChange
-from testbed.churn.timeline import Action, Verb
-from testbed.live.hands import Hands
-from testbed.live.injector import Injector
-from testbed.live.parts import Parts
-from testbed.live.programs import Program
+from testbed.live.backend import Parts
+from testbed.live.injector import Hands, Injector
+from testbed.live.processes.programs import Program
+from testbed.world.timeline import Action, LinkChange, Verb
 from tests.unit.live.conftest import until
 
 

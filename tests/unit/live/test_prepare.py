@@ -9,12 +9,12 @@ import pytest
 
 from device_agent.absences import Absence, Going
 from device_agent.spec import read_population
-from testbed.churn.devices import intervals
-from testbed.churn.timeline import Entry, Verb
-from testbed.live.folder import RunFolder
 from testbed.live.prepare import SWARM, prepare
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
-from testbed.simulator.fleets import fleet_devices
+from testbed.simulate.devices import fleet_devices
+from testbed.world.absences import intervals
+from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_selector
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.live import programs
-from testbed.live.programs import Program, kill_all
+from testbed.live.processes import programs
+from testbed.live.processes.programs import Program, kill_all
 from tests.unit.live.conftest import PATIENCE_S, Stage, lives, until
 from venn.wire.errors import ExitCode, PeerError, UsageError
 

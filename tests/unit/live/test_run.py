@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from testbed.live import host, run
-from testbed.live.folder import RunFolder
 from testbed.live.run import LiveRun
 from testbed.report.build import Summary
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 from tests.unit.live.conftest import Stage, until
 from venn.wire.errors import PeerError, UsageError, VennError
@@ -95,7 +95,7 @@ async def test_cancelled_before_anything_is_recorded_nothing_is_left(stage: Stag
 async def test_cancelled_later_what_was_recorded_is_reported(
     stage: Stage, told: Told, reported: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.live.world.FIRST_START_S", 600.0)  # even before the run's clock starts
+    monkeypatch.setattr("testbed.live.supervisor.FIRST_START_S", 600.0)  # even before the run's clock starts
     running = asyncio.create_task(told.live.run())
     await until(lambda: len(stage.started()) == 6)
     running.cancel()

@@ -5,18 +5,18 @@ import signal
 
 import pytest
 
-from testbed.churn.timeline import Action, Verb
-from testbed.live import world as worlds
-from testbed.live.folder import RunFolder
-from testbed.live.hands import Hands
+from testbed.live import supervisor as worlds
+from testbed.live.injector import Hands
 from testbed.live.prepare import prepare
-from testbed.live.processes import Processes
-from testbed.live.programs import Program
-from testbed.live.world import World
+from testbed.live.processes.parts import Processes
+from testbed.live.processes.programs import Program
+from testbed.live.supervisor import World
+from testbed.live.throttle.plan import make_plan
+from testbed.live.throttle.probe import NOTHING
+from testbed.live.throttle.throttles import Throttles
+from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
-from testbed.shape.plan import make_plan
-from testbed.shape.probe import NOTHING
-from testbed.shape.throttles import Throttles
+from testbed.world.timeline import Action, Verb
 from tests.unit.live.conftest import Stage, lives, until
 from venn.wire.errors import PeerError, UsageError, VennError
 
@@ -220,7 +220,7 @@ async def test_it_gives_up_after_the_duration(stage: Stage, scenario: Scenario, 
 async def test_those_who_do_not_listen_are_killed_and_tokens_do_not_stay(
     stage: Stage, played: Played, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testbed.live.programs.STOP_GRACE_S", 0.1)
+    monkeypatch.setattr("testbed.live.processes.programs.STOP_GRACE_S", 0.1)
     stage.plan(coordinator=READY, swarm=["deaf", "wait"], wide=[["exit", 0]], narrow=[["exit", 0]])
     folder.tokens.mkdir()
     assert await played.play() is None

@@ -19,9 +19,9 @@ from testbed.report.comparison_table import (
     sheets,
 )
 from testbed.report.figures.worlds import knob_of
-from testbed.report.jsonlines import Row
 from testbed.report.overview import overview_json, overview_table, overviews
 from testbed.report.run_result import RunResult, read_run
+from testbed.runfolder.jsonlines import Row
 from tests.unit.report.pages import check_page
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from testbed.report.explain import explain
-from testbed.report.journal import read_journal
 from testbed.report.story import Story, tell
+from testbed.runfolder.journal import read_journal
 from venn.wire.errors import UsageError
 
 

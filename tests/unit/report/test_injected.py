@@ -3,8 +3,8 @@
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
 from testbed.report.injected import injected, observed_words
-from testbed.report.journal import Journal
 from testbed.report.story import SessionStory, Story
+from testbed.runfolder.journal import Journal
 from testbed.runfolder.summary import Injected
 
 UNIX_S = 1_700_000_000.0

@@ -5,9 +5,9 @@ from pathlib import Path
 from coordinator.engine import events as past
 from coordinator.engine.ids import JobId
 from coordinator.engine.requirements import AllDevices
-from testbed.report.journal import read_journal
 from testbed.report.plan_reasons import plan_reasons
 from testbed.report.story import tell
+from testbed.runfolder.journal import read_journal
 from tests.unit.report.world import World
 
 FIRST, SECOND = JobId("me/first/r1"), JobId("me/second/r1")

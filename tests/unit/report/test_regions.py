@@ -1,9 +1,9 @@
 from pathlib import Path
 
 from coordinator.engine.requirements import AllDevices, Comparison, Every
-from testbed.report.journal import read_journal
 from testbed.report.regions import diagram
 from testbed.report.story import tell
+from testbed.runfolder.journal import read_journal
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World
 

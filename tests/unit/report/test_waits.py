@@ -17,11 +17,11 @@ from coordinator.engine.waiting import Part, Why
 from testbed.report.build import build_report
 from testbed.report.explain import explain
 from testbed.report.figures.jobs import MOST_NAMED, waiting
-from testbed.report.journal import read_journal
 from testbed.report.record import load_run
 from testbed.report.story import Story, tell
 from testbed.report.summary import summarise
 from testbed.report.waits import longest, rules, waits
+from testbed.runfolder.journal import read_journal
 from tests.unit.engine.play import Play
 from tests.unit.report.world import Lease, World
 

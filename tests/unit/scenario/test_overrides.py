@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import Scenario, ScenarioError
-from testbed.scenario.overrides import as_words
+from testbed.scenario.loader import as_words
 from tests.unit.scenario.conftest import PLAIN, problems
 
 

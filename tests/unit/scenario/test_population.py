@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.population.spec import PopulationSpec
 from testbed.scenario.loader import parse
+from testbed.world.population import PopulationSpec
 from tests.unit.scenario.conftest import problems
 
 HEAD = "version: 1\nname: many\nbackend: sim\n"

@@ -5,9 +5,9 @@ from fractions import Fraction
 from pathlib import Path
 
 from testbed import Scenario
-from testbed.churn.timeline import Verb
-from testbed.population import expand
 from testbed.scenario.checks import drawn
+from testbed.world.devices import expand
+from testbed.world.timeline import Verb
 from tests.unit.scenario.conftest import PLAIN, THREE_JOBS, problems, write
 from venn.wire.notation import Constant, Exponential, Uniform
 

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.scenario import Scenario, parse
 from testbed.scenario.errors import ScenarioError
-from testbed.simulator.fleets import fleet_devices
+from testbed.simulate.devices import fleet_devices
 
 TEXT = """
 version: 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import Fleet, Job, Scenario
-from testbed.scenario.drawn_jobs import DrawnJobs
+from testbed.scenario.population import DrawnJobs
 from testbed.scenario.unfold import drawn, scaled, unfolded
 from venn.wire.notation import Exponential
 

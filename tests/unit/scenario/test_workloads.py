@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import pytest
 
-from testbed.population.arrays import Matching
-from testbed.population.job_table import PAPER, Which, read_table, subset
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named, packaged_scenarios
 from testbed.scenario.unfold import unfolded
+from testbed.world.arrays import Matching
+from testbed.world.jobs import PAPER, Which, read_table, subset
 
 ALIKE = dict.fromkeys(("general", "compute-rich", "memory-rich", "high-performance"), Fraction(1, 4))
 WHICH = {"even": Which.ALL, "small": Which.SMALL, "large": Which.LARGE, "low": Which.LOW, "high": Which.HIGH}

@@ -1,1 +1,0 @@
-"""The timeline of a scenario: what is done to its devices and programs, and when."""

@@ -1,0 +1,157 @@
+"""The runs of a comparison, simulated or live.
+
+Simulated runs of a comparison: cells, on as many cores as asked for; what is there already is kept.
+
+Live runs of a comparison: one after the other, each in a process of its own, in an order that favours nobody.
+
+Policies take turns in going first: at each seed the order is rotated by one, so that what drifts on the host (its
+temperature, its neighbours) meets every policy alike. A finished run is kept; ``resume`` goes on where it stopped.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from testbed.compare.cell import read_row
+from testbed.compare.folder import SCENARIO, Run
+from testbed.compare.plan import Asked, Plan
+from testbed.compare.pool import WORKER, Order, order_for, run_orders
+from testbed.compare.progress import Progress
+from testbed.report.build import SUMMARY
+from testbed.report.run_result import read_run
+from testbed.report.words import slug
+from testbed.runfolder.jsonlines import Row, text
+from venn.wire import RUN_MARK
+from venn.wire.errors import ExitCode, PeerError, VennError
+from venn.wire.marks import own_mark
+
+LOG = "worker.log"
+
+
+async def run_cells(plan: Plan, progress: Progress, worker: Sequence[str] = WORKER) -> list[Run]:
+    """Simulate what is not yet there. Raises the error of the first cell that fails."""
+    asked = {order.out: (order, one) for one in plan.runs() for order in [_order(plan, one)]}
+    missing = [order for order, _ in asked.values() if not _kept(order)]
+    progress.expect([asked[order.out][1] for order in missing])
+    wanted = {order.out for order in missing}
+    for order, one in asked.values():
+        if order.out not in wanted:
+            progress.ended(one, read_run(read_row(Path(order.out)), order.out), None)
+
+    def done(order: Order, seconds: float) -> None:
+        progress.ended(asked[order.out][1], read_run(read_row(Path(order.out)), order.out), seconds)
+
+    def part(order: Order, fraction: float, compiling: bool) -> None:
+        if compiling:
+            progress.compiles()
+        progress.within(asked[order.out][1], fraction)
+
+    if missing:
+        await run_orders(missing, plan.processes, done, part, log=plan.out / LOG, worker=worker)
+    return [_run(order, one) for order, one in asked.values()]
+
+
+def kept_cells(plan: Plan) -> list[Run]:
+    """Those that are there."""
+    return [_run(order, one) for one in plan.runs() for order in [_order(plan, one)] if _kept(order)]
+
+
+def _order(plan: Plan, one: Asked) -> Order:
+    return order_for(one, plan.out / one.workload.name / SCENARIO)
+
+
+def _run(order: Order, one: Asked) -> Run:
+    return Run(one, Path(order.out), Path(order.world))
+
+
+def _kept(order: Order) -> bool:
+    """Whether the cell's file is there, whole, and the world's file beside it."""
+    return text(read_row(Path(order.out)), "key") == order.key and bool(read_row(Path(order.world)))
+
+
+STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
+
+Runner = Callable[[Asked, Path, Sequence[str]], Awaitable[Row]]  # of what, into which folder, with which flags
+
+
+async def run_live(plan: Plan, progress: Progress, run: Runner | None = None) -> list[Run]:
+    """Run what is not yet there, with ``run``: by default ``venn run`` in a process of its own.
+
+    Raises the error of a run that could not be made.
+    """
+    run = run or run_apart
+    asked = [(one, *_recorded(one.folder / slug(one.policy))) for one in plan.runs()]
+    progress.expect([one for one, _, summary in asked if summary is None])
+    runs: list[Run] = []
+    for one, folder, summary in asked:
+        started = time.monotonic()
+        found = summary if summary is not None else await run(one, folder, plan.flags)
+        seconds = None if summary is not None else time.monotonic() - started
+        runs.append(Run(one, folder / SUMMARY))
+        progress.ended(one, read_run(found, str(folder)), seconds)
+    return runs
+
+
+async def run_apart(one: Asked, folder: Path, flags: Sequence[str]) -> Row:
+    """``venn run``; cancelled, it stops its run and waits until nothing of it is left."""
+    command = [sys.executable, "-m", "testbed.cli.main", "run", str(one.workload.path), "--policy", one.policy]
+    command += ["--seed", str(one.seed), "--out", str(folder), "--json", *flags]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=os.environ | {RUN_MARK: own_mark()},
+        start_new_session=True,
+    )
+    try:
+        output, _ = await process.communicate()
+    except asyncio.CancelledError:
+        await _stop(process)
+        raise
+    return read_answer(output, process.returncode or 0, one)
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """Let it stop its own programs and write its partial report."""
+    if process.returncode is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        async with asyncio.timeout(STOP_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def read_answer(output: bytes, code: int, one: Asked) -> Row:
+    """The summary that the run printed; raises what it says went wrong."""
+    where = str(one)
+    try:
+        said = json.loads(output)
+    except ValueError:
+        raise PeerError("RUN_DIED", f"ended with exit code {code} and no summary", where=where) from None
+    if "error" in said:
+        error: dict[str, str] = said["error"]
+        failure = VennError(error["reason"], error["message"], where=error["where"] or where, fix=error["fix"])
+        failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
+        raise failure
+    if not isinstance(said, dict) or said.get("interrupted"):
+        raise PeerError("RUN_STOPPED", "was stopped from outside", where=where, fix="go on with --resume")
+    return said
+
+
+def _recorded(out: Path) -> tuple[Path, Row | None]:
+    """The folder of a run and its summary; or a folder that is free, if it was not run to its end."""
+    folder, again = out, 1
+    while folder.exists():
+        summary = read_row(folder / SUMMARY)
+        if summary and not summary.get("interrupted"):
+            return folder, summary
+        again += 1
+        folder = out.with_name(f"{out.name}-{again}")
+    return folder, None

@@ -1,0 +1,218 @@
+"""The programs of one run: started together, watched over, stopped for certain.
+
+A device's process that a crash has killed is started again for its next session. A driver that a signal has killed
+takes its job up again with ``--resume``. A coordinator that the timeline has killed is started again at its address.
+What ends by itself with an error is not started again; its error is told.
+"""
+
+import asyncio
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+from testbed.live.backend import Part, Parts
+from testbed.live.injector import Hands, Injector
+from testbed.live.prepare import DeviceHost, Prepared
+from testbed.report.result import Ending
+from testbed.runfolder.paths import RunFolder
+from testbed.scenario.model import Scenario
+from testbed.world.timeline import Verb
+from venn.wire.errors import ExitCode
+from venn.wire.notation import Whom
+
+READY_WITHIN_S = 60.0
+MOST_RESUMES = 3  # of one driver
+FIRST_START_S = 2.0
+DRAIN_GRACE_S = 15.0
+
+
+class World:
+    """The programs of one run. ``start`` then ``until_done`` then, always, ``stop``."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: RunFolder,
+        prepared: Prepared,
+        *,
+        parts: Parts,
+        say: Callable[[str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
+        self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
+        self._parts = parts
+        self._coordinator = parts.coordinator()
+        self._drivers: dict[str, Part] = {}
+        self._hosts: dict[str, Part] = {}
+        self._resumed: Counter[str] = Counter()  # by job: drivers that took it up after one that nobody had killed
+        self._hands = Hands(self._part, parts)
+        self.address = ""
+        self.epoch = 0.0  # Unix seconds: the run's clock starts here
+        self.ending = Ending()
+
+    @property
+    def recording(self) -> bool:
+        """Whether there is a journal, that a report can be made of."""
+        return bool(self.address)
+
+    @property
+    def suspended(self) -> frozenset[str]:
+        """The devices, the jobs, and the coordinator, if the timeline lets their processes stand still."""
+        targets = (action.target for action in self._prepared.timeline if action.verb is Verb.SUSPEND)
+        return frozenset(target.rpartition(" ")[2] for target in targets)
+
+    @property
+    def running(self) -> bool:
+        """Whether the run's clock has started: what fails earlier makes the run pointless."""
+        return self.recording and 0.0 < self.epoch <= time.time()
+
+    async def start(self) -> None:
+        """All programs. Raises the error of the first that cannot start."""
+        await self._parts.make()
+        began = time.monotonic()
+        await self._coordinator.start()
+        self.address = self._parts.reached(await self._coordinator.announced(READY_WITHIN_S))
+        one_s = time.monotonic() - began  # for one of our programs to be warm, on this machine as busy as it is now
+        others = len(self._scenario.jobs) + len(self._prepared.hosts)
+        self.epoch = time.time() + FIRST_START_S + self._parts.start_cost_s(others, one_s)
+        self._drivers |= {name: self._parts.driver(name, self.epoch) for name in self._scenario.jobs}
+        self._hosts |= {host.name: self._parts.device_host(host, self.epoch) for host in self._prepared.hosts}
+        for program in (*self._drivers.values(), *self._hosts.values()):
+            await program.start()
+        await self._parts.read_back()
+
+    async def until_done(self) -> None:
+        """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
+        jobs = asyncio.create_task(self._follow_drivers())
+        vital = [asyncio.create_task(self._follow_coordinator())]
+        vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
+        vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
+        vital += [asyncio.create_task(self._follow_other(other)) for other in self._parts.others]
+        budget = max(0.0, self.epoch + self._scenario.duration - time.time())
+        try:
+            done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                _raise_first(task)
+            if jobs not in done:
+                self.ending.gave_up = True
+                self._say(f"gave up after {self._scenario.duration:g} s: jobs are unfinished")
+        finally:
+            for task in (jobs, *vital):
+                task.cancel()
+            await asyncio.gather(jobs, *vital, return_exceptions=True)
+
+    async def coordinator_returned(self) -> bool:
+        """Waits until it is there again, if the timeline has killed it; False: it has not."""
+        return await self._hands.returned(Whom.COORDINATOR)
+
+    async def stop(self) -> None:
+        """All of them; being cancelled does not keep it from that."""
+        stopping = asyncio.create_task(self._stop())
+        while not stopping.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({stopping})
+        stopping.result()
+
+    async def _stop(self) -> None:
+        """Drivers, then devices (they say goodbye), then the coordinator (it drains and ends its journal)."""
+        ended: list[object] = []
+        for programs in (self._drivers, self._hosts):
+            ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
+        others = [other.stop() for other in self._parts.others]
+        ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), *others, return_exceptions=True)
+        self._folder.forget_tokens()
+        errors = [each for each in ended if isinstance(each, BaseException)]
+        await self._parts.remove(at_once=bool(errors))
+        if errors:
+            raise errors[0]
+
+    async def _inject(self) -> None:
+        """The timeline; when it is over the run goes on."""
+        injector = Injector(self._prepared.timeline, self._folder.churn, self._hands)
+        try:
+            await injector.run(self.epoch)
+            await asyncio.Event().wait()
+        finally:
+            await injector.end()
+
+    def _part(self, target: str) -> Part | None:
+        """Of a target of the timeline; None: it has none to itself."""
+        if target == Whom.COORDINATOR:
+            return self._coordinator
+        if target == Whom.BROKER:
+            return next(other for other in self._parts.others if other.name == Whom.BROKER)
+        word, _, job = target.partition(" ")
+        if word == Whom.DRIVER:
+            return self._drivers[job]
+        alone = any(host.single and host.name == target for host in self._prepared.hosts)
+        return self._hosts[target] if alone else None
+
+    async def _follow_coordinator(self) -> None:
+        """Starts it again where it was, if the timeline has killed it; raises when it died of anything else."""
+        program = self._coordinator
+        while True:
+            await program.wait()
+            if not await self._hands.released(Whom.COORDINATOR):
+                raise program.failure()
+            await program.stop()
+            await program.start()
+            await program.announced(READY_WITHIN_S)
+            self._hands.started(Whom.COORDINATOR)
+
+    async def _follow_other(self, other: Part) -> None:
+        """Starts it again, if the timeline has killed it; raises when it died of anything else."""
+        while True:
+            await other.wait()
+            if not await self._hands.released(other.name):
+                raise other.failure()
+            await other.stop()
+            await other.start()
+            self._hands.started(other.name)
+
+    async def _follow_host(self, host: DeviceHost) -> None:
+        """Starts it again when a crash has killed it; raises when it died of anything else."""
+        program = self._hosts[host.name]
+        while (code := await program.wait()) != ExitCode.OK:
+            if code != -signal.SIGKILL or not host.single:
+                raise program.failure()
+            await program.stop()  # what is left of its group
+            await program.start()
+        await asyncio.Event().wait()  # its devices have no session left: nothing more can happen to it
+
+    async def _follow_drivers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for name in self._drivers:
+                group.create_task(self._follow_driver(name))
+
+    async def _follow_driver(self, name: str) -> None:
+        driver = self._drivers[name]
+        while (code := await driver.wait()) < 0 and await self._may_resume(name):
+            killed = signal.Signals(-code).name
+            self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
+            await driver.stop()
+            driver.resume()
+            await driver.start()
+            self._hands.started(f"{Whom.DRIVER} {name}")
+        if code not in (ExitCode.OK, ExitCode.FAILED):
+            failure = driver.failure()
+            if not self.running:
+                raise failure
+            self.ending.failures.append(failure)
+            self._warn(str(failure))
+
+    async def _may_resume(self, name: str) -> bool:
+        """A job's driver was killed: by the timeline as often as it likes, else a few times."""
+        if not await self._hands.released(f"{Whom.DRIVER} {name}"):
+            self._resumed[name] += 1
+        return self._resumed[name] <= MOST_RESUMES
+
+
+def _raise_first(task: asyncio.Task[None]) -> None:
+    """Raises what a vital part, or a driver before the start, ended with."""
+    try:
+        task.result()
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from None

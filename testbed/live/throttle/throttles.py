@@ -1,0 +1,198 @@
+"""All that slows the devices of one run down: made, read back, and removed again."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from device_agent.throttle import Throttle, write_throttle
+from testbed.live.prepare import DeviceHost
+from testbed.live.throttle import cgroup, namespace
+from testbed.live.throttle.account import Account
+from testbed.live.throttle.namespace import RefusedError
+from testbed.live.throttle.plan import FleetPlan, Plan
+from testbed.live.throttle.probe import DUTY, RLIMIT, Machine
+from testbed.live.throttle.relay import LinkSpec, write_specs
+from testbed.runfolder.paths import RunFolder
+from testbed.world.limits import SAME, Limits, Relayed, changed, same
+from testbed.world.timeline import LinkChange
+from venn.wire.errors import CannotEnforceError
+from venn.wire.marks import PREFIX, own_mark
+
+
+@dataclass(slots=True)
+class _Device:
+    """What was made for one."""
+
+    plan: FleetPlan
+    group: cgroup.Group | None = None
+    cable: namespace.Namespace | None = None
+
+
+class Throttles:
+    """``make``, then what the hosts are started with; ``remove`` always."""
+
+    def __init__(self, plan: Plan, machine: Machine, folder: RunFolder, hosts: Sequence[DeviceHost], seed: int) -> None:
+        self._plan, self._machine, self._folder, self._seed = plan, machine, folder, seed
+        self._hosts = [host for host in hosts if any(device.fleet in plan.fleets for device in host.devices)]
+        self._devices: dict[str, _Device] = {}
+        limited = (device for host in hosts for device in host.devices if device.fleet in plan.fleets)
+        self.account = Account(plan, {device.device: device.fleet for device in limited})
+
+    @property
+    def any(self) -> bool:
+        return bool(self._hosts)
+
+    @property
+    def links(self) -> Path | None:
+        """What the relay is told; None: no link is limited."""
+        return self._folder.root / "links.json" if self._plan.links else None
+
+    @property
+    def counts(self) -> Path:
+        return self._folder.root / "links-counts.json"
+
+    def make(self) -> None:
+        """Groups, namespaces, and the relay's orders. Raises CannotEnforceError; nothing is left then."""
+        try:
+            for host in self._hosts:
+                for device in host.devices:
+                    if plan := self._plan.fleets.get(device.fleet):
+                        self._devices[device.device] = _Device(plan)
+                        self._make(device.device, len(self._devices))
+            if self.links is not None:
+                write_specs(
+                    self.links, {name: self._link(name, self._devices[name].plan.limits) for name in self._linked()}
+                )
+        except (OSError, ValueError, RefusedError) as error:
+            self.remove()
+            raise CannotEnforceError(
+                "CANNOT_ENFORCE", f"a limit could not be set: {error}", fix="see `venn doctor`"
+            ) from error
+        except BaseException:
+            self.remove()
+            raise
+
+    def write(self, proxies: Mapping[str, str]) -> None:
+        """What the agents are told, with the addresses of the relay's links."""
+        for host in self._hosts:
+            own = [device.device for device in host.devices if device.device in self._devices]
+            through = {name: proxies[name] for name in own if name in proxies}
+            made = self._devices[own[0]] if host.single else _Device(FleetPlan("", 0, Limits()))
+            plan, group = made.plan, made.group
+            throttle = Throttle(
+                start_in=group.start_in if group else (),
+                work_in=group.work_in if group else (),
+                duty_cores=plan.limits.cores if plan.cpu == DUTY else None,
+                memory_bytes=plan.limits.memory_bytes if plan.memory == RLIMIT else None,
+                proxies=through,
+            )
+            write_throttle(self._file(host), throttle)
+
+    def flags(self, host: DeviceHost) -> list[str]:
+        """Of its agent."""
+        return ["--throttle", str(self._file(host))] if host in self._hosts else []
+
+    def measured(self, host: DeviceHost) -> bool:
+        """Whether its tasks' time is real."""
+        made = self._devices.get(host.name)
+        return host.single and made is not None and bool(made.plan.cpu)
+
+    def within(self, host: DeviceHost) -> tuple[str, ...]:
+        """What its program is started through."""
+        made = self._devices.get(host.name)
+        return made.cable.enter if host.single and made is not None and made.cable is not None else ()
+
+    def linked(self, device: str) -> bool:
+        """Whether it has a link in the relay."""
+        return device in self._linked()
+
+    def relink(self, device: str, change: LinkChange | None) -> Relayed:
+        """A device's link from now on, as the timeline wants it; None: its own. What ``tc`` does of it is done then,
+        and read back; what is left to the relay is returned. Raises CannotEnforceError.
+        """
+        made = self._devices[device]
+        limits = made.plan.limits if change is None else changed(made.plan.limits, change)
+        try:
+            if made.cable is not None:
+                namespace.shape(made.cable, limits, netem=made.plan.netem)
+                in_force = made.plan.by_kernel(namespace.in_force(made.cable))
+                for key, asked in made.plan.by_kernel(limits).items():
+                    if not same(in_force[key], asked):
+                        raise RefusedError(f"{key} {asked} was asked, and {in_force[key]} is in force")
+        except (OSError, ValueError, RefusedError) as error:
+            raise CannotEnforceError("NOT_IN_FORCE", f"its link was not changed: {error}", where=device) from error
+        return made.plan.relayed(limits)
+
+    def bypassed(self, moved: Mapping[str, tuple[int, int]]) -> list[str]:
+        """Devices that moved more bytes (up, down) than their links saw: they went past them."""
+        counts = self._counts()
+        missing = []
+        for device in self._linked():
+            row = counts.get(device, {})
+            seen = (row.get("up", 0), row.get("down", 0))
+            if any(have < (1 - SAME) * said for have, said in zip(seen, moved.get(device, (0, 0)), strict=True)):
+                missing.append(device)
+        return missing
+
+    def remove(self) -> None:
+        """What was made and can be removed; `venn down` finds what cannot yet."""
+        for made in reversed(self._devices.values()):  # the first has made what is around all of them
+            if made.cable is not None:
+                with suppress(RefusedError):
+                    namespace.remove(made.cable.name)
+            for path in reversed(made.group.made if made.group else ()):
+                with suppress(OSError):
+                    cgroup.remove(path)
+            made.cable = made.group = None
+
+    # -- one device
+
+    def _make(self, name: str, number: int) -> None:
+        made = self._devices[name]
+        plan, limits = made.plan, made.plan.limits
+        if (plan.cpu, plan.memory) != ("", "") and {plan.cpu, plan.memory} & {self._machine.group_name}:
+            made.group = cgroup.make(self._machine.trees, own_mark(), name, limits)
+            if plan.cpu == self._machine.group_name:
+                self.account.read(plan, "cores", limits.cores, cgroup.cores_in_force(made.group.work_in))
+            if plan.memory == self._machine.group_name:
+                memory = cgroup.memory_in_force(made.group.memory_of)
+                self.account.read(plan, "memory_limit", limits.memory_bytes, memory)
+        if plan.namespace:
+            offset = os.getpid() * 61  # so that runs side by side have cables of their own
+            made.cable = self._cable(number, offset)
+            namespace.shape(made.cable, limits, netem=plan.netem)
+            in_force = plan.by_kernel(namespace.in_force(made.cable))
+            for key, asked in plan.by_kernel(limits).items():
+                self.account.read(plan, key, asked, in_force[key])
+
+    def _cable(self, number: int, offset: int) -> namespace.Namespace:
+        taken = namespace.addresses_in_use()
+        while namespace.cable(offset + number)[0] in taken:
+            offset += len(self._devices) + 1
+        name = f"{PREFIX}{own_mark()}-{number}"
+        return namespace.create(name, f"vn{os.getpid()}x{number}", offset + number)
+
+    def _linked(self) -> list[str]:
+        return [name for name, made in self._devices.items() if made.plan.linked]
+
+    def _link(self, name: str, limits: Limits) -> LinkSpec:
+        """What is left to the relay: what ``tc`` does not do."""
+        made = self._devices[name]
+        return LinkSpec(
+            **made.plan.relayed(limits),
+            seed=f"{self._seed}/{name}/link",
+            host=made.cable.address if made.cable else "127.0.0.1",
+            interface=made.cable.interface if made.cable else "",
+        )
+
+    def _file(self, host: DeviceHost) -> Path:
+        return self._folder.device_host(host.name) / "throttle.json"
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        try:
+            return dict(json.loads(self.counts.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            return {}

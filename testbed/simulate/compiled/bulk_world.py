@@ -1,0 +1,261 @@
+"""Groups, regions and supply of a simulation in bulk: the engine's own, and what the kernel reads of them."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coordinator.engine.ids import DeviceId, GroupId, RegionId, RequestId
+from coordinator.engine.outlook import Attained, TierSupply
+from coordinator.engine.plan import CollectingView, RequestView, View
+from coordinator.engine.regions import Group, Regions
+from coordinator.engine.requirements import group_of
+from coordinator.engine.supply import Supply
+from coordinator.engine.tiers import Tiers
+from testbed.simulate.compiled.bulk_jobs import OpenJobs
+from testbed.simulate.compiled.compiled import plain
+from testbed.simulate.compiled.kernel_spares import lacking as lacks
+from testbed.simulate.compiled.layout import (
+    ARRIVED,
+    CUTS,
+    D_CHECK_INS,
+    D_FIRST,
+    D_KIND,
+    DIRTY,
+    J_ASYNCHRONOUS,
+    J_GROUP,
+    J_HELD,
+    J_KNOWN,
+    J_NEEDED,
+    J_OPEN,
+    J_PLACED,
+    J_PLACES,
+    J_REQUEST,
+    J_RESPONSES,
+    J_ROUND,
+    J_SIZE,
+    J_TIER,
+    JR_ARRIVAL,
+    JR_DEADLINE,
+    JR_OPENED,
+    K_CELL,
+    K_COUNTS,
+    NONE,
+    NOW,
+    PLANS,
+    R_DRY,
+    R_GROUPS,
+    R_LISTED,
+    R_OWNER,
+    R_POOL,
+    REGROUP,
+    SPAN_S,
+    TICK,
+)
+from testbed.simulate.compiled.tables import longer, more_devices, tables
+from testbed.simulate.model import Simulation
+
+if TYPE_CHECKING:
+    from testbed.simulate.compiled.bulk_plans import Plans
+
+_NOBODY = DeviceId("")  # no requirement names a device
+
+
+class BulkWorld:
+    def __init__(self, simulation: Simulation, *, tiers: bool, profiled: bool) -> None:
+        """``tiers``, ``profiled``: somebody asks for tiers, for response times."""
+        self._simulation = simulation
+        self.groups = sorted({group_of(job.spec.requirement) for job in simulation.jobs})  # as in a view
+        self.number_of: dict[GroupId, int] = {group: number for number, group in enumerate(self.groups)}
+        number = simulation.settings.tiers if tiers else 1
+        self.width = number + 1 if number > 1 else 1  # cells of a region
+        groups = [self.number_of[group_of(job.spec.requirement)] for job in simulation.jobs]
+        self.tables = tables(simulation, groups, number, profiled=profiled)
+        self.regions = Regions(simulation.settings.most_regions)
+        self.supply = Supply(simulation.settings, 0.0)
+        self.tiers = Tiers(simulation.settings, 0.0)
+        self._class_of = np.full(len(simulation.kinds), NONE)  # of each kind
+        self._unfinished: dict[int, Group] = {}  # of each job
+        self._present: dict[RegionId, int] = {}  # supply, of ...
+        self._present_of: tuple[object, object] = (None, None)  # ... these published counts and views of regions
+        self._plans = 0  # made until the last tick
+        self._jobs = OpenJobs(self, simulation)
+        self._attained = Attained(self._jobs, self._jobs.attained)
+        self._tier_supply = TierSupply(self)
+
+    def start(self, now: float) -> None:
+        """The first event is about to happen."""
+        self.supply = Supply(self._simulation.settings, now)
+        self.tiers = Tiers(self._simulation.settings, now)
+        self.tables.reals[TICK], self.tables.reals[SPAN_S] = self.supply.next_tick, self.supply.span_s
+
+    # -- devices
+
+    def know_devices(self, count: int) -> None:
+        """Devices with numbers below ``count`` are to come."""
+        known = len(self.tables.devices)
+        if count > known:
+            self.tables = self.tables.with_(devices=more_devices(self.tables.devices, max(count, known * 5 // 4)))
+
+    def classify(self, kind: int) -> None:
+        """Devices of this kind were not seen since classes were cut."""
+        known = len(self.regions.regions)
+        klass = self.regions.classify(_NOBODY, self._simulation.kinds[kind])
+        self._class_of[kind] = klass
+        if len(self.regions.regions) > known:
+            self._show_regions(known)
+        self.tables.kinds[kind, K_CELL] = self.regions.region_of(klass) * self.width
+
+    # -- jobs
+
+    def add_job(self, job: int) -> None:
+        """As ``coordinator.engine.jobs`` when a job is submitted."""
+        spec = self._simulation.jobs[job].spec
+        group = self._unfinished[job] = self.regions.add_job(spec.requirement, spec.requirement_name)
+        if group.jobs == 1:
+            if self.regions.has_new_atoms(spec.requirement):
+                self._recut()
+            self._rebuild()
+
+    def remove_job(self, job: int) -> None:
+        """It has ended."""
+        group = self._unfinished.pop(job)
+        self.regions.remove_job(group)
+        if group.jobs == 0:
+            self._rebuild()
+
+    def _recut(self) -> None:
+        self._tell_supply()
+        kinds, known = self._simulation.kinds, self._kinds_by_first_device()
+        done = self.regions.recut((_NOBODY, kinds[kind], int(self._class_of[kind]), weight) for kind, weight in known)
+        self.tiers.recut(done.shares)
+        self.supply.recut(done.shares)
+        self._class_of[:] = NONE
+        for kind, _ in known:
+            self._class_of[kind] = self.regions.classify(_NOBODY, kinds[kind])
+
+    def _kinds_by_first_device(self) -> list[tuple[int, int]]:
+        """(kind, intervals of its devices) of all kinds that known devices are of."""
+        devices = self.tables.devices
+        devices = devices[devices[:, D_FIRST] > 0]
+        devices = devices[np.argsort(devices[:, D_FIRST])]
+        kinds, first, which = np.unique(devices[:, D_KIND], return_index=True, return_inverse=True)
+        weights = np.bincount(which, weights=np.maximum(devices[:, D_CHECK_INS], 1), minlength=len(kinds))
+        return [(int(kinds[one]), int(weights[one])) for one in np.argsort(first)]
+
+    def _rebuild(self) -> None:
+        self.regions.rebuild()
+        t = self.tables
+        self.tables = t.with_(cells=t.cells[:0], candidates=t.candidates[:0])
+        self._show_regions(0)
+        known = self._class_of != NONE
+        cells = [self.regions.region_of(klass) * self.width for klass in range(len(self.regions.classes))]
+        self.tables.kinds[:, K_CELL] = NONE
+        self.tables.kinds[known, K_CELL] = np.array(cells, np.int64)[self._class_of[known]]
+        self.tables.numbers[REGROUP] = 1
+
+    def _show_regions(self, known: int) -> None:
+        """Rows for the regions from number ``known`` on."""
+        t, regions = self.tables, list(self.regions.regions.values())
+        count = len(regions) * self.width
+        self.tables = t.with_(cells=longer(t.cells, count), candidates=longer(t.candidates, count))
+        for region in regions[known:]:
+            rows = self.tables.cells[region.id * self.width : (region.id + 1) * self.width]
+            rows[:, [R_POOL, R_OWNER, R_DRY, R_LISTED]] = NONE
+            rows[:, [R_GROUPS + self.number_of[group] for group in region.groups]] = 1
+
+    # -- supply
+
+    def tick(self, plans: "Plans") -> None:
+        """The supply is to be published: the inputs of the plan change where it has moved."""
+        numbers, reals = self.tables.numbers, self.tables.reals
+        self._tell_supply()
+        if numbers[PLANS] > self._plans:
+            self._plans = int(numbers[PLANS])
+            self.supply.plan_made(self.present_supply())
+        now = float(reals[NOW])
+        self.supply.tick(now)
+        if self.width > 1:
+            self.tiers.tick(now)
+            numbers[CUTS] = len(self.tiers.cuts)
+            self.tables.cuts[: numbers[CUTS]] = self.tiers.cuts
+        reals[TICK], reals[SPAN_S] = self.supply.next_tick, self.supply.span_s
+        if self.tables.jobs[:, J_OPEN].any() and self.supply.moved(self.present_supply()):
+            numbers[DIRTY] = 1
+        plans.ground_moved()
+
+    def _tell_supply(self) -> None:
+        """What has been counted since."""
+        counts, scores = self.tables.kinds[:, K_COUNTS:], self.tables.scores
+        for kind, column in np.argwhere(counts).tolist():
+            klass, count = int(self._class_of[kind]), int(counts[kind, column])
+            self.supply.count(klass, count)
+            if column > 0:
+                self.tiers.supply[column - 1].count(klass, count)
+        for bin_ in np.flatnonzero(scores).tolist():
+            self.tiers.counts[bin_] += int(scores[bin_])
+        counts[:], scores[:] = 0, 0
+
+    def present_supply(self) -> dict[RegionId, int]:
+        """Per region, as published: the same object until that or the regions change."""
+        counts, views = self.supply.published, self.regions.views()
+        if self._present_of[0] is not counts or self._present_of[1] is not views:
+            self._present, self._present_of = self.supply.by_region(self.regions.region_of), (counts, views)
+        return self._present
+
+    # -- what a policy sees
+
+    def view(self) -> View:
+        t = self.tables
+        now = float(t.reals[NOW])
+        requests, collecting = self._requests()
+        return View(
+            now=now,
+            seed=self._simulation.settings.seed,
+            plan_number=int(t.numbers[PLANS]),
+            groups=self.regions.views(),
+            requests=tuple(requests),
+            supply=self.present_supply(),
+            supply_span_s=self.supply.span_s,
+            jobs=self._jobs,
+            tiers=self.tiers.number,
+            tier_supply=self._tier_supply,
+            collecting=tuple(collecting),
+            attained=self._attained,
+        )
+
+    def _requests(self) -> tuple[list[RequestView], list[CollectingView]]:
+        """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
+        t, found, collecting = self.tables, [], []
+        for row in np.flatnonzero(t.jobs[: t.numbers[ARRIVED], J_OPEN]).tolist():
+            job, reals, spec = t.jobs[row].tolist(), t.job_reals[row].tolist(), self._simulation.jobs[row].spec
+            unmet = job[J_PLACES] - job[J_PLACED] - job[J_RESPONSES]
+            lacking, known, group = plain(lacks)(t, row), job[J_KNOWN], self.groups[job[J_GROUP]]
+            if not job[J_ASYNCHRONOUS] and not lacking and (known == NONE or known > job[J_ROUND]):
+                after = None if known == NONE else known - job[J_ROUND]
+                collecting.append(CollectingView(spec.job, reals[JR_ARRIVAL], group, job[J_SIZE], after))
+            wanted = job[J_NEEDED] - job[J_HELD] if job[J_ASYNCHRONOUS] else unmet
+            if wanted <= 0:
+                continue
+            left = None if known == NONE else wanted + max(known - job[J_ROUND], 0) * job[J_SIZE]
+            found.append(
+                RequestView(
+                    job[J_REQUEST],
+                    spec.job,
+                    reals[JR_ARRIVAL],
+                    group,
+                    wanted,
+                    left,
+                    job[J_SIZE],
+                    job[J_NEEDED],
+                    lacking,
+                    job[J_TIER],
+                    reals[JR_OPENED],
+                    reals[JR_DEADLINE],
+                )
+            )
+        return found, collecting
+
+    def jobs_by_request(self) -> dict[RequestId, int]:
+        """Of open requests."""
+        jobs = self.tables.jobs
+        return {RequestId(int(jobs[row, J_REQUEST])): row for row in np.flatnonzero(jobs[:, J_OPEN]).tolist()}

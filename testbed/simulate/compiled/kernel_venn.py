@@ -1,0 +1,144 @@
+"""Lines 1 to 9 of Venn, as ``coordinator.policies.venn.irs``, on arrays.
+
+Merged groups without supply come first, as queues that own nothing; the others are the contenders, scarcest first.
+Comparisons are those of ``irs``, exact: by floats where these are clear, else by integers of 64 bits where those
+suffice. Where they do not, Python is to make the plan.
+"""
+
+import numpy as np
+
+from testbed.simulate.compiled.compiled import compiled
+from testbed.simulate.compiled.kernel_tiers import restrict, wanted
+from testbed.simulate.compiled.layout import MERGED, NONE, R_OWNER, TIERS, UNSUPPLIED
+from testbed.simulate.compiled.tables import Integers, Tables
+from testbed.world.arrays import Reals
+
+NO, YES, UNCLEAR = range(3)
+_CLEAR = 1e-9
+_MOST = 4e18  # products of integers stay below it
+
+
+@compiled
+def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool:
+    """Who owns which region, for the queues in the tables. False: a comparison is too close."""
+    unsupplied, count = t.numbers[UNSUPPLIED], t.numbers[MERGED] - t.numbers[UNSUPPLIED]
+    ends = _ends(t)
+    rates = t.rates.copy()
+    owner = t.ground[:, 1].copy()
+    shared = np.zeros(count, np.int64)
+    of, at = np.empty(count, np.int64), np.empty(count, np.int64)  # parts of a queue: whose requests, at what supply
+    for taker in range(count - 1, -1, -1):
+        waiting = t.queues[unsupplied + taker + 1] - t.queues[unsupplied + taker]
+        if waiting == 0:
+            continue
+        shared[:] = 0
+        for region in range(len(owner)):
+            if t.usable[taker, region] == 1:
+                shared[owner[region]] += t.ground[region, 0]
+        of[0], at[0] = taker, rates[taker]
+        parts, size, grown, last = 1, int(waiting), 0, taker
+        for holder in range(taker - 1, -1, -1):
+            share = int(shared[holder])
+            if share == 0:
+                continue
+            held = int(t.queues[unsupplied + holder + 1] - t.queues[unsupplied + holder])
+            if held > 0:
+                pays = _pays(
+                    t, ends, rates, weights, (taker, holder, share), of[:parts], at[:parts], grown, size, whole_queues
+                )
+                if pays == UNCLEAR:
+                    return False
+                if pays == NO:
+                    break
+            grown += share
+            if held > 0:
+                of[parts], at[parts] = holder, rates[holder] - grown
+                parts, size = parts + 1, size + held
+            rates[taker] += share
+            rates[holder] -= share
+            last = holder
+        if last < taker:
+            for region in range(len(owner)):
+                if t.usable[taker, region] == 1 and last <= owner[region] < taker:
+                    owner[region] = taker
+    t.cells[:, R_OWNER] = NONE
+    width = 1 if t.numbers[TIERS] == 1 else t.numbers[TIERS] + 1
+    for region in range(len(owner)):
+        if owner[region] != NONE:
+            t.cells[region * width : (region + 1) * width, R_OWNER] = unsupplied + owner[region]
+    if tiers:
+        restrict(t, owner)
+    return True
+
+
+@compiled
+def _ends(t: Tables) -> Integers:
+    """Running sums of remaining demands, in each queue from its first request on."""
+    ends = np.empty(len(t.queued), np.int64)
+    for queue in range(t.numbers[MERGED]):
+        demand = 0
+        for place in range(t.queues[queue], t.queues[queue + 1]):
+            job = t.queued[place]
+            demand += wanted(t, job)
+            ends[place] = demand
+    return ends
+
+
+@compiled
+def _pays(
+    t: Tables,
+    ends: Integers,
+    rates: Integers,
+    weights: Reals,
+    who: tuple[int, int, int],
+    of: Integers,
+    at: Integers,
+    grown: int,
+    size: int,
+    whole_queues: bool,
+) -> int:
+    """Whether more requests wait per device of the taker than per device of the holder."""
+    taker, holder, share = who
+    queue = t.numbers[UNSUPPLIED] + holder
+    waiting = t.queues[queue + 1] - t.queues[queue]
+    if len(weights) == 0:
+        outnumbered = float(waiting if rates[taker] == 0 else waiting * rates[taker] // rates[holder])
+    else:
+        weighed = waiting * weights[holder] / weights[taker]
+        outnumbered = np.floor(weighed if rates[taker] == 0 else weighed * rates[taker] / rates[holder])
+    if size <= outnumbered:
+        return NO
+    enough = int(outnumbered) + 1
+    if whole_queues:
+        return YES
+    demands, supplies, parts = np.empty(len(of), np.int64), np.empty(len(of), np.int64), 0
+    left = enough
+    while left > 0:
+        queue = t.numbers[UNSUPPLIED] + of[parts]
+        first, after = t.queues[queue], t.queues[queue + 1]
+        served = min(left, after - first)
+        demands[parts] = ends[first + served - 1]
+        supply = at[parts] + grown
+        supplies[parts] = supply if supply != 0 else share
+        left -= served
+        parts += 1
+    queue = t.numbers[UNSUPPLIED] + holder
+    return int(_within(demands[:parts], supplies[:parts], ends[t.queues[queue + 1] - 1], rates[holder]))
+
+
+@compiled
+def _within(demands: Integers, supplies: Integers, demand: int, supply: int) -> int:
+    """Whether the sum of demands / supplies is at most demand / supply."""
+    delay, limit = 0.0, demand / supply
+    for part in range(len(demands)):
+        delay += demands[part] / supplies[part]
+    if abs(delay - limit) > _CLEAR * limit:
+        return YES if delay < limit else NO
+    above, below = np.int64(0), np.int64(1)  # the sum as a fraction
+    for part in range(len(demands)):
+        size = (float(above) * supplies[part] + float(demands[part]) * below) * supply
+        if max(size, float(demand) * below * supplies[part], float(below) * supplies[part]) > _MOST:
+            return UNCLEAR
+        above = above * supplies[part] + demands[part] * below
+        below = below * supplies[part]
+    return YES if above * supply <= demand * below else NO

@@ -1,0 +1,191 @@
+"""What is kept of a simulation while it runs, from the engine's effects: its attempts, and what was useful."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndJob, EndLease, FillAttempt, OfferLease
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import ResponsesRecorded
+from coordinator.engine.ids import LeaseSeq, RequestId
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
+from coordinator.engine.record import Digest
+from testbed.simulate.model import Attempts, Outcome, Simulation, Unheard
+from testbed.world.arrays import Reals
+
+_COUNTED = LeaseEnd.COUNTED
+
+
+class _Ended(NamedTuple):
+    """An attempt that ended: a row of ``Attempts``, in the order of its columns."""
+
+    job: int
+    round: int
+    attempt: int
+    opened_s: float
+    filled_s: float
+    ended_s: float
+    closed: bool
+    counted: int
+
+
+class Accounts:
+    def __init__(self, simulation: Simulation) -> None:
+        # What is noted of an effect at its time; they come in their order.
+        self.on: Mapping[type[Effect], Callable[[Any, float], None]] = {
+            OfferLease: self._offer_lease,
+            EndLease: self._end_lease,
+            AcceptAttempt: self._accept_attempt,
+            FillAttempt: self._fill_attempt,
+            EndAttempt: self._end_attempt,
+            EndJob: self._end_job,
+        }
+        self._jobs = {job.spec.job: index for index, job in enumerate(simulation.jobs)}
+        self._digest = Digest()
+        self._digests: list[str] = []  # of former lives of the coordinator
+        self._plans = 0  # in them, as the next two
+        self._leases = dict.fromkeys(LeaseEnd, 0)
+        self._device_s = np.zeros(len(self._jobs))
+        self._unheard: list[Unheard] = []
+        self._ended_s = [math.nan] * len(self._jobs)
+        self._useful_s = [0.0] * len(self._jobs)  # leased, counted, in rounds that closed
+        self._opened: dict[RequestId, float] = {}  # of open attempts
+        self._filled: dict[RequestId, float] = {}
+        self._counted_s: dict[RequestId, float] = {}  # leased, and counted so far
+        self._granted: dict[LeaseSeq, float] = {}  # of live leases
+        self._attempts: list[_Ended] = []
+        self._breaks = bool(simulation.breaks)
+        self._corrected: dict[LeaseSeq, float] = {}  # leased, of leases that a driver may yet have counted
+        self._useful_of: dict[tuple[int, int], float] = {}  # by job and round, if programs are killed
+
+    def outcome(self, engine: Engine, check_ins: int, now: float, *, killed: bool) -> Outcome:
+        """When it is over, at ``now``. ``killed``: the engine's last event was its last word."""
+        device_s = self._device_s + self._attained(engine, engine.now if killed else now)
+        return Outcome(
+            ended_s=np.array(self._ended_s),
+            attempts=self._table(),
+            check_ins=check_ins,
+            plans=self._plans + engine.plan_number,
+            leases={reason: count + engine.world.ends[reason] for reason, count in self._leases.items()},
+            live=len(engine.leases),
+            device_s=device_s,
+            wasted_device_s=_at_least_0(device_s - np.array(self._useful_s)),
+            now_s=now,
+            digest="-".join((*self._digests, self._digest.hex())),
+            unheard=tuple(self._unheard),
+            killed=killed,
+            path="events",
+        )
+
+    # -- a coordinator that was killed
+
+    def unheard(self, life: int, event: ResponsesRecorded) -> None:
+        """No coordinator will ever hear what a driver has decided."""
+        for lease, outcome in event.responses:
+            self._unheard.append(Unheard(life, lease, event.job, event.round, event.attempt, outcome))
+
+    def end_life(self, engine: Engine) -> None:
+        """End what was open when it was killed with the last that it handled, as ``testbed.runfolder.lives`` does."""
+        now = engine.now
+        for request in engine.world.open_requests.values():
+            if request.id in self._opened:
+                ended = (AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN, request.responses)
+                self._note_end(EndAttempt(request.id, request.job.id, request.round, request.attempt, *ended), now)
+        self._opened.clear()
+        self._filled.clear()
+        self._counted_s.clear()
+        self._granted.clear()
+        self._corrected.clear()
+        self._plans += engine.plan_number
+        self._device_s += self._attained(engine, now)
+        for reason, count in engine.world.ends.items():
+            self._leases[reason] += count
+        self._leases[LeaseEnd.UNKNOWN] += len(engine.leases)
+        self._digests.append(self._digest.hex())
+        self._digest = Digest()
+
+    def _is_new(self, accepted: AcceptAttempt) -> bool:
+        """Not one that is taken up by a driver that was killed."""
+        if accepted.request in self._opened or accepted.status is not AttemptStatus.OPEN:
+            return False
+        if self._digests:
+            self._not_told(accepted)
+        return True
+
+    def _not_told(self, again: AcceptAttempt) -> None:
+        """A round that a former life has closed is opened once more: its driver never heard that it was."""
+        job = self._jobs[again.job]
+        for number, ended in enumerate(self._attempts):
+            if ended.closed and (ended.job, ended.round) == (job, again.round):
+                self._attempts[number] = ended._replace(closed=False)
+                self._useful_s[job] -= self._useful_of.pop((job, ended.round))
+
+    def _attained(self, engine: Engine, now: float) -> Reals:
+        return np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
+
+    def _offer_lease(self, offered: OfferLease, now: float) -> None:
+        self._digest.add(now, offered)
+        self._granted[offered.lease] = now
+
+    def _end_lease(self, ended: EndLease, now: float) -> None:
+        if ended.lease in self._granted:
+            seconds = now - self._granted.pop(ended.lease)
+        else:
+            seconds = self._corrected.pop(ended.lease)
+        if ended.reason is not _COUNTED:
+            if self._breaks:
+                self._corrected[ended.lease] = seconds
+        elif ended.request in self._counted_s:
+            self._counted_s[ended.request] += seconds
+
+    def _accept_attempt(self, accepted: AcceptAttempt, now: float) -> None:
+        self._digest.add(now, accepted)
+        if self._is_new(accepted):
+            self._opened[accepted.request] = now
+            if accepted.deadline_at is None:
+                self._filled[accepted.request] = now  # an asynchronous round has no delay of its own
+            self._counted_s[accepted.request] = 0.0
+
+    def _fill_attempt(self, filled: FillAttempt, now: float) -> None:
+        self._digest.add(now, filled)
+        self._filled.setdefault(filled.request, now)
+
+    def _end_attempt(self, ended: EndAttempt, now: float) -> None:
+        self._digest.add(now, ended)
+        if ended.request in self._opened:  # else an asynchronous round that was not begun
+            self._note_end(ended, now)
+
+    def _end_job(self, ended: EndJob, now: float) -> None:
+        self._ended_s[self._jobs[ended.job]] = now
+
+    def _note_end(self, ended: EndAttempt, now: float) -> None:
+        job = self._jobs[ended.job]
+        closed = ended.status is AttemptStatus.CLOSED
+        opened, filled = self._opened.pop(ended.request), self._filled.pop(ended.request, now)
+        useful_s = self._counted_s.pop(ended.request)
+        if closed:
+            self._useful_s[job] += useful_s
+            if self._breaks:
+                self._useful_of[job, ended.round] = useful_s
+        self._attempts.append(_Ended(job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
+
+    def _table(self) -> Attempts:
+        columns = list(zip(*self._attempts, strict=True)) or [()] * 8
+        job, round_, attempt, opened, filled, ended, closed, counted = columns
+        return Attempts(
+            job=np.array(job, np.int32),
+            round=np.array(round_, np.int32),
+            attempt=np.array(attempt, np.int32),
+            opened_s=np.array(opened, np.float64),
+            filled_s=np.array(filled, np.float64),
+            ended_s=np.array(ended, np.float64),
+            closed=np.array(closed, np.bool_),
+            counted=np.array(counted, np.int32),
+        )
+
+
+def _at_least_0(values: Reals) -> Reals:
+    """A difference of two sums of the same terms may fall short of 0 by a rounding."""
+    return np.maximum(values, 0.0)

@@ -1,0 +1,195 @@
+"""Simulated drivers: one per job. What they do when their job arrives, a response comes, an attempt has ended.
+
+A driver needs no time: it opens the next attempt at once, with round + 1 after a close and attempt + 1 after an abort.
+
+One that was killed comes back with a higher incarnation, submits its job again and asks for the attempt that was open;
+responses wait for it, in their devices. One that stands still hears what was said to it when it goes on. Another
+coordinator does not know its attempt: it opens the next one, and takes the one before for aborted.
+"""
+
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from coordinator.engine.effects import AcceptAttempt, AcceptJob, Effect, EndAttempt, EndJob
+from coordinator.engine.events import (
+    AttemptOpened,
+    DriverFollowed,
+    DriverLost,
+    Event,
+    JobEnded,
+    JobSubmitted,
+    ResponsesRecorded,
+)
+from coordinator.engine.ids import JobId
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome, Repeat
+from job_driver.collecting import COUNTS, AttemptNo, Collector, Status
+from testbed.simulate.events.presence import Response
+from testbed.simulate.model import SimulatedJob
+from testbed.simulate.programs import AWAY, STILL, THERE, State
+
+HEARD: tuple[type[Effect], ...] = (AcceptJob, AcceptAttempt, EndAttempt, EndJob)  # effects that mean something to one
+
+_COUNTED, _STRAGGLER = Outcome.COUNTED, Outcome.STRAGGLER
+
+
+@dataclass(slots=True)
+class Driver:
+    job: SimulatedJob
+    collector: Collector = field(init=False)
+    state: State = THERE
+    incarnation: int = 1
+    arrived: bool = False
+    over: bool = False  # its job has ended
+    life: int = 0  # of the coordinator that has accepted its job last; 0: none has
+    reborn: bool = False  # it was killed since then
+    decided: bool = False  # about a response, since the latest attempt opened
+    missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
+
+    def __post_init__(self) -> None:
+        spec, asynchronous = self.job.spec, self.job.spec.asynchronous
+        self.collector = Collector(
+            spec.responses_needed,
+            rounds=self.job.rounds,
+            asynchronous=asynchronous is not None,
+            max_staleness=None if asynchronous is None else asynchronous.max_staleness,
+            repeat=spec.repeat is Repeat.ALLOW,
+        )
+
+    def opens(self) -> Event:
+        """The next attempt, or the end of the job after its last round."""
+        no = self.collector.next
+        if no is None:
+            return JobEnded(self.job.spec.job, JobEnd.FINISHED)
+        self.collector.open(no)
+        self.decided = False
+        return self._asks(no)
+
+    def submits(self, life: int) -> list[Event]:
+        """It brings its job to the coordinator, or back to it, and follows it from where it is."""
+        spec, latest = self.job.spec, self.collector.latest
+        strange = self.life not in (0, life) and (self.decided or not self.reborn)
+        if strange:
+            self.collector.end(latest.no, Status.ABORTED)
+        asks = self._asks(latest.no) if latest.status is Status.OPEN else self.opens()
+        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), asks]
+
+    def takes(self, response: Response) -> bool:
+        """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
+        if self.job.spec.asynchronous is None:
+            return self.state is THERE
+        return self.state is THERE and not self.collector.waits(AttemptNo(response.round, response.attempt))
+
+    def forget(self) -> None:
+        """What a coordinator has said, and it has not heard yet."""
+        self.missed = [each for each in self.missed if isinstance(each, Response)]
+
+    def _asks(self, no: AttemptNo) -> AttemptOpened:
+        spec = self.job.spec
+        left = None if spec.rounds is None else spec.rounds - no.round + 1
+        return AttemptOpened(spec.job, self.incarnation, *no, left)
+
+
+class Drivers:
+    def __init__(self, jobs: Iterable[SimulatedJob]) -> None:
+        """``jobs`` by (arrival, job id)."""
+        self._drivers = {job.spec.job: Driver(job) for job in jobs}
+        self._to_come = list(self._drivers.values())[::-1]  # the next one last
+        self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf  # inf: all jobs have come
+        self.unfinished = len(self._drivers)
+        self.life = 1  # of the coordinator, or of the one that was killed
+        self.catching_up: deque[Effect | Response] = deque()  # what drivers that are there have yet to hear
+
+    def arrive(self) -> list[Event]:
+        """The next job: its driver, if it is there, submits it, follows it and opens round 1."""
+        driver = self._to_come.pop()
+        self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf
+        driver.arrived = True
+        driver.opens()
+        return driver.submits(self.life) if driver.state is THERE else []
+
+    def takes(self, response: Response) -> bool:
+        """False: it has to wait."""
+        return self._drivers[response.job].takes(response)
+
+    def keep(self, response: Response) -> None:
+        """It waits for its driver."""
+        self._drivers[response.job].missed.append(response)
+
+    def record(self, response: Response) -> ResponsesRecorded:
+        """What its driver tells the coordinator, once it has decided about it."""
+        driver = self._drivers[response.job]
+        no = AttemptNo(response.round, response.attempt)
+        outcome = _COUNTED if driver.collector.decide(no, response.lease, response.device) is COUNTS else _STRAGGLER
+        driver.decided = True
+        into = driver.collector.into(no)
+        return ResponsesRecorded(response.job, driver.incarnation, *into, ((response.lease, outcome),))
+
+    def react(self, effect: Effect, _: float = 0.0) -> Event | None:
+        """What a driver says at once to ``effect``, one of HEARD; one that stands still hears of it later."""
+        assert isinstance(effect, AcceptJob | AcceptAttempt | EndAttempt | EndJob)
+        driver = self._drivers[effect.job]
+        if isinstance(effect, EndJob):
+            driver.over = True
+            self.unfinished -= 1
+        elif driver.reborn and not isinstance(effect, AcceptJob):
+            return None  # said to the one that was killed, before the coordinator heard of this one
+        elif driver.state is STILL:
+            driver.missed.append(effect)
+        elif driver.state is THERE:
+            return self._hear(driver, effect)
+        return None
+
+    # -- what the timeline does to them, and to the coordinator
+
+    def submissions(self) -> Iterator[list[Event]]:
+        """Another coordinator has begun: what each driver that is there says to it, in order of arrival."""
+        self.life += 1
+        for driver in self._drivers.values():
+            driver.forget()
+            if driver.arrived and not driver.over and driver.state is THERE:
+                yield driver.submits(self.life)
+
+    def stop(self, job: JobId, state: State) -> list[Event]:
+        """A driver is killed, or stands still from here on."""
+        driver = self._drivers[job]
+        driver.state = state
+        if state is STILL:
+            return []
+        driver.forget()
+        knows = driver.arrived and not driver.over and driver.life == self.life
+        return [DriverLost(job, driver.incarnation)] if knows else []
+
+    def return_(self, job: JobId, before: State) -> list[Event]:
+        """It is there again, or goes on; what it has to catch up with is yet to be heard."""
+        driver = self._drivers[job]
+        driver.state = THERE
+        if before is AWAY:
+            driver.incarnation, driver.reborn = driver.incarnation + 1, True
+        self._let_hear(driver)
+        submits = before is AWAY or driver.life != self.life
+        return driver.submits(self.life) if driver.arrived and not driver.over and submits else []
+
+    def _let_hear(self, driver: Driver) -> None:
+        self.catching_up += driver.missed
+        driver.missed = []
+
+    def _hear(self, driver: Driver, effect: AcceptJob | AcceptAttempt | EndAttempt) -> Event | None:
+        match effect:
+            case AcceptJob():
+                driver.life, driver.reborn = self.life, False
+                return None
+            case AcceptAttempt(status=AttemptStatus.OPEN) | EndAttempt(reason=AttemptEndReason.CANCELLED):
+                return None
+            case AcceptAttempt() | EndAttempt():
+                ended = driver.collector.end(AttemptNo(effect.round, effect.attempt), Status(effect.status))
+                return self._go_on(driver) if ended else None
+            case _:
+                assert_never(effect)
+
+    def _go_on(self, driver: Driver) -> Event | None:
+        says = driver.opens()
+        self._let_hear(driver)
+        return says if driver.life == self.life else None

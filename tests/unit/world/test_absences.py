@@ -1,0 +1,141 @@
+"""Timelines on a handful of devices, worked by hand."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+
+from device_agent.absences import Absence, Going
+from device_agent.availability import Interval, always
+from testbed.world import absences as expanding
+from testbed.world.absences import RESTART_S, Expansion, Member, Members, expand_timeline
+from testbed.world.timeline import Entry, Verb
+from venn.wire.errors import UsageError
+from venn.wire.notation import parse_rate_of, parse_selector
+
+
+def entry(verb: str, of: str, at: float, to: float | None = None, lasts: float | None = None) -> Entry:
+    kind = Verb(verb)
+    return Entry(kind, parse_rate_of(of) if kind is Verb.CHURN else parse_selector(of), at, to, lasts)
+
+
+def members(count: int, sessions: Sequence[Interval] | None = None) -> list[Member]:
+    def own() -> Iterator[Interval]:
+        return always() if sessions is None else iter(sessions)
+
+    return [
+        Member(f"d-{number}", "even" if number % 2 == 0 else "odd", {"site": ("lab",) if number < 2 else ()}, own())
+        for number in range(count)
+    ]
+
+
+def expand(entries: Sequence[Entry], devices: Sequence[Member], seed: int = 1, scale: float = 1.0) -> Expansion:
+    return expand_timeline(entries, Members(devices), seed=seed, scale=scale)
+
+
+def told(found: Expansion) -> list[tuple[float, str, str]]:
+    return [(action.at_s, action.verb.value, action.target) for action in found.actions]
+
+
+def test_selectors_mean_devices() -> None:
+    def of(text: str) -> list[str]:
+        return [target for _, _, target in told(expand([entry("leave", text, 5)], members(5)))]
+
+    assert of("all") == ["d-0", "d-1", "d-2", "d-3", "d-4"]
+    assert of("odd") == ["d-1", "d-3"]
+    assert of("site=lab") == ["d-0", "d-1"]
+    assert len(of("60% of all")) == 3
+    assert len(of("2 of even")) == 2
+
+
+def test_a_crash_that_says_not_for_how_long_ends_the_session() -> None:
+    sessions = [Interval(1, 0, 10), Interval(2, 15, 20)]
+    found = expand([entry("crash", "all", 4)], members(1, sessions))
+    assert found.absences == {0: [Absence(4, 10, Going.CRASH)]}
+    found = expand([entry("crash", "all", 4)], members(1))
+    assert found.absences == {0: [Absence(4, 4 + RESTART_S, Going.CRASH)]}
+
+
+def test_who_is_in_no_session_cannot_crash_but_can_be_cut_off() -> None:
+    sessions = [Interval(1, 10, 20)]
+    assert told(expand([entry("crash", "all", 4), entry("suspend", "all", 5, lasts=3)], members(2, sessions))) == []
+    assert len(told(expand([entry("partition", "all", 4, lasts=8)], members(2, sessions)))) == 2
+
+
+def test_those_in_a_session_are_taken_first() -> None:
+    there, away = members(3, [Interval(1, 0, 20)]), members(6, [Interval(1, 30, 40)])[3:]
+    assert [target for _, _, target in told(expand([entry("leave", "3 of all", 4)], [*away, *there]))] == [
+        "d-0",
+        "d-1",
+        "d-2",
+    ]
+
+
+def test_who_is_away_is_not_acted_on() -> None:
+    found = expand([entry("leave", "all", 2, lasts=5), entry("crash", "all", 4), entry("crash", "all", 8)], members(1))
+    assert told(found) == [(2, "leave", "d-0"), (8, "crash", "d-0")]
+
+
+def test_leave_until_join_and_disconnect_until_reconnect() -> None:
+    entries = [entry("leave", "even", 2), entry("disconnect", "odd", 3), entry("join", "all", 6)]
+    found = expand([*entries, entry("reconnect", "all", 9)], members(2))
+    assert found.absences == {0: [Absence(2, 6, Going.LEAVE)], 1: [Absence(3, 9, Going.DISCONNECT)]}
+    assert told(found)[2:] == [(6, "join", "d-0"), (9, "reconnect", "d-1")]
+    for_good = expand([entry("leave", "even", 2)], members(1))
+    assert for_good.absences[0][0].until_s == math.inf
+    assert for_good.actions[0].until_s is None
+
+
+def test_who_joins_was_not_there() -> None:
+    found = expand([entry("join", "3 of all", 5, to=10)], members(5))
+    assert len(found.absences) == len(found.actions) == 3
+    for (absence,) in found.absences.values():
+        assert absence.from_s == 0.0
+        assert 5 <= absence.until_s < 10
+
+
+def test_a_storm_hits_its_part_in_three_ways() -> None:
+    found = expand([entry("churn", "20%/min of all", 10, to=70, lasts=5)], members(30))
+    assert len(found.actions) == 6
+    assert sorted(action.verb for action in found.actions) == ["crash"] * 2 + ["disconnect"] * 2 + ["suspend"] * 2
+    assert all(10 <= action.at_s < 70 for action in found.actions)
+
+
+@pytest.mark.parametrize(("verb", "lasts"), [("flap", 2.0), ("on-off", 3.0), ("diurnal", 20.0)])
+def test_generators_stay_within_their_time(verb: str, lasts: float) -> None:
+    found = expand([entry(verb, "50% of all", 10, to=50, lasts=lasts)], members(4))
+    assert len(found.absences) == 2
+    for absences in found.absences.values():
+        assert all(10 <= each.from_s < each.until_s <= 50 for each in absences)
+        assert all(one.until_s <= other.from_s for one, other in pairwise(absences))
+        assert len(absences) >= 2
+
+
+def test_flapping_is_away_and_there_for_as_long() -> None:
+    (absences,) = expand([entry("flap", "all", 0, to=10, lasts=1)], members(1)).absences.values()
+    assert {each.how for each in absences} == {Going.DISCONNECT}
+    assert [each.until_s - each.from_s for each in absences] == pytest.approx([1.0] * len(absences))
+    assert [b.from_s - a.from_s for a, b in pairwise(absences)] == pytest.approx([2.0] * (len(absences) - 1))
+
+
+def test_time_scale_multiplies_every_time() -> None:
+    (action,) = expand([entry("leave", "all", 10, lasts=4)], members(1), scale=0.5).actions
+    assert (action.at_s, action.until_s) == (5.0, 7.0)
+
+
+def test_programs_come_by_themselves() -> None:
+    found = expand([entry("crash", "driver a", 5), entry("suspend", "coordinator", 3, lasts=2)], members(1))
+    assert told(found) == [(3, "suspend", "coordinator"), (5, "crash", "driver a")]
+    assert not found.absences
+
+
+@pytest.mark.parametrize(
+    "late",
+    [entry("leave", "all", 9), entry("leave", "all", 9, to=12), entry("flap", "1 of all", 9, to=99, lasts=1)],
+)
+def test_a_timeline_that_is_too_large(monkeypatch: pytest.MonkeyPatch, late: Entry) -> None:
+    monkeypatch.setattr(expanding, "MOST_ACTIONS", 9)
+    with pytest.raises(UsageError, match="the timeline comes to more than 9 actions") as caught:
+        expand([entry("leave", "5 of all", 5, lasts=1), late], members(5))
+    assert caught.value.where == "churn.1"
