@@ -6,7 +6,7 @@ SOURCES := pyproject.toml
 NEWEST ?= python3.13
 FAST := pytest -q -m "not bulk"
 
-.PHONY: help demo test lint e2e programs containers image image-offline oldest newest lean protos pictures clean
+.PHONY: help demo test lint docs e2e programs containers image image-offline oldest newest lean protos pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -34,6 +34,9 @@ lint: $(VENV)/.contributor ## style, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.contributor ## the documentation as a site, in build/site: open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 e2e: programs containers ## the tests that start the real programs: both of these
 
