@@ -74,7 +74,7 @@ protos: ## generate the stubs again
 	.venv-protos/bin/python protos/generate.py $(PROTOS_FLAGS)
 
 pictures: $(VENV)/.contributor ## draw the life-cycle diagrams of docs/pictures again (needs Graphviz: apt install graphviz)
-	$(BIN)/python docs/lifecycles.py
+	$(BIN)/python docs/site/lifecycles.py
 
 clean: ## remove what make made
 	rm -rf .venv .venv-oldest .venv-newest .venv-lean .venv-protos .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

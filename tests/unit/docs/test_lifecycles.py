@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from docs.lifecycles import LIFECYCLES, PICTURES, Edge
+from docs.site.lifecycles import LIFECYCLES, PICTURES, Edge
 
 DOCS = Path(__file__).parents[3] / "docs"
 SVG = "{http://www.w3.org/2000/svg}"

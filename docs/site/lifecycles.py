@@ -14,7 +14,7 @@ from typing import Any
 from coordinator.engine.lifecycle import DEVICE, JOB, LEASE, PLACED, REQUEST
 from device_agent.session import LINK, STAGE
 
-PICTURES = Path(__file__).parent / "pictures"
+PICTURES = Path(__file__).parents[1] / "pictures"
 HEAD = """digraph {
   rankdir=LR; nodesep=0.35; ranksep=0.55; bgcolor=white
   node [shape=box style="rounded,filled" fillcolor=white color="#52606d" fontname=Helvetica fontsize=13 height=0.4]
