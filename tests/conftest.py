@@ -14,7 +14,7 @@ from hypothesis import settings
 from coordinator.policies.registry import load_policy
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
-from tests.simulation.worlds import Session, job, world
+from testbed.testing.worlds import Session, job, world
 
 _HERE = Path(__file__).parent
 _FOLDERS = [_HERE / folder for folder in ("simulation", "unit/bench", "unit/compare", "unit/simulator", "unit/virtual")]

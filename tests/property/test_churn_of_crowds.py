@@ -16,6 +16,7 @@ from device_agent.availability import Ending, Interval
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
+from testbed.testing.worlds import Session, job, world
 from testbed.world import cut
 from testbed.world.absences import WHILE_THERE, Expansion, expand_timeline
 from testbed.world.arrays import CheckIns
@@ -23,7 +24,6 @@ from testbed.world.crowd import CrowdWorld
 from testbed.world.timeline import Entry, Pool, Verb, Wish
 from tests.property.test_churn import TIMELINES
 from tests.simulation.test_bulk import assert_equal
-from tests.simulation.worlds import Session, job, world
 from venn.wire.notation import Selector, Whom
 
 COUNT = 12

@@ -56,7 +56,8 @@ from coordinator.engine.record import effect_to_json, event_from_json, event_to_
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
 from coordinator.engine.state import Job, Request
-from tests.unit.engine.play import Fifo, Standing, Tiered, Uniform
+from coordinator.policies.fifo import Fifo
+from tests.unit.engine.tiny import Standing, Tiered, Uniform
 
 SETTINGS = EngineSettings(
     seed=3,
@@ -125,7 +126,10 @@ specs = st.one_of(
 
 
 class World(RuleBasedStateMachine):
-    """Most events are about something that exists; the others are stale, doubled, or were never true."""
+    """Most events are about something that exists; the others are stale, doubled, or were never true.
+
+    ``testbed.testing.engine`` is not used: its methods expect their events to stand.
+    """
 
     def __init__(self) -> None:
         super().__init__()

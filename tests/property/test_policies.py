@@ -13,7 +13,7 @@ from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import CollectingView, GroupView, JobView, RequestView, View
 from coordinator.engine.scale import BINS
 from coordinator.policies.registry import load_policy
-from tests.unit.policies.arena import response_times
+from testbed.testing.arena import response_times
 from tests.unit.policies.test_irs import Contender, allocate, contender
 
 BUILT_IN = (
@@ -100,7 +100,7 @@ def test_a_plan_is_a_function_of_the_view(view: View, name: str) -> None:
 def test_a_plan_does_not_depend_on_the_hash_seed() -> None:
     script = (
         "from coordinator.policies.registry import load_policy\n"
-        "from tests.unit.policies.arena import CASES, view\n"
+        "from testbed.testing.arena import CASES, view\n"
         f"for name in {BUILT_IN}:\n"
         "    for world in CASES.values():\n"
         "        plan = load_policy(name).plan(view(world, world.demands))\n"

@@ -7,7 +7,7 @@ from coordinator.engine.events import Event, ResponsesRecorded
 from coordinator.engine.model import Asynchronous, LeaseEnd, Outcome
 from coordinator.policies.fifo import Fifo
 from testbed.simulate.events.loop import simulate_events
-from tests.simulation.worlds import Session, job, world
+from testbed.testing.worlds import Session, job, world
 
 
 def test_a_place_is_leased_again_as_soon_as_its_response_counts() -> None:

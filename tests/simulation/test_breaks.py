@@ -13,8 +13,8 @@ from testbed.simulate.compiled.bulk import why_not
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Break, Outcome, Simulation
 from testbed.simulate.programs import Change, Programs, State
+from testbed.testing.worlds import Session, job, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, job, world
 
 A = JobId("a")
 ALWAYS = [Session(0, 99, 0), Session(0, 99, 1)]

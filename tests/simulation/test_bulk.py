@@ -25,9 +25,9 @@ from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Outcome, Progress, SimulatedJob, Simulation
 from testbed.simulate.run import at_least_leases, simulate
+from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
-from tests.simulation.worlds import Session, has, job, needs, world
 
 POLICIES = (
     *("fifo", "random", "random-order", "srsf", "srsf-job", "las"),

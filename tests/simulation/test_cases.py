@@ -11,9 +11,9 @@ import pytest
 from coordinator.policies.registry import load_policy
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Simulation
+from testbed.testing.arena import CASES, Case, run
+from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, has, job, needs, world
-from tests.unit.policies.arena import CASES, Case, run
 
 WINDOW_S = 60  # whole cycles of each case; one bucket
 LONG_S = 1000.0

@@ -12,8 +12,8 @@ from coordinator.engine.model import LeaseEnd, SessionEnd, StragglerRule
 from coordinator.policies.fifo import Fifo
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import QUANTILES, Outcome, Progress, Simulation, noise_index, noise_table
+from testbed.testing.worlds import Session, has, job, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, has, job, world
 
 Told = list[tuple[float, Event, list[Effect]]]
 

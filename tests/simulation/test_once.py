@@ -8,9 +8,9 @@ from coordinator.policies.registry import load_policy
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import SimulatedJob
+from testbed.testing.worlds import Session, job, world
 from testbed.world.arrays import Matching
 from tests.simulation.test_bulk import assert_equal
-from tests.simulation.worlds import Session, job, world
 
 POLICIES = ("fifo", "random", "venn")
 

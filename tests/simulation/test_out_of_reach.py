@@ -11,10 +11,10 @@ from testbed.simulate.build import simulated_settings
 from testbed.simulate.compiled.bulk import why_not
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Cut, Outcome, SimulatedJob, Simulation
+from testbed.testing.worlds import Session, job, world
 from testbed.world.limits import Limits
 from testbed.world.links import course
 from tests.simulation.test_breaks import Told, killed
-from tests.simulation.worlds import Session, job, world
 
 CUT, SILENT, STILL = Cut.DISCONNECT, Cut.PARTITION, Cut.SUSPEND
 

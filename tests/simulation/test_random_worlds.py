@@ -15,10 +15,10 @@ from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.policies.registry import load_policy
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import SimulatedJob, Simulation
+from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
 from testbed.world.limits import Limits
 from testbed.world.links import Course, course
-from tests.simulation.worlds import Session, has, job, needs, world
 
 KINDS = ("", "a", "b", "ab")
 REQUIREMENTS = ("", "a", "b", "ab")

@@ -1,8 +1,6 @@
 """Scripted devices and drivers over real gRPC on loopback, and a coordinator whose time stands still until told."""
 
 import asyncio
-import heapq
-import itertools
 import secrets
 import typing
 from collections import deque
@@ -17,6 +15,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.model import EngineSettings
 from coordinator.policies.registry import load_policy
 from coordinator.service.server import Coordinator, CoordinatorSettings, running
+from testbed.testing.clock import FakeClock
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire.channel import bind, make_server, open_channel
@@ -31,55 +30,17 @@ TOKENS = Tokens(device="d" * 64, job="a" * 64, admin="b" * 64)
 PATIENCE_S = 10.0  # of a test for a frame that must come
 
 
-class FakeTime:
-    """A clock that tests move, with its timers."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._cancelled: set[int] = set()
-        self._ids = itertools.count()
-
-    def clock(self) -> float:
-        return self.now
-
-    def call_later(self, delay: float, call: Callable[[], None]) -> "FakeTimer":
-        timer = FakeTimer(self._cancelled, next(self._ids))
-        heapq.heappush(self._timers, (self.now + delay, timer.id, call))
-        return timer
-
-    async def pass_(self, seconds: float) -> None:
-        """Let time pass, timer by timer, and the loop take its turns."""
-        until = self.now + seconds
-        while self._timers and self._timers[0][0] <= until:
-            at, number, call = heapq.heappop(self._timers)
-            self.now = max(self.now, at)
-            if number not in self._cancelled:
-                call()
-            for _ in range(4):
-                await asyncio.sleep(0)
-        self.now = until
-
-
-class FakeTimer:
-    def __init__(self, cancelled: set[int], number: int) -> None:
-        self._cancelled, self.id = cancelled, number
-
-    def cancel(self) -> None:
-        self._cancelled.add(self.id)
-
-
 @asynccontextmanager
 async def coordinator(
     *,
-    time: FakeTime | None = None,
+    time: FakeClock | None = None,
     policy: str = "fifo",
     folder: Path | None = None,
     engine: Any = None,
     **options: Any,
 ) -> AsyncIterator[Coordinator]:
     """One that validates its engine after every event, and must not have failed at the end."""
-    seams: dict[str, Any] = {"clock": time.clock, "call_later": time.call_later} if time else {}
+    seams: dict[str, Any] = {"clock": time, "call_later": time.call_later} if time else {}
     settings = CoordinatorSettings(
         engine=engine or EngineSettings(seed=7, policy=policy),
         tokens=TOKENS,

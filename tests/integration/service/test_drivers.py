@@ -9,7 +9,8 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import AttemptEndReason, EngineSettings
 from coordinator.service import follow
-from tests.integration.service.peers import Device, FakeTime, World, world
+from testbed.testing.clock import FakeClock
+from tests.integration.service.peers import Device, World, world
 from tests.integration.service.test_jobs import ABORTED, CLOSED, one_device, refusal, self_ended
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.status import metadata_of, reason_of
@@ -47,7 +48,7 @@ async def test_an_address_is_offered_only_after_its_proof() -> None:
 
 
 async def test_nothing_is_leased_while_the_driver_is_away() -> None:
-    time = FakeTime()
+    time = FakeClock()
     settings = EngineSettings(seed=1, policy="fifo", liveness_s=1000.0, recovery_grace_s=0.0)
     async with world(time=time, engine=settings) as made:
         driver = made.driver()
@@ -58,7 +59,7 @@ async def test_nothing_is_leased_while_the_driver_is_away() -> None:
         await made.until(effects.PauseJob)
         await one_device(made)
         assert not made.of(effects.OfferLease)
-        await time.pass_(settings.driver_grace_s + 1)
+        await time.advance(settings.driver_grace_s + 1)
         ended = await made.until(effects.EndAttempt)
         assert ended.reason is AttemptEndReason.DRIVER_AWAY
 
@@ -220,7 +221,7 @@ async def test_who_calls_about_a_job_that_has_ended_is_told_how_it_did() -> None
 
 
 async def test_a_driver_that_calls_nothing_is_away_though_its_stream_looks_open() -> None:
-    time = FakeTime()
+    time = FakeClock()
     settings = EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)
     async with world(time=time, engine=settings) as made:
         driver = made.driver()
@@ -228,10 +229,10 @@ async def test_a_driver_that_calls_nothing_is_away_though_its_stream_looks_open(
         assert (await driver.submit()).heartbeat.ToSeconds() == settings.heartbeat_s
         await driver.open()
         for _ in range(5):
-            await time.pass_(settings.liveness_s - 1)
+            await time.advance(settings.liveness_s - 1)
             await driver.stub.ReportActivity(job_pb2.ReportActivityRequest(job=driver.key, driver_incarnation=1))
         assert not made.of(effects.PauseJob)
-        await time.pass_(settings.liveness_s)
+        await time.advance(settings.liveness_s)
         assert (await made.until(effects.PauseJob)).reason == "DRIVER_AWAY"
         assert await self_ended(follower.call) == (grpc.StatusCode.UNAVAILABLE, "SILENT")
         again = driver.follow()  # it goes on

@@ -5,7 +5,8 @@ import pytest
 
 from coordinator.engine import effects
 from coordinator.engine.model import EngineSettings
-from tests.integration.service.peers import TOKENS, Device, Driver, FakeTime, World, world
+from testbed.testing.clock import FakeClock
+from tests.integration.service.peers import TOKENS, Device, Driver, World, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.status import metadata_of, reason_of
 from venn.wire.tickets import verify
@@ -245,7 +246,7 @@ async def test_a_job_that_has_ended_keeps_no_history() -> None:
 
 
 async def test_transfers_are_a_sign_of_life() -> None:
-    time = FakeTime()
+    time = FakeClock()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
         driver = made.driver()
         await driver.start()
@@ -254,7 +255,7 @@ async def test_transfers_are_a_sign_of_life() -> None:
         offer = await device.accept()
         await made.until(effects.RunLease)
         for _ in range(3):
-            await time.pass_(6.0)
+            await time.advance(6.0)
             await driver.stub.ReportActivity(
                 job_pb2.ReportActivityRequest(job=driver.key, driver_incarnation=1, leases=[offer.lease, 999])
             )
@@ -319,12 +320,12 @@ async def test_device_tokens_open_no_job_calls() -> None:
 
 
 async def test_a_deadline_aborts_and_the_log_says_so() -> None:
-    time = FakeTime()
+    time = FakeClock()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
         driver: Driver = made.driver()
         follower = await driver.start(demand=3, deadline={"seconds": 5})
         await driver.open()
-        await time.pass_(6.0)
+        await time.advance(6.0)
         assert (await follower.next("attempt_ended")).attempt_ended.status == ABORTED
         await driver.open(attempt=2)
         (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]

@@ -16,7 +16,8 @@ from coordinator.engine.record import Digest, effect_to_json, event_from_json, s
 from coordinator.policies.registry import load_policy
 from coordinator.service import cli
 from coordinator.service.server import Coordinator, CoordinatorSettings
-from tests.integration.service.peers import TOKENS, FakeTime, World, world
+from testbed.testing.clock import FakeClock
+from tests.integration.service.peers import TOKENS, World, world
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.errors import ExitCode, PeerError
 
@@ -75,7 +76,7 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
 
 async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path) -> None:
     """Of an idle device, of one that works on what it holds, and of a driver."""
-    time = FakeTime()
+    time = FakeClock()
     settings = EngineSettings(seed=1, policy="fifo", supply_window_s=1e9)  # the supply is not published meanwhile
     async with world(time=time, engine=settings, folder=tmp_path) as made:
         driver = made.driver()
@@ -88,7 +89,7 @@ async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path
         await idle.check_in()
         recorded = (tmp_path / "events.jsonl").read_text()
         for _ in range(12):
-            await time.pass_(3.0)
+            await time.advance(3.0)
             await idle.say(heartbeat=device_pb2.Heartbeat())
             await idle.next("ack")
             await worker.say(progress=device_pb2.Progress(lease=offer.lease, fraction=0.5))

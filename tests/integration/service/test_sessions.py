@@ -10,7 +10,8 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import EngineSettings, LeaseEnd, SessionEnd
 from coordinator.service import device_service, sessions
-from tests.integration.service.peers import Device, FakeTime, World, check_in_frame, world
+from testbed.testing.clock import FakeClock
+from tests.integration.service.peers import Device, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
 from venn.v1.common_pb2 import Version
 from venn.wire.status import metadata_of, reason_of
@@ -175,17 +176,17 @@ async def test_a_second_device_with_the_same_id_is_refused_and_shown() -> None:
 
 
 async def test_silence_is_a_loss() -> None:
-    time = FakeTime()
+    time = FakeClock()
     async with world(time=time, engine=EngineSettings(seed=1, policy="fifo", recovery_grace_s=0.0)) as made:
         await idle_job(made)
         device = made.device()
         await device.check_in()
-        await time.pass_(9.0)
+        await time.advance(9.0)
         await device.say(**HEARTBEAT)
         await device.next("ack")
-        await time.pass_(9.0)
+        await time.advance(9.0)
         assert not made.of(effects.EndSession)
-        await time.pass_(2.0)
+        await time.advance(2.0)
         await refused(device, by=grpc.StatusCode.UNAVAILABLE, reason="SILENT")
 
 

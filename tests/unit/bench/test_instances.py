@@ -10,7 +10,7 @@ from coordinator.policies.random import Random
 from coordinator.policies.registry import load_policy
 from testbed.bench.instances import Instance, by_priority, fills, instances, over_all_ways
 from testbed.bench.optimality import optimum
-from tests.unit.policies.arena import CASES, Case, best_mean, exact_mean, run
+from testbed.testing.arena import CASES, Case, best_mean, exact_mean, run
 
 OPTIMA = {"A": "5", "B": "27/4", "C": "9", "D": "38/5", "E": "13/3"}
 

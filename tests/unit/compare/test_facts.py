@@ -14,8 +14,8 @@ from testbed.report.run_result import RunResult, read_run
 from testbed.report.trace_facts import read_facts
 from testbed.simulate.model import Simulation
 from testbed.simulate.run import simulate
+from testbed.testing.worlds import Session, job, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, job, world
 from tests.unit.compare.tiny import tiny
 
 

@@ -9,8 +9,8 @@ from testbed.compare.pool import Order
 from testbed.compare.worker import TOLD_EVERY_S, Cells, Compiling, serve_standard_streams
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.simulate.run import simulate
+from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, has, job, needs, world
 
 GAP_S = 10.0  # between two check-ins
 KINDS = ("", "h")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.policies.registry import load_policy, policy_names, summary
-from tests.unit.policies.arena import CASES, run
+from testbed.testing.arena import CASES, run
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "policies"

@@ -24,7 +24,8 @@ from coordinator.engine.plan import Plan, View
 from coordinator.engine.record import event_from_json
 from coordinator.engine.snapshot import snapshot
 from coordinator.engine.state import Request
-from tests.unit.engine.play import Fifo, Play, spec
+from coordinator.policies.fifo import Fifo
+from testbed.testing.engine import ScriptedEngine, spec
 
 
 class Watching(Fifo):
@@ -38,12 +39,14 @@ class Watching(Fifo):
         return super().plan(view)
 
 
-def begin(play: Play, name: str = "a", *, buffer: int = 2, demand: int = 3, rounds: int | None = None) -> Request:
+def begin(
+    play: ScriptedEngine, name: str = "a", *, buffer: int = 2, demand: int = 3, rounds: int | None = None
+) -> Request:
     job = play.job(name, demand=demand, rounds=rounds, asynchronous=Asynchronous(buffer))
     return play.open(job, rounds_left=rounds)
 
 
-def respond(play: Play, request: Request, name: str) -> LeaseSeq:
+def respond(play: ScriptedEngine, request: Request, name: str) -> LeaseSeq:
     """The device's response counts, and the device is free."""
     lease = play.lease(name)
     play.record(request, lease)
@@ -53,14 +56,14 @@ def respond(play: Play, request: Request, name: str) -> LeaseSeq:
     return lease
 
 
-def open_next(play: Play, request: Request) -> None:
+def open_next(play: ScriptedEngine, request: Request) -> None:
     """The driver has the next model."""
     left = request.left_from(request.round)
     play.handle(AttemptOpened(request.job.id, 1, request.round, request.attempt, left))
 
 
 def test_a_counted_response_gives_its_place_back_at_once() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play)
     for name in ("d1", "d2", "d3"):
         play.run(name)
@@ -72,7 +75,7 @@ def test_a_counted_response_gives_its_place_back_at_once() -> None:
 
 
 def test_a_full_buffer_closes_the_round_and_leases_survive_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play)
     leases = [play.run(name) for name in ("d1", "d2", "d3")]
     play.record(request, *leases[:2])
@@ -90,7 +93,7 @@ def test_a_full_buffer_closes_the_round_and_leases_survive_it() -> None:
 
 
 def test_a_lease_has_the_round_whose_model_it_was_given() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, demand=4)
     play.record(request, *[play.run(name) for name in ("d1", "d2")])
     before = play.engine.leases[play.run("d3")]
@@ -103,7 +106,7 @@ def test_a_lease_has_the_round_whose_model_it_was_given() -> None:
 
 def test_reaching_and_leaving_the_concurrency_is_no_new_plan() -> None:
     policy = Watching()
-    play = Play(policy)
+    play = ScriptedEngine(policy)
     request = begin(play, buffer=3, demand=1)
     play.run("d1")
     assert play.got(AdoptPlan) == []
@@ -121,7 +124,7 @@ def test_reaching_and_leaving_the_concurrency_is_no_new_plan() -> None:
 
 def test_what_orders_it_over_all_rounds() -> None:
     policy = Watching()
-    play = Play(policy)
+    play = ScriptedEngine(policy)
     request = begin(play, buffer=3, demand=2, rounds=5)
     play.run("d1")
     respond(play, request, "d1")
@@ -131,7 +134,7 @@ def test_what_orders_it_over_all_rounds() -> None:
 
 
 def test_the_last_round_closes_the_request() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=1, demand=2, rounds=2)
     leases = [play.run(name) for name in ("d1", "d2")]
     play.record(request, leases[0])
@@ -146,7 +149,7 @@ def test_the_last_round_closes_the_request() -> None:
 
 
 def test_it_has_no_deadline_and_its_leases_expire() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play)
     assert play.one(AcceptAttempt).deadline_at is None
     play.run("d1")
@@ -158,7 +161,7 @@ def test_it_has_no_deadline_and_its_leases_expire() -> None:
 
 
 def test_a_count_for_a_round_that_has_closed_is_a_straggler() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=1, demand=2)
     job, leases = request.job, [play.run(name) for name in ("d1", "d2")]
     play.record(request, *leases)  # its driver said one too many
@@ -167,7 +170,7 @@ def test_a_count_for_a_round_that_has_closed_is_a_straggler() -> None:
 
 
 def test_a_record_told_again_changes_nothing() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=2, demand=2)
     lease = play.run("d1")
     play.record(request, lease)
@@ -176,7 +179,7 @@ def test_a_record_told_again_changes_nothing() -> None:
 
 
 def test_a_late_count_goes_into_the_buffer_and_takes_no_place() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, demand=1)
     lease = play.run("d1")
     play.leave("d1")
@@ -188,7 +191,7 @@ def test_a_late_count_goes_into_the_buffer_and_takes_no_place() -> None:
 
 
 def test_an_attempt_that_aborts_begins_anew_in_the_same_round() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=1)
     leases = [play.run(name) for name in ("d1", "d2")]
     play.record(request, leases[0])
@@ -204,7 +207,7 @@ def test_an_attempt_that_aborts_begins_anew_in_the_same_round() -> None:
 
 
 def test_opening_a_round_again_is_answered_as_it_stands() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=1, rounds=9)
     play.record(request, play.run("d1"))
     open_next(play, request)
@@ -217,7 +220,7 @@ def test_opening_a_round_again_is_answered_as_it_stands() -> None:
 
 
 def test_ended_leases_are_forgotten_when_no_word_on_them_can_come() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, buffer=1, demand=1)
     for number in range(20):
         play.run(f"d{number}")
@@ -231,7 +234,7 @@ def test_ended_leases_are_forgotten_when_no_word_on_them_can_come() -> None:
 
 
 def test_the_first_time_at_its_concurrency_it_is_filled() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, demand=2)
     play.run("d1")
     play.offer("d2")
@@ -241,7 +244,7 @@ def test_the_first_time_at_its_concurrency_it_is_filled() -> None:
 
 
 def test_what_people_are_shown() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play, demand=2, buffer=2, rounds=4)
     for name in ("d1", "d2"):
         play.run(name)
@@ -261,13 +264,13 @@ def test_what_people_are_shown() -> None:
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(changes: dict[str, object], problem: str) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.handle(JobSubmitted(spec(**changes), 1))
     assert play.one(RefuseJob).message.startswith(problem)
 
 
 def test_its_record_can_be_played_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = begin(play)
     for name in ("d1", "d2", "d3", "d4"):
         play.check_in(name)

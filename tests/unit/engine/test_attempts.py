@@ -18,7 +18,7 @@ from coordinator.engine.events import AttemptOpened, JobEnded, ResponsesRecorded
 from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import JobState
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
-from tests.unit.engine.play import Play, spec
+from testbed.testing.engine import ScriptedEngine, spec
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ from tests.unit.engine.play import Play, spec
     ],
 )
 def test_k_and_c_are_exact_and_fixed_at_open(demand: int, fraction: str, over: str, needed: int, places: int) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=demand, min_response=Fraction(fraction), over_commit=Fraction(over))
     answer = play.one(AcceptAttempt)
     assert (answer.responses_needed, answer.places, answer.deadline_at) == (needed, places, 60.0)
 
 
 def test_the_kth_response_closes_and_the_next_round_opens() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, min_response=Fraction(2, 3))
     first, second, third = play.run("one"), play.run("two"), play.run("three")
     assert play.engine.jobs[request.job.id].state is JobState.COLLECTING
@@ -56,7 +56,7 @@ def test_the_kth_response_closes_and_the_next_round_opens() -> None:
 
 
 def test_without_enough_responses_the_attempt_aborts_at_its_deadline_and_the_next_one_opens() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, deadline_s=15.0)
     lease = play.run("one")
     play.record(request, lease)
@@ -68,7 +68,7 @@ def test_without_enough_responses_the_attempt_aborts_at_its_deadline_and_the_nex
 
 
 def test_an_abort_revokes_what_still_runs() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2, deadline_s=8.0)
     play.run("one")
     play.offer("two")
@@ -78,7 +78,7 @@ def test_an_abort_revokes_what_still_runs() -> None:
 
 
 def test_a_response_at_its_deadline_counts() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, deadline_s=9.0)
     lease = play.run("one")
     play.now = 9.0
@@ -87,7 +87,7 @@ def test_a_response_at_its_deadline_counts() -> None:
 
 
 def test_if_the_deadline_was_handled_first_the_answer_is_aborted() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, deadline_s=9.0)
     lease = play.run("one")
     play.now = 9.25  # nobody called at 9
@@ -96,7 +96,7 @@ def test_if_the_deadline_was_handled_first_the_answer_is_aborted() -> None:
 
 
 def test_a_fill_ends_the_scheduling_delay_once() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     play.run("one")
     play.wait(1.0)
@@ -111,7 +111,7 @@ def test_a_fill_ends_the_scheduling_delay_once() -> None:
 
 
 def test_an_attempt_may_close_before_it_fills() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, over_commit=Fraction(1))
     lease = play.run("one")
     play.wait(3.0)
@@ -121,7 +121,7 @@ def test_an_attempt_may_close_before_it_fills() -> None:
 
 
 def test_live_leases_and_responses_never_exceed_c() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, over_commit=Fraction(1, 2))
     leases = [play.run(name) for name in ("one", "two", "three")]
     play.check_in("four")
@@ -133,7 +133,7 @@ def test_live_leases_and_responses_never_exceed_c() -> None:
 
 
 def test_a_record_is_idempotent_and_the_first_word_stands() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.run("one")
     for outcome in (Outcome.COUNTED, Outcome.COUNTED, Outcome.STRAGGLER):
@@ -142,7 +142,7 @@ def test_a_record_is_idempotent_and_the_first_word_stands() -> None:
 
 
 def test_responses_of_other_attempts_leases_do_not_count() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request, other = play.request("a", demand=2), play.request("b", demand=2)
     lease = play.run("one")
     play.record(other, lease, 77)
@@ -153,7 +153,7 @@ def test_responses_of_other_attempts_leases_do_not_count() -> None:
 
 @pytest.mark.parametrize("how", ["expired", "lost", "unaccepted", "failed"])
 def test_a_response_counted_before_the_driver_heard_of_the_end_counts(how: str) -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, lease_s=9.0)
     lease = play.offer("one") if how == "unaccepted" else play.run("one")
     if how == "lost":
@@ -176,7 +176,7 @@ def test_a_response_counted_before_the_driver_heard_of_the_end_counts(how: str) 
 
 
 def test_where_the_place_was_leased_again_the_cheapest_is_taken_back() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=4, min_response=Fraction(3, 4))
     lost = play.run("lost")
     play.leave("lost")
@@ -196,7 +196,7 @@ def test_where_the_place_was_leased_again_the_cheapest_is_taken_back() -> None:
 
 
 def test_a_task_that_runs_goes_before_a_receipt_when_places_are_taken_back() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3)
     lost = play.run("lost")
     play.leave("lost")
@@ -212,7 +212,7 @@ def test_a_task_that_runs_goes_before_a_receipt_when_places_are_taken_back() -> 
 
 
 def test_a_response_counted_in_an_attempt_that_was_aborted_is_kept_as_waste() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, deadline_s=5.0)
     lease = play.run("one")
     play.wait(5.0)
@@ -222,7 +222,7 @@ def test_a_response_counted_in_an_attempt_that_was_aborted_is_kept_as_waste() ->
 
 
 def test_a_rejected_response_ends_its_lease_and_frees_its_place() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.check_in("two")
@@ -234,7 +234,7 @@ def test_a_rejected_response_ends_its_lease_and_frees_its_place() -> None:
 
 
 def test_the_same_key_has_the_same_answer_and_another_body_is_refused() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     job = request.job
     play.handle(AttemptOpened(job.id, 1, 1, 1, None))
@@ -247,7 +247,7 @@ def test_the_same_key_has_the_same_answer_and_another_body_is_refused() -> None:
 
 
 def test_the_next_attempt_gives_up_the_open_one() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.run("one")
     play.open(request.job, 1, 2)
@@ -257,14 +257,14 @@ def test_the_next_attempt_gives_up_the_open_one() -> None:
 
 @pytest.mark.parametrize(("round_", "attempt"), [(1, 3), (2, 1)])
 def test_only_one_attempt_is_open_at_a_time(round_: int, attempt: int) -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     play.handle(AttemptOpened(request.job.id, 1, round_, attempt, None))
     assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
 
 
 def test_a_closed_round_is_not_opened_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     play.record(request, play.run("one"))
     play.handle(AttemptOpened(request.job.id, 1, 1, 2, None))
@@ -273,7 +273,7 @@ def test_a_closed_round_is_not_opened_again() -> None:
 
 
 def test_records_of_attempts_that_were_never_opened_here_are_refused() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job()
     play.handle(ResponsesRecorded(job.id, 1, 3, 1, ()))
     assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
@@ -282,7 +282,7 @@ def test_records_of_attempts_that_were_never_opened_here_are_refused() -> None:
 
 
 def test_old_attempts_are_forgotten_with_their_leases() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=1)
     for round_ in range(1, 6):
         request = play.open(job, round_)
@@ -297,7 +297,7 @@ def test_old_attempts_are_forgotten_with_their_leases() -> None:
 
 
 def test_what_was_due_before_an_event_happens_before_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, deadline_s=4.0)
     play.now = 50.0
     play.check_in("late")
@@ -307,7 +307,7 @@ def test_what_was_due_before_an_event_happens_before_it() -> None:
 
 
 def test_attempts_before_the_latest_are_forgotten_once_their_last_lease_has_ended() -> None:
-    play = Play(most_attempts=3)
+    play = ScriptedEngine(most_attempts=3)
     job = play.request(demand=2, deadline_s=5.0, min_response=Fraction(1, 2), lease_s=40.0).job
     first, straggler = play.run("one"), play.run("two")
     play.record(play.engine.requests[RequestId(1)], first)  # closed; the other runs on as a straggler
@@ -325,7 +325,7 @@ def test_attempts_before_the_latest_are_forgotten_once_their_last_lease_has_ende
 
 
 def test_no_attempt_is_forgotten_before_there_are_too_many() -> None:
-    play = Play(most_attempts=8)
+    play = ScriptedEngine(most_attempts=8)
     job = play.request(demand=1, deadline_s=5.0).job
     for attempt in range(2, 9):
         play.wait(5.0)
@@ -337,7 +337,7 @@ def test_no_attempt_is_forgotten_before_there_are_too_many() -> None:
 
 
 def test_an_attempt_with_a_straggler_is_not_forgotten() -> None:
-    play = Play(most_attempts=3)
+    play = ScriptedEngine(most_attempts=3)
     request = play.request(demand=2, min_response=Fraction(1, 2), lease_s=1000.0, deadline_s=5.0)
     first, straggler = play.run("one"), play.run("two")
     play.record(request, first)
@@ -351,7 +351,7 @@ def test_an_attempt_with_a_straggler_is_not_forgotten() -> None:
 
 
 def test_a_job_that_ended_before_many_others_loses_its_leases() -> None:
-    play = Play(most_over=2)
+    play = ScriptedEngine(most_over=2)
     requests = [play.request(name, demand=1) for name in "abcd"]
     for name, request in zip("wxyz", requests, strict=True):
         play.record(request, play.run(name))

@@ -19,19 +19,19 @@ from coordinator.engine.requirements import AllDevices, Comparison, Every
 from testbed.report.record import load_run
 from testbed.report.summary import summarise
 from testbed.report.table import lease_sum
-from tests.unit.engine.play import Play, needs
+from testbed.testing.engine import ScriptedEngine, needs
 from tests.unit.engine.test_leases import working
 from tests.unit.report.world import World
 
 ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">=", 7.0)
 
 
-def why(play: Play, name: str) -> str:
+def why(play: ScriptedEngine, name: str) -> str:
     return play.engine.explain_device(DeviceId(name))[0]
 
 
 def test_a_job_says_what_it_waits_for() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=2, **needs(ROOMY, "roomy"))
 
     def says() -> str:
@@ -57,7 +57,7 @@ def test_a_job_says_what_it_waits_for() -> None:
 
 
 def test_its_recent_story_follows() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     play.record(request, play.run("one"))
     story = "\n".join(play.engine.explain_job(request.job.id))
@@ -66,7 +66,7 @@ def test_its_recent_story_follows() -> None:
 
 
 def test_a_device_says_what_it_waits_for() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("one", numbers={"memory": 2.0}, per_session=1)
     assert why(play, "one").startswith("NO_WORK")
     request = play.request("a", demand=1)
@@ -84,7 +84,7 @@ def test_a_device_says_what_it_waits_for() -> None:
 
 
 def test_a_device_says_why_it_idles_beside_open_places() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=1)
     lease = play.offer("busy")
     play.handle(LeaseDeclined(play.session("busy"), lease, FailureReason.BUSY, 5.0))
@@ -99,7 +99,7 @@ def test_a_device_says_why_it_idles_beside_open_places() -> None:
 
 
 def test_leases_add_up_however_they_end() -> None:
-    play = Play(crashes_to_pause=99)
+    play = ScriptedEngine(crashes_to_pause=99)
     request = play.request(demand=12, min_response=Fraction(1, 4), deadline_s=500.0, lease_s=30.0)
     leases = {name: play.run(name) for name in "abcdefgh"}
     play.record(request, leases["a"])
@@ -120,7 +120,7 @@ def test_leases_add_up_however_they_end() -> None:
 
 
 def test_a_place_that_was_taken_while_its_device_was_away_is_lost_wherever_leases_are_summed(tmp_path: Path) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -140,7 +140,7 @@ def test_a_place_that_was_taken_while_its_device_was_away_is_lost_wherever_lease
 
 
 def test_devices_are_counted_by_what_they_do() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2)
     play.run("busy")
     play.run("served", per_session=1)
@@ -156,7 +156,7 @@ def test_devices_are_counted_by_what_they_do() -> None:
 
 
 def test_regions_say_who_gets_the_next_device() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=9)
     play.request("b", demand=9, **needs(ROOMY, "roomy"))
     play.request("c", demand=1, **needs(Every((ROOMY, FAST)), "powerful"))
@@ -171,7 +171,7 @@ def test_regions_say_who_gets_the_next_device() -> None:
 
 
 def test_jobs_say_where_they_stand() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=10, over_commit=Fraction(1, 5), min_response=Fraction(4, 5), rounds=6)
     (before,) = job_counts(play.engine)
     assert (before.phase, before.round, before.places) == ("arriving", 0, 12)

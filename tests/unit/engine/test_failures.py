@@ -8,15 +8,15 @@ from coordinator.engine.effects import EndLease, OfferLease, PauseJob, ResumeJob
 from coordinator.engine.events import DriverFollowed, DriverLost, JobSubmitted, LeaseDeclined
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.model import FailureReason, LeaseEnd, Outcome, Phase
-from tests.unit.engine.play import Play, spec
+from testbed.testing.engine import ScriptedEngine, spec
 
 
-def offered(play: Play, seconds: int) -> bool:
+def offered(play: ScriptedEngine, seconds: int) -> bool:
     return any(isinstance(effect, OfferLease) for effect in play.beat(seconds))
 
 
 def test_a_failed_pair_cools_twice_as_long_each_time() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1, deadline_s=1e6, lease_s=1e6)
     play.offer("one")
     for seconds in (30, 60, 120):
@@ -30,7 +30,7 @@ def test_a_failed_pair_cools_twice_as_long_each_time() -> None:
 
 
 def test_cooling_lasts_an_hour_at_most_and_a_response_ends_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, deadline_s=1e6, lease_s=1e6)
     play.offer("one")
     device = play.device("one")
@@ -49,7 +49,7 @@ def test_cooling_lasts_an_hour_at_most_and_a_response_ends_it() -> None:
 
 
 def test_other_jobs_may_have_the_device_meanwhile() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=1)
     play.request("b", demand=1)
     play.run("one")
@@ -58,7 +58,7 @@ def test_other_jobs_may_have_the_device_meanwhile() -> None:
 
 
 def test_a_few_bad_devices_among_many_do_not_pause_the_job() -> None:
-    play = Play(crashes_to_pause=2)
+    play = ScriptedEngine(crashes_to_pause=2)
     request = play.request(demand=10)
     leases = {f"d{number}": play.run(f"d{number}") for number in range(10)}
     play.record(request, leases["d0"], leases["d1"])
@@ -70,7 +70,7 @@ def test_a_few_bad_devices_among_many_do_not_pause_the_job() -> None:
 
 
 def test_a_device_does_not_cool_for_a_driver_that_is_away() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     play.run("one")
     play.run("two")
@@ -84,7 +84,7 @@ def test_a_device_does_not_cool_for_a_driver_that_is_away() -> None:
 
 
 def test_one_device_that_cannot_reach_the_driver_costs_a_round_one_lease() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=10, min_response=Fraction(9, 10))
     leases = [play.run(f"d{number}") for number in range(10)]
     play.fail("d0", FailureReason.DRIVER_UNREACHABLE)
@@ -96,7 +96,7 @@ def test_one_device_that_cannot_reach_the_driver_costs_a_round_one_lease() -> No
 
 
 def test_crashes_on_several_devices_in_one_round_pause_the_job_and_show_the_first() -> None:
-    play = Play(crashes_to_pause=3)
+    play = ScriptedEngine(crashes_to_pause=3)
     request = play.request(demand=5)
     for name in ("one", "two", "three", "four"):
         play.run(name)
@@ -114,7 +114,7 @@ def test_crashes_on_several_devices_in_one_round_pause_the_job_and_show_the_firs
 
 
 def test_the_same_device_crashing_again_is_one_device() -> None:
-    play = Play(crashes_to_pause=2, cooling_first_s=1.0)
+    play = ScriptedEngine(crashes_to_pause=2, cooling_first_s=1.0)
     play.request(demand=1, deadline_s=1e4)
     play.run("one")
     play.fail("one")
@@ -126,7 +126,7 @@ def test_the_same_device_crashing_again_is_one_device() -> None:
 
 @pytest.mark.parametrize("how", ["restart", "round"])
 def test_a_restarted_driver_or_a_new_round_lifts_the_pause(how: str) -> None:
-    play = Play(crashes_to_pause=1)
+    play = ScriptedEngine(crashes_to_pause=1)
     request = play.request(demand=2, min_response=Fraction(1, 2))
     lease = play.run("one")
     play.run("two")
@@ -141,7 +141,7 @@ def test_a_restarted_driver_or_a_new_round_lifts_the_pause(how: str) -> None:
 
 
 def test_a_retry_of_the_same_round_stays_paused() -> None:
-    play = Play(crashes_to_pause=1)
+    play = ScriptedEngine(crashes_to_pause=1)
     request = play.request(demand=2, deadline_s=5.0)
     play.run("one")
     play.fail("one")
@@ -151,7 +151,7 @@ def test_a_retry_of_the_same_round_stays_paused() -> None:
 
 
 def test_code_that_devices_may_not_run_pauses_the_job_as_well() -> None:
-    play = Play(crashes_to_pause=2)
+    play = ScriptedEngine(crashes_to_pause=2)
     play.request(demand=2)
     for name in ("one", "two"):
         lease = play.offer(name)
@@ -160,7 +160,7 @@ def test_code_that_devices_may_not_run_pauses_the_job_as_well() -> None:
 
 
 def test_responses_that_are_refused_on_every_device_pause_the_job() -> None:
-    play = Play(crashes_to_pause=2)
+    play = ScriptedEngine(crashes_to_pause=2)
     request = play.request(demand=2)
     leases = [play.run("one"), play.run("two")]
     play.record(request, *leases, outcome=Outcome.REJECTED)

@@ -26,11 +26,11 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.lifecycle import JobState
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome
-from tests.unit.engine.play import Play, spec
+from testbed.testing.engine import ScriptedEngine, spec
 
 
 def test_the_same_key_and_body_stand_and_another_body_is_refused() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job()
     play.handle(JobSubmitted(spec(), 1))
     assert play.one(AcceptJob) == AcceptJob(job.id, None)
@@ -39,7 +39,7 @@ def test_the_same_key_and_body_stand_and_another_body_is_refused() -> None:
 
 
 def test_a_job_gets_no_devices_before_its_driver_follows() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.handle(JobSubmitted(spec(), 1))
     play.handle(AttemptOpened(spec().job, 1, 1, 1, None))
     play.check_in("one")
@@ -50,7 +50,7 @@ def test_a_job_gets_no_devices_before_its_driver_follows() -> None:
 
 
 def test_while_its_driver_is_away_a_job_gets_no_leases() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     play.run("one")
     play.handle(DriverLost(request.job.id, 1))
@@ -63,7 +63,7 @@ def test_while_its_driver_is_away_a_job_gets_no_leases() -> None:
 
 
 def test_after_the_grace_the_attempt_aborts() -> None:
-    play = Play(driver_grace_s=30.0)
+    play = ScriptedEngine(driver_grace_s=30.0)
     request = play.request(demand=2, deadline_s=500.0)
     play.wait(5.0)
     play.handle(DriverLost(request.job.id, 1))
@@ -77,7 +77,7 @@ def test_after_the_grace_the_attempt_aborts() -> None:
 
 
 def test_a_driver_that_comes_back_in_time_keeps_its_attempt() -> None:
-    play = Play(driver_grace_s=30.0)
+    play = ScriptedEngine(driver_grace_s=30.0)
     request = play.request(demand=2, deadline_s=500.0)
     for _ in range(3):
         play.handle(DriverLost(request.job.id, 1))
@@ -87,7 +87,7 @@ def test_a_driver_that_comes_back_in_time_keeps_its_attempt() -> None:
 
 
 def test_expiry_is_extended_by_the_outage_and_deadlines_are_not() -> None:
-    play = Play(driver_grace_s=30.0)
+    play = ScriptedEngine(driver_grace_s=30.0)
     request = play.request(demand=1, lease_s=50.0, deadline_s=70.0)
     play.run("one")
     lease = play.engine.leases[play.lease("one")]
@@ -103,7 +103,7 @@ def test_expiry_is_extended_by_the_outage_and_deadlines_are_not() -> None:
 
 
 def test_a_device_whose_task_outlasts_its_lease_while_its_driver_is_away_is_busy_until_it_has_stopped() -> None:
-    play = Play(driver_grace_s=30.0)
+    play = ScriptedEngine(driver_grace_s=30.0)
     request = play.request(demand=1, lease_s=20.0)
     lease = play.run("one")
     play.request("b", demand=1)
@@ -117,7 +117,7 @@ def test_a_device_whose_task_outlasts_its_lease_while_its_driver_is_away_is_busy
 
 
 def test_expiry_is_extended_by_the_grace_at_most() -> None:
-    play = Play(driver_grace_s=30.0)
+    play = ScriptedEngine(driver_grace_s=30.0)
     request = play.request(demand=1, lease_s=50.0, deadline_s=1000.0)
     play.run("one")
     for _ in range(3):
@@ -130,7 +130,7 @@ def test_expiry_is_extended_by_the_grace_at_most() -> None:
 
 
 def test_a_restarted_driver_takes_its_open_attempt_up_and_records_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     first, second = play.run("one"), play.run("two")
     play.record(request, first)
@@ -145,7 +145,7 @@ def test_a_restarted_driver_takes_its_open_attempt_up_and_records_again() -> Non
 
 
 def test_older_incarnations_are_superseded() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request()
     job = request.job.id
     play.handle(JobSubmitted(spec(), 8))
@@ -161,14 +161,14 @@ def test_older_incarnations_are_superseded() -> None:
 
 
 def test_a_higher_incarnation_has_to_submit_first() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job()
     play.handle(DriverFollowed(job.id, 2))
     assert play.one(RefuseJob).reason == "OUT_OF_ORDER"
 
 
 def test_cancel_aborts_the_attempt_and_revokes_its_leases_and_stragglers() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=1, over_commit=Fraction(1))
     first = play.open(job, 1)
     counted = play.run("one")
@@ -189,7 +189,7 @@ def test_cancel_aborts_the_attempt_and_revokes_its_leases_and_stragglers() -> No
 
 
 def test_a_job_ends_once() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job()
     play.handle(JobEnded(job.id, JobEnd.FINISHED))
     assert job.state is JobState.FINISHED
@@ -203,7 +203,7 @@ def test_a_job_ends_once() -> None:
 
 
 def test_a_superseded_driver_does_not_end_the_job() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job()
     play.handle(JobSubmitted(job.spec, 2))
     for end in (JobEnd.FAILED, JobEnd.FINISHED):
@@ -214,7 +214,7 @@ def test_a_superseded_driver_does_not_end_the_job() -> None:
 
 
 def test_a_record_that_comes_after_the_end_is_still_heard() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.run("one")
     play.handle(JobEnded(request.job.id, JobEnd.CANCELLED))
@@ -231,7 +231,7 @@ def test_a_record_that_comes_after_the_end_is_still_heard() -> None:
     ],
 )
 def test_an_unknown_job_is_refused(event: DriverFollowed) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.handle(event)
     assert play.one(RefuseJob).reason == "UNKNOWN_JOB"
 
@@ -249,13 +249,13 @@ def test_an_unknown_job_is_refused(event: DriverFollowed) -> None:
     ],
 )
 def test_numbers_that_would_break_a_round_are_refused(change: dict[str, object]) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.effects = play.engine.handle(JobSubmitted(spec(**change), 1), 0.0)
     assert play.one(RefuseJob).reason == "BAD_SPEC"
 
 
 def test_jobs_that_ended_first_are_forgotten_first_and_unfinished_ones_never() -> None:
-    play = Play(most_jobs=2)
+    play = ScriptedEngine(most_jobs=2)
     first, second = play.job("a"), play.job("b")
     play.handle(JobSubmitted(spec("c"), 1))
     assert play.one(RefuseJob).reason == "TOO_MANY_JOBS"
@@ -267,7 +267,7 @@ def test_jobs_that_ended_first_are_forgotten_first_and_unfinished_ones_never() -
 
 
 def test_the_deadline_of_an_attempt_is_told_with_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.wait(2.5)
     play.request(deadline_s=15.0)
     assert play.one(AcceptAttempt).deadline_at == 17.5

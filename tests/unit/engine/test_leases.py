@@ -15,7 +15,7 @@ from coordinator.engine.model import (
     SessionEnd,
     StragglerRule,
 )
-from tests.unit.engine.play import Play
+from testbed.testing.engine import ScriptedEngine
 
 
 def working(lease: int, phase: HeldPhase = HeldPhase.WORKING) -> tuple[HeldLease, ...]:
@@ -23,7 +23,7 @@ def working(lease: int, phase: HeldPhase = HeldPhase.WORKING) -> tuple[HeldLease
 
 
 def test_a_lease_takes_its_place_when_it_is_offered() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.offer("one")
     play.check_in("two")
@@ -34,7 +34,7 @@ def test_a_lease_takes_its_place_when_it_is_offered() -> None:
 
 
 def test_an_offer_that_lapses_ends_unaccepted_and_the_device_gets_none_until_it_speaks() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.offer("one")
     play.wait(9.0)
@@ -48,7 +48,7 @@ def test_an_offer_that_lapses_ends_unaccepted_and_the_device_gets_none_until_it_
 
 
 def test_a_device_may_decline_and_say_when_to_ask_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.offer("one")
     play.handle(LeaseDeclined(play.session("one"), lease, FailureReason.DATA_MISSING, 7.0))
@@ -58,7 +58,7 @@ def test_a_device_may_decline_and_say_when_to_ask_again() -> None:
 
 
 def test_a_device_that_declines_as_busy_is_left_alone_by_all_jobs() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=1)
     play.request("b", demand=1)
     lease = play.offer("one")
@@ -69,7 +69,7 @@ def test_a_device_that_declines_as_busy_is_left_alone_by_all_jobs() -> None:
 
 @pytest.mark.parametrize("reason", [SessionEnd.CONNECTION_ENDED, SessionEnd.GOODBYE_SESSION_OVER])
 def test_a_session_that_ends_while_offered_ends_the_lease_at_once(reason: SessionEnd) -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.offer("one")
     play.check_in("two")
@@ -79,7 +79,7 @@ def test_a_session_that_ends_while_offered_ends_the_lease_at_once(reason: Sessio
 
 
 def test_a_frame_about_a_lease_that_has_ended_is_answered_by_revoke() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, deadline_s=20.0)
     lease = play.run("one")
     play.beat(21)  # the attempt aborts
@@ -97,7 +97,7 @@ def test_a_frame_about_a_lease_that_has_ended_is_answered_by_revoke() -> None:
 
 
 def test_after_a_revoke_a_device_is_busy_until_it_says_released() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=1, deadline_s=5.0)
     play.open(job)
     lease = play.run("one")
@@ -109,7 +109,7 @@ def test_after_a_revoke_a_device_is_busy_until_it_says_released() -> None:
 
 
 def test_after_a_revoke_a_device_is_busy_until_a_session_that_does_not_name_the_lease() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=1, deadline_s=5.0)
     play.open(job)
     lease = play.run("one")
@@ -123,7 +123,7 @@ def test_after_a_revoke_a_device_is_busy_until_a_session_that_does_not_name_the_
 
 
 def test_after_a_revoke_a_device_is_busy_at_most_until_the_leases_expiry() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job(demand=1, deadline_s=5.0, lease_s=20.0)
     play.open(job)
     play.run("one")
@@ -135,7 +135,7 @@ def test_after_a_revoke_a_device_is_busy_at_most_until_the_leases_expiry() -> No
 
 
 def test_a_session_lost_while_running_frees_the_place_at_once_and_the_lease_is_absent() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.check_in("two")
@@ -147,7 +147,7 @@ def test_a_session_lost_while_running_frees_the_place_at_once_and_the_lease_is_a
 
 
 def test_a_device_that_returns_while_there_is_a_place_runs_on() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -158,7 +158,7 @@ def test_a_device_that_returns_while_there_is_a_place_runs_on() -> None:
 
 
 def test_a_device_that_returns_too_late_is_replaced_and_busy_until_it_has_stopped() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -172,7 +172,7 @@ def test_a_device_that_returns_too_late_is_replaced_and_busy_until_it_has_stoppe
 
 
 def test_a_device_that_returns_without_its_lease_has_lost_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2)
     play.run("one")
     play.leave("one")
@@ -182,7 +182,7 @@ def test_a_device_that_returns_without_its_lease_has_lost_it() -> None:
 
 
 def test_an_absent_lease_whose_device_stays_away_is_lost_at_its_expiry() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1, lease_s=12.0)
     play.run("one")
     play.leave("one")
@@ -191,7 +191,7 @@ def test_an_absent_lease_whose_device_stays_away_is_lost_at_its_expiry() -> None
 
 
 def test_a_response_of_an_absent_lease_counts() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -201,7 +201,7 @@ def test_a_response_of_an_absent_lease_counts() -> None:
 
 
 def test_a_device_that_returns_done_is_free_and_its_lease_waits_for_the_record() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -213,7 +213,7 @@ def test_a_device_that_returns_done_is_free_and_its_lease_waits_for_the_record()
 
 
 def test_a_device_that_returns_done_when_its_place_is_taken_still_has_its_response_counted() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -226,7 +226,7 @@ def test_a_device_that_returns_done_when_its_place_is_taken_still_has_its_respon
 
 
 def test_a_device_that_returns_with_a_failure_tells_it_then() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.run("one")
     play.leave("one")
@@ -238,7 +238,7 @@ def test_a_device_that_returns_with_a_failure_tells_it_then() -> None:
 
 
 def test_finished_frees_the_device_and_nothing_else() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1)
     play.request("b", demand=1)
     lease = play.run("one")
@@ -251,7 +251,7 @@ def test_finished_frees_the_device_and_nothing_else() -> None:
 
 
 def test_a_counted_lease_is_finished_even_if_its_device_dies_before_saying_so() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.run("one")
     play.record(request, lease)
@@ -263,7 +263,7 @@ def test_a_counted_lease_is_finished_even_if_its_device_dies_before_saying_so() 
 
 
 def test_the_record_may_come_before_the_acceptance() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.offer("one")
     play.record(request, lease)
@@ -275,7 +275,7 @@ def test_the_record_may_come_before_the_acceptance() -> None:
 
 
 def test_a_finish_whose_acceptance_was_lost_stands() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2)
     play.offer("one")
     play.finish("one")
@@ -284,7 +284,7 @@ def test_a_finish_whose_acceptance_was_lost_stands() -> None:
 
 
 def test_a_lease_ends_at_its_expiry_and_its_device_is_told() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1, lease_s=12.0, deadline_s=100.0)
     lease = play.run("one")
     effects = play.beat(13)
@@ -294,7 +294,7 @@ def test_a_lease_ends_at_its_expiry_and_its_device_is_told() -> None:
 
 
 def test_a_delivered_lease_that_is_never_recorded_expires_too() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1, lease_s=12.0, deadline_s=100.0)
     play.run("one")
     play.finish("one")
@@ -302,7 +302,7 @@ def test_a_delivered_lease_that_is_never_recorded_expires_too() -> None:
 
 
 def test_running_leases_finish_as_stragglers_and_offers_are_taken_back() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, over_commit=2)
     first, second, third = play.run("one"), play.run("two"), play.offer("three")
     play.record(request, first)
@@ -315,7 +315,7 @@ def test_running_leases_finish_as_stragglers_and_offers_are_taken_back() -> None
 
 
 def test_a_job_may_want_its_stragglers_revoked() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, over_commit=2, stragglers=StragglerRule.REVOKE)
     first, second = play.run("one"), play.run("two")
     play.run("three")
@@ -328,7 +328,7 @@ def test_a_job_may_want_its_stragglers_revoked() -> None:
 
 
 def test_a_straggler_that_was_absent_may_return_while_there_is_a_place() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=1, over_commit=1)
     first, second = play.run("one"), play.run("two")
     play.leave("two")
@@ -338,7 +338,7 @@ def test_a_straggler_that_was_absent_may_return_while_there_is_a_place() -> None
 
 
 def test_frames_of_a_session_that_is_over_are_dropped() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.offer("one")
     old = play.session("one")
@@ -348,7 +348,7 @@ def test_frames_of_a_session_that_is_over_are_dropped() -> None:
 
 
 def test_one_device_cannot_speak_for_anothers_lease() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2)
     lease = play.run("one")
     play.run("two")
@@ -359,7 +359,7 @@ def test_one_device_cannot_speak_for_anothers_lease() -> None:
 
 
 def test_a_device_that_releases_a_lease_unasked_has_failed_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.run("one")
     play.release("one", lease)

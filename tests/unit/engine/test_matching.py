@@ -14,7 +14,9 @@ from coordinator.engine.matching import Matcher
 from coordinator.engine.model import Asynchronous, JobEnd, Repeat
 from coordinator.engine.plan import CollectingView, Mode, Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
-from tests.unit.engine.play import Fifo, Play, Standing, Uniform, needs
+from coordinator.policies.fifo import Fifo
+from testbed.testing.engine import ScriptedEngine, needs
+from tests.unit.engine.tiny import Standing, Uniform
 
 ROOMY = Comparison("memory", ">=", 4.0)
 
@@ -38,7 +40,7 @@ class SparesLast(Recorder):
 
 
 def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, min_response=Fraction(2, 3))
     assert play.got(AdoptPlan)  # opened
     one = play.run("one")
@@ -60,7 +62,7 @@ def test_the_plan_changes_with_its_inputs_and_never_on_a_mere_check_in() -> None
 
 def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     jobs = [play.job(name) for name in ("a", "b", "c")]
     made = len(recorder.views)
     here = DeviceCheckedIn(SessionSeq(1), DeviceId("one"), "", 1, Capabilities())
@@ -74,7 +76,7 @@ def test_all_events_of_a_turn_make_one_plan_and_devices_are_matched_by_that() ->
 def test_what_a_region_can_have_is_listed_once_a_device_cannot_have_the_first(
     policy: type[Fifo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = Play(policy())
+    play = ScriptedEngine(policy())
     play.request("a", demand=9)
     play.request("b", demand=9)
     listed: list[object] = []
@@ -90,7 +92,7 @@ def test_what_a_region_can_have_is_listed_once_a_device_cannot_have_the_first(
 
 
 def test_who_comes_first_is_looked_for_again_only_where_the_queue_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    play = Play(Standing())
+    play = ScriptedEngine(Standing())
     for name in ("here", "there"):
         job = play.job(name, demand=9, **needs(Comparison("at", "=", name), name))
         play.open(job, rounds_left=2)
@@ -117,7 +119,7 @@ def test_who_comes_first_is_looked_for_again_only_where_the_queue_has_changed(mo
 
 
 def test_what_is_known_of_who_comes_first_is_held_against_the_plan() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=3)
     second = play.request("b", demand=3)
     play.run("one")
@@ -141,7 +143,7 @@ class Fickle:
 
 
 def test_what_is_known_of_who_comes_first_is_held_against_who_owns_the_region() -> None:
-    play = Play(Fickle())
+    play = ScriptedEngine(Fickle())
     for name in "ab":
         play.request(name, demand=9)
     play.run("one")
@@ -167,7 +169,7 @@ class Explaining(Fifo):
 
 def test_reasons_are_made_when_asked_for_and_once_for_a_plan() -> None:
     policy = Explaining()
-    play = Play(policy)
+    play = ScriptedEngine(policy)
     first, second = play.request("a"), play.request("b")
     play.run("one")
     assert play.engine.plan_number > 3
@@ -183,7 +185,7 @@ def test_reasons_are_made_when_asked_for_and_once_for_a_plan() -> None:
 
 
 def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.run("one")
     play.check_in("two")
@@ -194,7 +196,7 @@ def test_a_place_lost_after_the_fill_makes_a_new_plan_and_is_leased_again() -> N
 
 def test_a_new_plan_is_made_when_a_request_reaches_its_target_or_falls_below_it() -> None:
     recorder = SparesLast()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.request(demand=3, min_response=Fraction(2, 3))
     made = len(recorder.views)
     play.run("one")
@@ -207,7 +209,7 @@ def test_a_new_plan_is_made_when_a_request_reaches_its_target_or_falls_below_it(
 
 
 def test_requests_below_their_target_come_before_the_spare_places_of_others() -> None:
-    play = Play(SparesLast())
+    play = ScriptedEngine(SparesLast())
     play.request("a", demand=3, min_response=Fraction(1, 3))
     play.request("b", demand=2, min_response=Fraction(1, 2))
     assert served(play, 5) == ["a", "b", "a", "a", "b"]
@@ -218,7 +220,7 @@ def test_chance_draws_among_requests_below_their_target_first() -> None:
         def plan(self, view: View) -> Plan:
             return replace(super().plan(view), mode=Mode.UNIFORM)
 
-    play = Play(Drawn())
+    play = ScriptedEngine(Drawn())
     for name in "abcdef":
         play.request(name, demand=4, min_response=Fraction(1, 4))
     assert sorted(served(play, 6)) == list("abcdef")
@@ -230,14 +232,14 @@ def test_a_target_is_between_what_a_round_needs_and_what_it_asks_for(target: int
         def plan(self, view: View) -> Plan:
             return replace(super().plan(view), targets={request.request: target for request in view.requests})
 
-    play = Play(Wrong())
+    play = ScriptedEngine(Wrong())
     with pytest.raises(PlanError, match=f"request 1 is not to have a target of {target} places"):
         play.request(demand=3, min_response=Fraction(2, 3))
 
 
 def test_a_policy_sees_who_will_open_another_round() -> None:
     recorder = SparesLast()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     again = play.job("a", demand=3, min_response=Fraction(2, 3))
     last = play.job("b", demand=1)
     play.open(again, rounds_left=3)
@@ -250,14 +252,14 @@ def test_a_policy_sees_who_will_open_another_round() -> None:
     assert recorder.views[-1].collecting == (CollectingView(again.id, again.arrival, again.group.id, 3, 2),)
 
 
-def served(play: Play, devices: int) -> list[str]:
+def served(play: ScriptedEngine, devices: int) -> list[str]:
     """The jobs that so many new devices are leased to, by name."""
     names = [f"device-{len(play.all)}-{number}" for number in range(devices)]
     return [play.engine.leases[play.offer(name)].request.job.id.split("/")[1] for name in names]
 
 
 def test_idle_devices_are_matched_in_the_order_of_their_sessions() -> None:
-    play = Play()
+    play = ScriptedEngine()
     for name in ("c", "a", "b"):
         play.check_in(name)
     play.check_in("c")  # a newer session: it is last now
@@ -266,14 +268,14 @@ def test_idle_devices_are_matched_in_the_order_of_their_sessions() -> None:
 
 
 def test_a_fill_makes_the_next_plan_and_the_matching_goes_on() -> None:
-    play = Play()
+    play = ScriptedEngine()
     first, second = play.job("a", demand=2), play.job("b", demand=2)
     for number in range(5):
         play.check_in(f"d{number}")
     play.open(second)
     play.open(first)
     assert [effect.job for effect in play.got(OfferLease)] == [first.id, first.id]
-    play = Play()
+    play = ScriptedEngine()
     first, second = play.job("a", demand=2), play.job("b", demand=2)
     for number in range(3):
         play.check_in(f"d{number}")
@@ -286,7 +288,7 @@ def test_a_fill_makes_the_next_plan_and_the_matching_goes_on() -> None:
 
 def test_one_event_can_fill_several_requests_with_a_plan_for_each() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.request("a", demand=2)
     play.request("b", demand=2)
     play.check_in("x", foreign=(9,))
@@ -303,7 +305,7 @@ def test_one_event_can_fill_several_requests_with_a_plan_for_each() -> None:
 
 def test_a_view_shows_a_request_that_has_not_changed_by_the_very_value_of_the_view_before() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.request("a", demand=3)
     play.request("b", demand=2)
     play.request("c", demand=1)
@@ -316,7 +318,7 @@ def test_a_view_shows_a_request_that_has_not_changed_by_the_very_value_of_the_vi
 
 
 def test_what_is_kept_of_requests_is_held_against_them() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request("a", demand=3)
     request.rounds_left = 7  # and nobody says so
     with pytest.raises(InvariantError, match="would not show requests as they are"):
@@ -325,7 +327,7 @@ def test_what_is_kept_of_requests_is_held_against_them() -> None:
 
 def test_the_attained_service_is_that_of_the_view_s_time() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.request("a", demand=3, rounds=None)
     play.run("one")
     play.wait(5.0)
@@ -335,7 +337,7 @@ def test_the_attained_service_is_that_of_the_view_s_time() -> None:
 
 def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.request("a", demand=3, over_commit=Fraction(1, 3), rounds=None)
     job = play.job("b", demand=2, **needs(ROOMY, "roomy"))
     play.run("one")
@@ -352,7 +354,7 @@ def test_the_view_holds_what_is_unmet_of_jobs_that_may_be_served() -> None:
 
 
 def test_by_chance_each_open_request_is_drawn_by_session_and_attempt() -> None:
-    play = Play(Uniform())
+    play = ScriptedEngine(Uniform())
     requests = [play.request(name, demand=50, repeat=Repeat.ALLOW) for name in ("c", "a", "b")]
     by_arrival = [requests[index].id for index in (1, 2, 0)]  # all at 0: then by name
     tally = dict.fromkeys(by_arrival, 0)
@@ -369,7 +371,7 @@ def test_by_chance_each_open_request_is_drawn_by_session_and_attempt() -> None:
 
 
 def test_only_eligible_devices_are_matched() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2, **needs(ROOMY, "roomy"))
     play.check_in("small", numbers={"memory": 2.0})
     play.check_in("unknown")
@@ -379,7 +381,7 @@ def test_only_eligible_devices_are_matched() -> None:
 
 def test_a_device_that_comes_back_as_another_does_not_change_who_serves_its_former_neighbours() -> None:
     """The list of the small ones was begun for it, and is gone through further after it has grown."""
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("large", numbers={"memory": 8.0})
     play.leave("large")
     for name in ("a", "b"):
@@ -400,7 +402,7 @@ def test_another_policy_takes_effect_at_once() -> None:
         def plan(self, view: View) -> Plan:
             return Plan(queues=(tuple(request.request for request in reversed(view.requests)),))
 
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=2)
     play.request("b", demand=2)
     play.engine.set_policy(Last())
@@ -411,7 +413,7 @@ def test_another_policy_takes_effect_at_once() -> None:
 
 
 def test_regions_that_the_plan_does_not_know_use_its_default() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request("a", demand=2, **needs(ROOMY, "roomy"))
     play.request("b", demand=2)
     play.check_in("one", numbers={"memory": 2.0})  # the first of its region

@@ -11,10 +11,11 @@ from coordinator.engine.lifecycle import DeviceState, InvariantError
 from coordinator.engine.model import Asynchronous, AttemptStatus, LeaseEnd, Outcome, Repeat
 from coordinator.engine.requirements import Comparison
 from coordinator.engine.state import Request
-from tests.unit.engine.play import Play, Uniform
+from testbed.testing.engine import ScriptedEngine
+from tests.unit.engine.tiny import Uniform
 
 
-def respond(play: Play, request: Request, name: str) -> None:
+def respond(play: ScriptedEngine, request: Request, name: str) -> None:
     """The driver counts the response of a device, which then has its receipt."""
     lease = play.lease(name)
     play.record(request, lease)
@@ -23,7 +24,7 @@ def respond(play: Play, request: Request, name: str) -> None:
 
 @pytest.mark.parametrize("policy", [None, Uniform()])
 def test_a_device_that_counts_is_not_leased_to_the_same_round(policy: Uniform | None) -> None:
-    play = Play(policy)
+    play = ScriptedEngine(policy)
     request = play.request(demand=3)
     play.run("one")
     respond(play, request, "one")
@@ -37,7 +38,7 @@ def test_a_device_that_counts_is_not_leased_to_the_same_round(policy: Uniform | 
 
 
 def test_a_job_may_allow_it() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, repeat=Repeat.ALLOW)
     for _ in range(2):
         play.check_in("one") if "one" not in play.engine.devices else None
@@ -47,7 +48,7 @@ def test_a_job_may_allow_it() -> None:
 
 
 def test_it_serves_another_job_meanwhile() -> None:
-    play = Play()
+    play = ScriptedEngine()
     first = play.request("a", demand=2)
     second = play.request("b", demand=2)
     play.run("one")
@@ -56,7 +57,7 @@ def test_it_serves_another_job_meanwhile() -> None:
 
 
 def test_the_next_round_and_a_retry_may_have_it_again() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, deadline_s=20.0)
     play.run("one")
     respond(play, request, "one")
@@ -74,7 +75,7 @@ def test_the_next_round_and_a_retry_may_have_it_again() -> None:
 
 
 def test_a_failure_and_a_straggler_of_an_older_round_do_not_block() -> None:
-    play = Play(cooling_first_s=1.0)
+    play = ScriptedEngine(cooling_first_s=1.0)
     request = play.request(demand=1, over_commit=Fraction(1))
     late = play.run("late")
     play.run("one")
@@ -93,7 +94,7 @@ def test_a_failure_and_a_straggler_of_an_older_round_do_not_block() -> None:
 
 
 def test_a_receipt_blocks_until_the_driver_has_spoken() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, lease_s=9.0)
     lease = play.run("one")
     play.finish("one")
@@ -105,7 +106,7 @@ def test_a_receipt_blocks_until_the_driver_has_spoken() -> None:
 
 
 def test_a_receipt_that_says_straggler_does_not_block() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=3)
     play.run("one")
     play.finish("one", outcome=Outcome.STRAGGLER)
@@ -114,7 +115,7 @@ def test_a_receipt_that_says_straggler_does_not_block() -> None:
 
 def test_what_the_device_was_given_since_is_revoked_when_an_earlier_lease_counts_after_all() -> None:
     """It came back as another instance while its response was still on its way to the driver, which counted it."""
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3)
     first = play.run("one", instance="i")
     play.leave("one")
@@ -132,7 +133,7 @@ def test_what_the_device_was_given_since_is_revoked_when_an_earlier_lease_counts
 
 
 def test_a_second_response_does_not_count_whatever_the_driver_says() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3)
     first = play.run("one", instance="i")
     play.leave("one")
@@ -143,7 +144,7 @@ def test_a_second_response_does_not_count_whatever_the_driver_says() -> None:
 
 
 def test_asynchronously_it_counts_once_in_each_buffer() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, asynchronous=Asynchronous(2))
     play.run("one")
     respond(play, request, "one")
@@ -159,7 +160,7 @@ def test_asynchronously_it_counts_once_in_each_buffer() -> None:
 
 def test_a_receipt_blocks_in_the_next_buffer_too_where_an_earlier_lease_counted_in_this_one() -> None:
     """It says that it was told STRAGGLER for a lease that its driver then counts; and has a receipt for the next."""
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=2, asynchronous=Asynchronous(2))
     first = play.run("one")
     play.finish("one", outcome=Outcome.STRAGGLER)
@@ -176,7 +177,7 @@ def test_a_receipt_blocks_in_the_next_buffer_too_where_an_earlier_lease_counted_
 
 
 def test_eligible_devices_are_counted_as_they_come_change_and_are_forgotten() -> None:
-    play = Play(most_devices=3, most_regions=2)
+    play = ScriptedEngine(most_devices=3, most_regions=2)
     request = play.request(requirement=Comparison("memory", ">=", 4.0))
     for name, memory in (("a", 8.0), ("b", 2.0), ("c", 4.0)):
         play.check_in(name, numbers={"memory": memory})
@@ -192,7 +193,7 @@ def test_eligible_devices_are_counted_as_they_come_change_and_are_forgotten() ->
 
 
 def test_the_invariants_find_a_device_that_counts_twice() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3)
     for name in ("one", "two"):
         play.run(name)
@@ -204,7 +205,7 @@ def test_the_invariants_find_a_device_that_counts_twice() -> None:
 
 
 def test_explain_says_so() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, min_response=Fraction(1, 2))
     for name in ("one", "two", "three"):
         play.run(name) if name != "three" else play.check_in(name)

@@ -51,8 +51,9 @@ from coordinator.engine.record import (
 )
 from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.snapshot import snapshot
+from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy, policy_names
-from tests.unit.engine.play import Fifo, Play, needs, spec
+from testbed.testing.engine import ScriptedEngine, needs, spec
 
 REQUIREMENT = Any(
     (Every((Comparison("memory", ">=", 4e9), Comparison("site", "!=", "lab"))), Not(Ids((DeviceId("x"),))))
@@ -87,7 +88,7 @@ def test_the_text_of_an_event_is_its_record(event: Event) -> None:
 @pytest.mark.parametrize("policy", ["venn", "random"])
 def test_the_text_of_what_happens_is_its_record(policy: str) -> None:
     """Through rounds, failures, losses and aborts."""
-    play = Play(load_policy(policy))
+    play = ScriptedEngine(load_policy(policy))
     request = play.request(demand=2, deadline_s=50.0)
     play.run("one", per_session=1)
     play.fail("one")
@@ -167,9 +168,9 @@ def test_the_digest_tells_leases_and_transitions_apart() -> None:
     assert of(offer) == "c6dc434ee6156889"  # pinned: another path that computes it must agree
 
 
-def random_world(seed: int, policy: Policy | None = None) -> Play:
+def random_world(seed: int, policy: Policy | None = None) -> ScriptedEngine:
     """A few hundred events of several jobs and devices that come and go."""
-    rng, play = random.Random(seed), Play(policy, supply_window_s=100.0, supply_buckets=10)
+    rng, play = random.Random(seed), ScriptedEngine(policy, supply_window_s=100.0, supply_buckets=10)
     play.request("any", demand=4, min_response=Fraction(1, 2), over_commit=Fraction(1, 4), deadline_s=30.0)
     play.request("roomy", demand=3, deadline_s=25.0, **needs(Comparison("memory", ">=", 4.0), "roomy"))
     play.request("fast", demand=3, deadline_s=25.0, **needs(Comparison("cpu", ">", 2.5), "fast"))

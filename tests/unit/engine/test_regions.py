@@ -11,7 +11,7 @@ from coordinator.engine.plan import View
 from coordinator.engine.regions import MOST_ATOMS, MOST_KINDS, OVERFLOW, Regions
 from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Ids
 from coordinator.engine.supply import Supply
-from tests.unit.engine.play import Play, needs
+from testbed.testing.engine import ScriptedEngine, needs
 from tests.unit.engine.test_matching import Recorder
 
 ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">=", 7.0)
@@ -63,7 +63,7 @@ def test_capabilities_are_remembered_up_to_a_bound() -> None:
 
 
 def test_regions_are_numbered_anew_when_a_group_goes() -> None:
-    play = Play()
+    play = ScriptedEngine()
     job = play.job("a", **needs(ROOMY, "roomy"))
     play.job("b")
     play.check_in("small", numbers={"memory": 2.0})
@@ -75,7 +75,7 @@ def test_regions_are_numbered_anew_when_a_group_goes() -> None:
 
 
 def test_beyond_the_bound_devices_are_checked_one_by_one() -> None:
-    play = Play(most_regions=2)
+    play = ScriptedEngine(most_regions=2)
     play.request("a", demand=2, **needs(Every((ROOMY, FAST)), "powerful"))
     play.check_in("one", numbers={"memory": 2.0, "cpu": 1.0})
     play.check_in("two", numbers={"memory": 2.0, "cpu": 9.0})
@@ -91,7 +91,7 @@ def test_beyond_the_bound_devices_are_checked_one_by_one() -> None:
 
 def test_a_new_requirement_over_known_thresholds_finds_its_past() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.job("a", **needs(ROOMY, "roomy"))
     play.job("b", **needs(FAST, "fast"))
     for number in range(12):
@@ -104,7 +104,7 @@ def test_a_new_requirement_over_known_thresholds_finds_its_past() -> None:
 
 def test_past_that_cannot_be_split_is_shared_in_proportion_and_said_to_be_a_guess() -> None:
     recorder = Recorder()
-    play = Play(recorder)
+    play = ScriptedEngine(recorder)
     play.job("a")
     for number in range(9):
         play.check_in(f"d{number}", numbers={"memory": 8.0 if number % 3 == 0 else 2.0})
@@ -168,7 +168,7 @@ def test_a_region_has_moved_by_more_than_a_tenth(count: int, moved: bool) -> Non
 
 
 def test_a_tick_plans_again_only_if_supply_moved() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=50)
     play.check_in("one")
     assert [effect for effect in play.beat(2) if isinstance(effect, AdoptPlan)]  # from nothing to something
@@ -181,7 +181,7 @@ def test_a_tick_plans_again_only_if_supply_moved() -> None:
 
 
 def test_a_session_counts_once_in_the_supply() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.job()
     for interval in (1, 1, 2):
         play.check_in("one", interval=interval)

@@ -23,15 +23,15 @@ from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
 from coordinator.engine.lifecycle import DeviceState
 from coordinator.engine.model import ComeBackReason, HeldLease, HeldPhase, JobEnd, LeaseEnd, Repeat, SessionEnd
 from coordinator.engine.requirements import Capabilities, Comparison
-from tests.unit.engine.play import Play, needs
+from testbed.testing.engine import ScriptedEngine, needs
 
 
-def ends(play: Play) -> list[SessionEnd]:
+def ends(play: ScriptedEngine) -> list[SessionEnd]:
     return [effect.reason for effect in play.got(EndSession)]
 
 
 def test_the_newest_stream_of_an_instance_wins_and_goes_on_with_its_lease() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     lease = play.run("one")
     old = play.session("one")
@@ -47,7 +47,7 @@ def test_the_newest_stream_of_an_instance_wins_and_goes_on_with_its_lease() -> N
 
 
 def test_an_older_stream_never_wins() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("one")
     newest = play.check_in("one")
     event = DeviceCheckedIn(SessionSeq(1), DeviceId("one"), "i", 1, Capabilities())
@@ -57,14 +57,14 @@ def test_an_older_stream_never_wins() -> None:
 
 
 def test_the_same_check_in_twice_is_one_session() -> None:
-    play = Play()
+    play = ScriptedEngine()
     event = DeviceCheckedIn(SessionSeq(5), DeviceId("one"), "i", 1, Capabilities())
     play.handle(event)
     assert play.handle(event) == []
 
 
 def test_another_instance_waits_while_the_first_is_alive_and_takes_over_later() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("one", instance="aa")
     play.wait(4.0)
     play.check_in("one", instance="bb")
@@ -78,7 +78,7 @@ def test_another_instance_waits_while_the_first_is_alive_and_takes_over_later() 
 
 
 def test_another_instance_need_not_wait_for_a_stream_that_has_ended() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("one", instance="aa")
     play.leave("one")
     play.check_in("one", instance="bb")
@@ -86,7 +86,7 @@ def test_another_instance_need_not_wait_for_a_stream_that_has_ended() -> None:
 
 
 def test_a_sign_of_life_is_news_only_where_it_changes_something() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("idle")
     assert not play.engine.is_news(DeviceHeard(play.session("idle")))
     assert not play.engine.is_news(DeviceHeard(SessionSeq(99)))
@@ -104,7 +104,7 @@ def test_a_sign_of_life_is_news_only_where_it_changes_something() -> None:
 
 
 def test_a_stream_that_ends_without_goodbye_is_lost_at_once() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.run("one")
     play.leave("one")
@@ -113,7 +113,7 @@ def test_a_stream_that_ends_without_goodbye_is_lost_at_once() -> None:
 
 
 def test_leases_of_another_incarnation_are_revoked_unknown_and_the_device_is_busy_with_them() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.check_in("one", foreign=(41,))
     assert play.one(RevokeLease) == RevokeLease(play.session("one"), LeaseSeq(41), LeaseEnd.UNKNOWN)
@@ -123,7 +123,7 @@ def test_leases_of_another_incarnation_are_revoked_unknown_and_the_device_is_bus
 
 
 def test_an_unknown_lease_keeps_a_device_busy_for_a_liveness_interval_at_most() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.check_in("one", held=(HeldLease(LeaseSeq(41), HeldPhase.FETCHING),))
     assert play.one(RevokeLease).reason is LeaseEnd.UNKNOWN
@@ -131,7 +131,7 @@ def test_an_unknown_lease_keeps_a_device_busy_for_a_liveness_interval_at_most() 
 
 
 def test_a_device_at_its_limit_is_sent_away_after_its_task_and_counts_as_served() -> None:
-    play = Play()
+    play = ScriptedEngine()
     request = play.request(demand=3, repeat=Repeat.ALLOW)
     play.run("one", per_session=1)
     play.finish("one")
@@ -148,7 +148,7 @@ def test_a_device_at_its_limit_is_sent_away_after_its_task_and_counts_as_served(
 
 
 def test_a_reconnect_within_an_interval_continues_its_limits_and_is_no_new_supply() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=9)
     play.run("one", per_session=2)
     play.leave("one")
@@ -161,7 +161,7 @@ def test_a_reconnect_within_an_interval_continues_its_limits_and_is_no_new_suppl
 
 
 def test_a_task_that_is_declined_does_not_count_against_limits() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.offer("one", per_session=1)
     play.wait(11.0)
@@ -169,7 +169,7 @@ def test_a_task_that_is_declined_does_not_count_against_limits() -> None:
 
 
 def test_a_limit_per_day_holds_over_intervals_until_the_next_day() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=9, deadline_s=200_000.0)
     play.run("one", per_day=1)
     play.finish("one")
@@ -185,7 +185,7 @@ def test_a_limit_per_day_holds_over_intervals_until_the_next_day() -> None:
 
 
 def test_a_device_that_never_leaves_serves_again_tomorrow() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=9, deadline_s=200_000.0)
     play.wait(1_000.0)
     play.run("one", per_day=1)
@@ -203,7 +203,7 @@ def test_a_device_that_never_leaves_serves_again_tomorrow() -> None:
 
 
 def test_tomorrow_does_not_help_a_device_at_its_limit_per_interval() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=9)
     play.run("one", per_session=1, per_day=1)
     play.finish("one")
@@ -211,7 +211,7 @@ def test_tomorrow_does_not_help_a_device_at_its_limit_per_interval() -> None:
 
 
 def test_devices_at_their_limit_do_not_come_back_all_at_once() -> None:
-    play = Play(come_back_per_s=2.0)
+    play = ScriptedEngine(come_back_per_s=2.0)
     play.request(demand=20)
     for number in range(20):
         play.run(f"d{number}", per_day=1)
@@ -223,7 +223,7 @@ def test_devices_at_their_limit_do_not_come_back_all_at_once() -> None:
 
 
 def test_a_device_that_was_sent_away_and_stays_is_closed() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=3)
     play.run("one", per_session=1)
     play.finish("one")
@@ -232,7 +232,7 @@ def test_a_device_that_was_sent_away_and_stays_is_closed() -> None:
 
 
 def test_a_device_without_a_job_to_serve_is_sent_away_after_a_while_for_a_drawn_time() -> None:
-    play = Play(no_work_patience_s=30.0)
+    play = ScriptedEngine(no_work_patience_s=30.0)
     play.job(**needs(Comparison("memory", ">=", 4.0), "roomy"))
     play.check_in("small")
     play.check_in("large", numbers={"memory": 8.0})
@@ -244,7 +244,7 @@ def test_a_device_without_a_job_to_serve_is_sent_away_after_a_while_for_a_drawn_
 
 
 def test_the_window_grows_with_the_crowd() -> None:
-    play = Play(no_work_patience_s=5.0, come_back_per_s=2.0)
+    play = ScriptedEngine(no_work_patience_s=5.0, come_back_per_s=2.0)
     for number in range(20):
         play.check_in(f"d{number}")
     aways = [effect.after_s for effect in play.beat(6) if isinstance(effect, SendAway)]
@@ -253,7 +253,7 @@ def test_the_window_grows_with_the_crowd() -> None:
 
 
 def test_when_the_last_job_ends_patience_begins_anew() -> None:
-    play = Play(no_work_patience_s=5.0)
+    play = ScriptedEngine(no_work_patience_s=5.0)
     job = play.job()
     play.check_in("one")
     play.beat(20)
@@ -263,7 +263,7 @@ def test_when_the_last_job_ends_patience_begins_anew() -> None:
 
 
 def test_over_the_bound_a_device_that_no_request_takes_is_sent_away() -> None:
-    play = Play(most_sessions=1)
+    play = ScriptedEngine(most_sessions=1)
     play.job()
     play.check_in("one")
     play.check_in("two")
@@ -275,7 +275,7 @@ def test_over_the_bound_a_device_that_no_request_takes_is_sent_away() -> None:
 
 
 def test_drained_devices_leave_now_or_after_their_task() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1)
     play.run("busy")
     play.check_in("idle")
@@ -289,7 +289,7 @@ def test_drained_devices_leave_now_or_after_their_task() -> None:
 
 
 def test_one_device_can_be_drained() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.check_in("one")
     play.check_in("two")
     play.handle(DevicesDrained((DeviceId("one"), DeviceId("nobody"))))
@@ -300,7 +300,7 @@ def test_one_device_can_be_drained() -> None:
 
 
 def test_devices_that_left_first_are_forgotten_first_but_never_with_a_lease() -> None:
-    play = Play(most_devices=2)
+    play = ScriptedEngine(most_devices=2)
     play.request(demand=1)
     play.run("one")
     play.leave("one")
@@ -312,7 +312,7 @@ def test_devices_that_left_first_are_forgotten_first_but_never_with_a_lease() ->
 
 
 def test_capabilities_may_change_between_sessions() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=1, **needs(Comparison("memory", ">=", 4.0), "roomy"))
     play.check_in("one", numbers={"memory": 2.0})
     play.leave("one")

@@ -11,7 +11,8 @@ from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, Plan, View
 from coordinator.engine.scale import BINS, bin_of
 from coordinator.engine.snapshot import snapshot
 from coordinator.engine.tiers import FULL, NO_TIER, Tiers
-from tests.unit.engine.play import Fifo, Play
+from coordinator.policies.fifo import Fifo
+from testbed.testing.engine import ScriptedEngine
 
 FAST, MIDDLE, SLOW = 0.1, 1.0, 10.0
 
@@ -81,10 +82,10 @@ def test_counts_are_halved_at_a_tick_when_they_are_full() -> None:
     assert len(tiers.counts) == BINS
 
 
-def world() -> tuple[Play, Scripted]:
+def world() -> tuple[ScriptedEngine, Scripted]:
     """At 11 s: nine devices have come and gone, and the tick at 10 s has cut the tiers; the next one is at 20 s."""
     policy = Scripted()
-    play = Play(policy, supply_window_s=10.0 * 288 * 288)
+    play = ScriptedEngine(policy, supply_window_s=10.0 * 288 * 288)
     for number, score in enumerate((FAST, MIDDLE, SLOW) * 3):
         play.check_in(f"old-{number}", reference_s=score)
         play.leave(f"old-{number}")

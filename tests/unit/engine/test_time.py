@@ -21,7 +21,7 @@ from coordinator.engine.lifecycle import (
     new_story,
 )
 from coordinator.engine.model import LeaseEnd
-from tests.unit.engine.play import Play
+from testbed.testing.engine import ScriptedEngine
 
 
 def test_the_earliest_is_due_first_and_ties_go_by_kind_and_key() -> None:
@@ -79,7 +79,7 @@ def test_what_has_ended_stays_so() -> None:
 
 
 def test_time_never_goes_back() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.wait(5.0)
     play.handle(TimePassed())
     play.now = 4.0
@@ -88,7 +88,7 @@ def test_time_never_goes_back() -> None:
 
 
 def test_a_fresh_engine_waits_for_nothing() -> None:
-    play = Play()
+    play = ScriptedEngine()
     assert play.engine.next_deadline() is None
     play.handle(TimePassed())
     assert play.engine.next_deadline() == 300 / 288
@@ -105,42 +105,42 @@ def test_nobody_is_asked_for_the_truth_about_what_is_not_due_yet() -> None:
     assert asked == []
 
 
-def _double(play: Play) -> None:
+def _double(play: ScriptedEngine) -> None:
     play.device("two").lease = play.device("one").lease
 
 
-def _over(play: Play) -> None:
+def _over(play: ScriptedEngine) -> None:
     next(iter(play.engine.requests.values())).counted += 9
 
 
-def _place(play: Play) -> None:
+def _place(play: ScriptedEngine) -> None:
     next(iter(play.engine.requests.values())).placed -= 1
 
 
-def _sum(play: Play) -> None:
+def _sum(play: ScriptedEngine) -> None:
     play.engine.world.ends[LeaseEnd.LOST] += 1
 
 
-def _idle(play: Play) -> None:
+def _idle(play: ScriptedEngine) -> None:
     play.device("three").state = DeviceState.BUSY
 
 
-def _forgotten(play: Play) -> None:
+def _forgotten(play: ScriptedEngine) -> None:
     play.engine.world.idle.clear()
 
 
-def _withheld(play: Play) -> None:
+def _withheld(play: ScriptedEngine) -> None:
     request = next(iter(play.engine.requests.values()))
     request.places += 1
 
 
-def _late(play: Play) -> None:
+def _late(play: ScriptedEngine) -> None:
     play.engine.world.now = 1e6
 
 
 @pytest.mark.parametrize("break_it", [_double, _over, _place, _sum, _idle, _forgotten, _withheld, _late])
-def test_validate_finds_what_does_not_hold(break_it: Callable[[Play], None]) -> None:
-    play = Play()
+def test_validate_finds_what_does_not_hold(break_it: Callable[[ScriptedEngine], None]) -> None:
+    play = ScriptedEngine()
     play.request(demand=2)
     play.run("one")
     play.run("two")
@@ -152,7 +152,7 @@ def test_validate_finds_what_does_not_hold(break_it: Callable[[Play], None]) -> 
 
 
 def test_an_invariant_error_tells_what_came_before() -> None:
-    play = Play()
+    play = ScriptedEngine()
     play.request(demand=2)
     play.run("one")
     play.engine.devices[DeviceId("one")].state = DeviceState.IDLE

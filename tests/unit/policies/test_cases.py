@@ -18,7 +18,7 @@ from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
-from tests.unit.policies.arena import CASES, case, exact_mean, exact_order_mean, run, view
+from testbed.testing.arena import CASES, case, exact_mean, exact_order_mean, run, view
 
 
 @pytest.mark.parametrize(("name", "mean"), [("A", "6"), ("B", "7.75"), ("C", "12"), ("D", "9.6"), ("E", "6")])

@@ -9,7 +9,7 @@ from coordinator.policies.random import Random
 from coordinator.policies.registry import load_policy
 from coordinator.policies.srsf import Srsf
 from coordinator.policies.venn.policy import Venn
-from tests.unit.policies.arena import CASES, best_mean, case, exact_mean, run, view
+from testbed.testing.arena import CASES, best_mean, case, exact_mean, run, view
 
 PAGE = (Path(__file__).parents[3] / "docs" / "policies.md").read_text()
 

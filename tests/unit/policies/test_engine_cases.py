@@ -12,15 +12,17 @@ from coordinator.engine.plan import Policy
 from coordinator.engine.requirements import Comparison
 from coordinator.policies.random import Random
 from coordinator.policies.registry import load_policy
-from tests.unit.engine.play import Play, needs
-from tests.unit.policies.arena import CASES, Case, run
+from testbed.testing.arena import CASES, Case, run
+from testbed.testing.engine import ScriptedEngine, needs
 
 WINDOW_S = 60  # whole cycles of each case; one bucket, so supply is published at its end and not again in a case
 LONG_S = 1e6
 
 
-def warmed_up(world: Case, policy: Policy) -> Play:
-    play = Play(policy, supply_window_s=float(WINDOW_S), supply_buckets=1, liveness_s=LONG_S, accept_timeout_s=LONG_S)
+def warmed_up(world: Case, policy: Policy) -> ScriptedEngine:
+    play = ScriptedEngine(
+        policy, supply_window_s=float(WINDOW_S), supply_buckets=1, liveness_s=LONG_S, accept_timeout_s=LONG_S
+    )
     for second in range(WINDOW_S):
         play.wait(second - play.now)
         _arrives(play, world, second)
@@ -29,7 +31,7 @@ def warmed_up(world: Case, policy: Policy) -> Play:
     return play
 
 
-def _arrives(play: Play, world: Case, second: int) -> str:
+def _arrives(play: ScriptedEngine, world: Case, second: int) -> str:
     """The device of this second, from 0."""
     kind = world.cycle[second % len(world.cycle)]
     play.check_in(f"device-{second}", labels={"serves": frozenset(kind)})

@@ -9,7 +9,7 @@ from coordinator.engine.ids import RegionId
 from coordinator.engine.plan import JobView, View
 from coordinator.policies.venn.fairness import FairShares, power
 from coordinator.policies.venn.policy import Venn
-from tests.unit.policies.arena import CASES, case, view
+from testbed.testing.arena import CASES, case, view
 
 
 def seen(cycle: str, requests: str, now: float, arrivals: tuple[float, ...], rounds: tuple[int, ...] = ()) -> View:

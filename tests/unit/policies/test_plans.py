@@ -18,7 +18,7 @@ from coordinator.policies.venn import policy as venn
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn_plus import VennPlus
-from tests.unit.policies.arena import case, view
+from testbed.testing.arena import case, view
 
 EACH = (Random(), RandomOrder(), RandomJob(), Fifo(), Srsf(), SrsfJob(), Las(), Venn(), VennQueue(), VennPlus())
 

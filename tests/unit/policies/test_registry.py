@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.engine.plan import Plan
 from coordinator.policies.registry import PolicyError, absolute, load_policy, policy_names, summary, tiers_of
-from tests.unit.policies.arena import CASES, view
+from testbed.testing.arena import CASES, view
 
 BUILT_IN = [
     "fifo",

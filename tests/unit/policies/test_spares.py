@@ -12,7 +12,7 @@ from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.scale import BINS, EDGES, bin_of
 from coordinator.policies.registry import PolicyError, load_policy, policy_names
 from coordinator.policies.spares import Contention
-from tests.unit.policies.arena import case, response_times, view
+from testbed.testing.arena import case, response_times, view
 
 SPAN_S = 3600.0
 

@@ -14,7 +14,7 @@ from coordinator.policies.venn.nosched import VennNosched
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn.tiers import Drawn
-from tests.unit.policies.arena import response_times
+from testbed.testing.arena import response_times
 
 G, SLOW_ONLY = RegionId(0), RegionId(1)
 

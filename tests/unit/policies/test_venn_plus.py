@@ -12,7 +12,7 @@ from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn_plus import VennPlus
-from tests.unit.policies.arena import CASES, case, response_times, run, view
+from testbed.testing.arena import CASES, case, response_times, run, view
 
 
 def seen(cycle: str, requests: str) -> View:

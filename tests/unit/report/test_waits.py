@@ -22,7 +22,7 @@ from testbed.report.story import Story, tell
 from testbed.report.summary import summarise
 from testbed.report.waits import longest, rules, waits
 from testbed.runfolder.journal import read_journal
-from tests.unit.engine.play import Play
+from testbed.testing.engine import ScriptedEngine
 from tests.unit.report.world import Lease, World
 
 BIG = Comparison("memory", ">=", 4.0)
@@ -182,7 +182,7 @@ def by_chance(random: Random, pace_s: float) -> World:
 
 
 def test_the_live_view_names_the_same_parts_of_this_moment() -> None:
-    play = Play()
+    play = ScriptedEngine()
     first = play.job("a", demand=1)
     play.open(first)
     play.run("one")

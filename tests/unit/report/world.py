@@ -1,4 +1,7 @@
-"""A run folder made by hand: the few moves of a run, each written to the logs of those who would have written it."""
+"""A run folder made by hand: the few moves of a run, each written to the logs of those who would have written it.
+
+No engine is behind it (``testbed.testing.engine`` has one): an audit must find what no engine would do.
+"""
 
 import json
 from dataclasses import asdict, dataclass, field

@@ -19,7 +19,7 @@ from coordinator.service.journal import Journal
 from venn.wire.errors import PeerError
 
 
-class ScriptedEngine:
+class ObedientEngine:
     """Answers every event with one effect, and wants to be called at ``deadline``."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Bench:
     def __init__(self) -> None:
         self.said: list[str] = []
         self.time = 0.0
-        self.engine, self.journal, self.timers = ScriptedEngine(), Recorder(self.said), Timers()
+        self.engine, self.journal, self.timers = ObedientEngine(), Recorder(self.said), Timers()
         self.host = Host(
             cast(Engine, self.engine),
             clock=lambda: self.time,

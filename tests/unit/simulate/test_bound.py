@@ -12,8 +12,8 @@ from testbed.simulate import bound
 from testbed.simulate.bound import lower_bound
 from testbed.simulate.model import SimulatedJob, Simulation
 from testbed.simulate.run import simulate
+from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
-from tests.simulation.worlds import Session, has, job, needs, world
 from venn.wire.errors import UsageError
 
 KINDS = (has("a"), has("ab"), has("b"), has(""))

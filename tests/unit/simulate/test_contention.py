@@ -6,7 +6,7 @@ import pytest
 
 from testbed.cli import scenario
 from testbed.simulate.bound import DAY_S, Contention, contention
-from tests.simulation.worlds import Session, has, job, needs, world
+from testbed.testing.worlds import Session, has, job, needs, world
 
 KINDS = (has(""), has("a"), has("ab"))
 

@@ -26,7 +26,7 @@ from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Progress
 from testbed.simulate.run import COMPILING
 from testbed.simulate.scenario import Watching
-from tests.simulation.worlds import Session, job, world
+from testbed.testing.worlds import Session, job, world
 from tests.unit.report.pages import check_page
 from venn.wire.errors import UsageError
 

@@ -1,4 +1,4 @@
-"""Small worlds to simulate: jobs and sessions, written by hand."""
+"""Small worlds to simulate: jobs and sessions, written by hand. Times are seconds of engine time."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from testbed.world.arrays import CheckIns
 
 @dataclass(frozen=True)
 class Session:
-    """A row of a trace."""
+    """A row of a trace: a device is there from ``start`` to ``end``. The fields are columns of CheckIns."""
 
     start: float
     end: float
@@ -28,12 +28,13 @@ class Session:
 
 
 def needs(*letters: str) -> Requirement:
-    """Of devices that have all these capabilities."""
+    """The requirement of devices that have all these capabilities; of all devices if none is named."""
     items = tuple(Comparison(letter, ">=", 1.0) for letter in letters)
     return items[0] if len(items) == 1 else Every(items) if items else AllDevices()
 
 
 def has(letters: str) -> Capabilities:
+    """A kind of device that has a capability for each letter."""
     return Capabilities(dict.fromkeys(letters, 1.0))
 
 
@@ -56,6 +57,11 @@ def job(
     asynchronous: Asynchronous | None = None,
     repeat: Repeat = Repeat.ONCE,
 ) -> SimulatedJob:
+    """A job and its driver.
+
+    ``rounds``: it ends when so many have closed; ``known``: the scheduler knows that number. ``compute``: seconds of a
+    task on a device with ``slow`` 1; ``down``, ``up``: bytes. The others are fields of JobSpec.
+    """
     spec = JobSpec(
         JobId(name),
         requirement or AllDevices(),
@@ -75,7 +81,7 @@ def job(
 
 
 def block(sessions: Sequence[Session]) -> CheckIns:
-    """Of sessions in order of (start, row)."""
+    """The columns of sessions, which come in order of their starts."""
     intervals: dict[int, int] = {}
     numbers = []
     for one in sessions:
@@ -102,7 +108,10 @@ def world(
     blocks: int = 1,
     **settings: object,
 ) -> Simulation:
-    """``settings``: further fields of Simulation. ``blocks``: how many the trace comes in."""
+    """A simulation of these jobs on these sessions, for ``testbed.simulate.run.simulate``.
+
+    ``settings``: further fields of Simulation. ``blocks``: how many the trace comes in.
+    """
     rows = sorted(sessions, key=lambda one: one.start)
 
     def trace() -> Iterator[CheckIns]:

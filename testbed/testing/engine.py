@@ -1,12 +1,13 @@
-"""A scripted world around one engine: short words for events, and the invariants checked after each."""
+"""One engine that does what a script says: a method for each thing that devices, drivers and time do to it.
+
+Events and effects go through their JSON, as in a replay, and every invariant is checked after each event.
+"""
 
 import json
-import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import TypeVar
 
-from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.effects import Effect, OfferLease
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import (
@@ -25,7 +26,7 @@ from coordinator.engine.events import (
     TimePassed,
     TurnEnded,
 )
-from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RegionId, RequestId, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import (
     AttemptStatus,
     EngineSettings,
@@ -37,71 +38,17 @@ from coordinator.engine.model import (
     SessionEnd,
     StragglerRule,
 )
-from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
+from coordinator.engine.plan import Policy
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
 from coordinator.engine.requirements import AllDevices, Capabilities, Requirement
 from coordinator.engine.state import Device, Job, Request
+from coordinator.policies.fifo import Fifo
 
 E = TypeVar("E", bound=Effect)
 
 
-class Fifo:
-    """By job arrival; one queue for all."""
-
-    name = "tiny-fifo"
-
-    def plan(self, view: View) -> Plan:
-        return Plan(queues=(tuple(request.request for request in view.requests),))
-
-
-class Tiered:
-    """By job arrival. A request is for one tier, or all, by chance; 3 s before its deadline at the latest for all."""
-
-    name = "tiny-tiered"
-
-    def plan(self, view: View) -> Plan:
-        tiers: dict[RequestId, int] = {}
-        for request in view.requests:
-            if request.tier == UNDECIDED:
-                drawn = index(draw(view.seed, Purpose.TIER, request.request), view.tiers + 1)
-                endless = request.deadline_at == math.inf
-                tiers[request.request] = ANY_TIER if endless or drawn == view.tiers else drawn
-            elif request.tier >= 0 and view.now >= request.deadline_at - 3.0:
-                tiers[request.request] = ANY_TIER
-        queue = tuple(request.request for request in view.requests)
-        mode = Mode.UNIFORM if view.plan_number % 7 == 0 else Mode.ORDERED
-        return Plan((queue,), mode=mode, tiers=tiers, review_at=view.now + 5.0 if queue else None)
-
-
-class Uniform:
-    """Any of them."""
-
-    name = "tiny-uniform"
-
-    def plan(self, view: View) -> Plan:
-        return Plan(queues=(tuple(request.request for request in view.requests),), mode=Mode.UNIFORM)
-
-
-class Standing:
-    """A queue for each group, by job arrival, and the very same objects for whatever is as in a plan before."""
-
-    name = "tiny-standing"
-
-    def __init__(self) -> None:
-        self.queues: dict[tuple[RequestId, ...], tuple[RequestId, ...]] = {}
-        self.owners: dict[tuple[tuple[RegionId, int], ...], dict[RegionId, int]] = {}
-
-    def plan(self, view: View) -> Plan:
-        queues = [tuple(one.request for one in view.requests if one.group == each.group) for each in view.groups]
-        owners = {region: number for number, group in enumerate(view.groups) for region in group.regions}
-        return Plan(
-            queues=tuple(self.queues.setdefault(queue, queue) for queue in queues),
-            owner=self.owners.setdefault(tuple(owners.items()), owners),
-            mode=Mode.UNIFORM if view.plan_number % 11 == 0 else Mode.ORDERED,
-        )
-
-
 def spec(name: str = "a", **changes: object) -> JobSpec:
+    """The job ``me/NAME/1``: two places, open to all devices, deadline 60 s. ``changes``: fields of JobSpec."""
     values: dict[str, object] = {
         "job": JobId(f"me/{name}/1"),
         "requirement": AllDevices(),
@@ -117,23 +64,29 @@ def spec(name: str = "a", **changes: object) -> JobSpec:
     return JobSpec(**(values | changes))  # type: ignore[arg-type]
 
 
-class Play:
+class ScriptedEngine:
+    """An engine with seed 7 at time 0, and the time and the effects that it has reached.
+
+    ``policy``: fifo unless given. ``settings``: fields of EngineSettings. Any method raises InvariantError when an
+    invariant does not hold after its events, and PlanError when the policy returns a plan with a flaw.
+    """
+
     def __init__(self, policy: Policy | None = None, **settings: object) -> None:
         self.engine = Engine(EngineSettings(seed=7, policy="test", **settings), policy or Fifo())  # type: ignore[arg-type]
-        self.now = 0.0
+        self.now = 0.0  # engine seconds
         self.effects: list[Effect] = []  # of the last event
-        self.all: list[Effect] = []
+        self.all: list[Effect] = []  # since the start
         self.journal: list[tuple[float, str, str]] = []  # time, event and effects as JSON
         self._session = 0
 
     # -- time and events
 
     def handle(self, event: Event) -> list[Effect]:
-        """In a turn of its own."""
+        """Handle an event in a turn of its own. Returns its effects and those of the turn's end."""
         return self.turn(event)
 
     def turn(self, *events: Event) -> list[Effect]:
-        """Several events at once."""
+        """Handle several events in one turn. Returns their effects and those of the turn's end."""
         self.effects = [effect for event in events for effect in self._hear(event)]
         if self.engine.unsettled:
             self.effects += self._hear(TurnEnded())
@@ -150,7 +103,7 @@ class Play:
         return effects
 
     def wait(self, seconds: float) -> list[Effect]:
-        """Let time pass, handling what becomes due when it does. Returns all effects."""
+        """Let time pass in s, and handle what becomes due when it does. Returns all effects."""
         until, effects = self.now + seconds, []
         while (due := self.engine.next_deadline()) is not None and due <= until:
             self.now = max(due, self.now)
@@ -161,7 +114,7 @@ class Play:
         return effects
 
     def beat(self, seconds: int) -> list[Effect]:
-        """The same, with a heartbeat of every connected device each second."""
+        """Let whole seconds pass, with a heartbeat of every connected device each second. Returns all effects."""
         effects: list[Effect] = []
         for _ in range(seconds):
             effects += self.wait(1.0)
@@ -171,10 +124,11 @@ class Play:
         return effects
 
     def got(self, kind: type[E]) -> list[E]:
-        """The effects of this kind among the last."""
+        """The effects of this kind, of the last call."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def one(self, kind: type[E]) -> E:
+        """The only effect of this kind, of the last call. Raises ValueError if there are none or several."""
         (effect,) = self.got(kind)
         return effect
 
@@ -194,6 +148,7 @@ class Play:
         per_day: int = 0,
         reference_s: float = 0.0,
     ) -> SessionSeq:
+        """Open a session of a device with these capabilities. The other arguments are fields of DeviceCheckedIn."""
         self._session += 1
         session = SessionSeq(self._session)
         self.handle(
@@ -213,68 +168,77 @@ class Play:
         return session
 
     def device(self, name: str) -> Device:
+        """The engine's own record of a device."""
         return self.engine.devices[DeviceId(name)]
 
     def session(self, name: str) -> SessionSeq:
+        """The open session of a device."""
         session = self.device(name).session
         assert session is not None
         return session.seq
 
     def lease(self, name: str) -> LeaseSeq:
-        """That the device has in hand."""
+        """The lease that a device has in hand."""
         lease = self.device(name).lease
         assert lease is not None
         return lease.seq
 
     def offer(self, name: str, **check_in: object) -> LeaseSeq:
-        """Check in, and be offered a lease at once."""
+        """Check in, and be offered a lease at once. Returns the lease."""
         self.check_in(name, **check_in)  # type: ignore[arg-type]
         return self.one(OfferLease).lease
 
     def run(self, name: str, **check_in: object) -> LeaseSeq:
-        """Check in, be offered a lease, accept it."""
+        """Check in, be offered a lease and accept it. Returns the lease."""
         lease = self.offer(name, **check_in)
         self.accept(name)
         return lease
 
     def accept(self, name: str) -> list[Effect]:
+        """A device accepts the lease that it was offered."""
         return self.handle(LeaseAccepted(self.session(name), self.lease(name)))
 
     def finish(self, name: str, lease: LeaseSeq | None = None, outcome: Outcome = Outcome.COUNTED) -> list[Effect]:
+        """A device says how its response was received; ``lease``: the one in hand unless given."""
         return self.handle(TaskFinished(self.session(name), lease or self.lease(name), outcome))
 
     def fail(
         self, name: str, reason: FailureReason = FailureReason.TASK_CRASHED, lease: LeaseSeq | None = None
     ) -> list[Effect]:
+        """A task fails on its device; ``lease``: the one in hand unless given."""
         seq = lease or self.lease(name)
         return self.handle(TaskFailed(self.session(name), seq, Phase.ON_DEVICE, reason, "ValueError: no"))
 
     def release(self, name: str, lease: LeaseSeq) -> list[Effect]:
+        """A device gives a revoked lease back."""
         return self.handle(LeaseReleased(self.session(name), lease))
 
     def leave(self, name: str, reason: SessionEnd = SessionEnd.CONNECTION_ENDED) -> list[Effect]:
+        """The open session of a device ends."""
         return self.handle(SessionEnded(self.session(name), reason))
 
     # -- jobs
 
     def job(self, name: str = "a", **changes: object) -> Job:
-        """Submitted and followed; no attempt yet."""
+        """A job that is submitted and followed by its driver, without an attempt. ``changes``: fields of JobSpec."""
         one = spec(name, **changes)
         self.handle(JobSubmitted(one, 1))
         self.handle(DriverFollowed(one.job, 1))
         return self.engine.jobs[one.job]
 
     def open(self, job: Job, round_: int = 1, attempt: int = 1, rounds_left: int | None = None) -> Request:
+        """The driver of a job opens an attempt, which must stand. Returns its request."""
         self.handle(AttemptOpened(job.id, job.incarnation, round_, attempt, rounds_left))
         request = job.attempts[round_, attempt]
         assert request.status is AttemptStatus.OPEN
         return request
 
     def request(self, name: str = "a", **changes: object) -> Request:
-        """A job with its first attempt open."""
+        """The request of a new job with its first attempt open. ``changes``: fields of JobSpec."""
         return self.open(self.job(name, **changes))
 
     def record(self, request: Request, *leases: int, outcome: Outcome = Outcome.COUNTED) -> list[Effect]:
+        """The driver of a request says that it has decided about the responses of these leases."""
         return self.handle(
             ResponsesRecorded(
                 request.job.id,
@@ -287,8 +251,5 @@ class Play:
 
 
 def needs(requirement: Requirement, name: str) -> dict[str, object]:
+    """The fields of JobSpec that say which devices a job asks for."""
     return {"requirement": requirement, "requirement_name": name}
-
-
-def ids(requests: list[Request]) -> list[RequestId]:
-    return [request.id for request in requests]

@@ -1,8 +1,8 @@
-"""A scripted arena: one device per second from t = 1, matched by the plan exactly as ``engine.plan`` describes it.
+"""Cases that can be worked out by hand: one device per second from t = 1, matched as ``coordinator.engine.plan`` says.
 
 Groups and device types are written in letters: a request ``G4`` is of group G with demand 4; a device type ``gch``
 can serve the groups G, C and H; ``G4*3`` has three rounds left and says so. All requests are open at 0 in the order
-given, one job each, with true rates; leased devices are kept; a new plan is made at each fill.
+given, one job each, and the supply is the true rates. Leased devices are kept. A new plan is made at each fill.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +18,8 @@ from coordinator.engine.profiles import Profile, ResponseTimes
 
 @dataclass(frozen=True)
 class Case:
+    """A cycle of device types, and the requests that they serve."""
+
     cycle: tuple[str, ...]  # device types, one per second, over and over
     requests: tuple[tuple[str, int], ...]  # group letter and demand
     rounds: tuple[int | None, ...]  # left, of each; None: unknown
@@ -32,6 +34,7 @@ class Case:
 
 
 def case(cycle: str, requests: str) -> Case:
+    """A case in letters, as in ``case("g gh", "G4 H2*3")``."""
     words = [word.partition("*") for word in requests.split()]
     return Case(
         tuple(cycle.split()),
@@ -52,7 +55,10 @@ CASES = {
 def view(
     world: Case, remaining: Sequence[int], plan_number: int = 1, *, seed: int = 7, attained: Sequence[float] = ()
 ) -> View:
-    """Groups stay to the end; a filled request leaves. ``attained``: device-seconds of each job, 0 unless given."""
+    """What a policy sees when so many devices of each request remain to be leased.
+
+    Groups stay to the end; a filled request leaves. ``attained``: device-seconds of each job, 0 unless given.
+    """
     letters = sorted({letter for letter, _ in world.requests})
     groups = tuple(
         GroupView(GroupId(letter), tuple(RegionId(index) for index, kind in enumerate(world.regions) if letter in kind))
@@ -94,18 +100,19 @@ def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[Requ
 
 @dataclass
 class Run:
-    """Fill times in seconds, one per request in the order given."""
+    """How a case went: fill times in seconds, one per request in the order given, and the plans that were made."""
 
     fills: list[int]
     plans: list[Plan] = field(default_factory=list)
 
     @property
     def mean(self) -> Fraction:
+        """The mean fill time, in seconds."""
         return Fraction(sum(self.fills), len(self.fills))
 
 
 def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False, seed: int = 7) -> Run:
-    """Play an ordered policy to the last fill."""
+    """Play a case to its last fill under a policy whose plans are ordered (``Mode.ORDERED``)."""
     remaining = {RequestId(index): demand for index, demand in enumerate(world.demands)}
     leased: dict[RequestId, list[int]] = {request: [] for request in remaining}  # when
     result = Run([0] * len(remaining))
@@ -132,7 +139,7 @@ def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False, seed: 
 
 
 def exact_mean(world: Case, policy: Policy) -> Fraction:
-    """The expected mean fill time of a uniform policy, by enumeration of everything that can happen."""
+    """The expected mean fill time in s of any policy, ``Mode.UNIFORM`` too: all that can happen is enumerated."""
 
     @cache
     def planned(remaining: tuple[int, ...]) -> tuple[View, Plan]:
@@ -159,7 +166,7 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
 
 
 def exact_order_mean(world: Case) -> Fraction:
-    """The expected mean fill time where one order of all requests is drawn, by enumeration of the orders."""
+    """The expected mean fill time in s where one order of all requests is drawn; all orders are enumerated."""
     orders = list(permutations(range(len(world.requests))))
     return sum((_mean_in(world, order) for order in orders), Fraction(0)) / len(orders)
 
@@ -178,7 +185,7 @@ def _mean_in(world: Case, order: Sequence[int]) -> Fraction:
 
 
 def best_mean(world: Case) -> Fraction:
-    """The least mean fill time that any policy could reach, by trying every request that each device could serve."""
+    """The least mean fill time in s that any policy could reach; every request is tried for each device."""
 
     @cache
     def least(second: int, remaining: tuple[int, ...]) -> int:
@@ -197,6 +204,9 @@ def best_mean(world: Case) -> Fraction:
 
 
 def response_times(*rows: list[int]) -> ResponseTimes:
-    """So many responses in each bin: over all tiers, of each tier, of places; one row is all of these."""
+    """Response profiles of a job, as in ``JobView.responses``.
+
+    ``rows``: responses in each bin of ``coordinator.engine.scale``, over all tiers, of each tier, of places.
+    """
     profiles = [Profile(row, sum(row), 0, row[0]) for row in rows]
     return ResponseTimes(profiles.__getitem__)

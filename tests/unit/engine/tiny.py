@@ -1,0 +1,54 @@
+"""Policies that do one thing, for tests of the engine."""
+
+import math
+
+from coordinator.engine.chance import Purpose, draw, index
+from coordinator.engine.ids import RegionId, RequestId
+from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, View
+
+
+class Tiered:
+    """By job arrival. A request is for one tier, or all, by chance; 3 s before its deadline at the latest for all."""
+
+    name = "tiny-tiered"
+
+    def plan(self, view: View) -> Plan:
+        tiers: dict[RequestId, int] = {}
+        for request in view.requests:
+            if request.tier == UNDECIDED:
+                drawn = index(draw(view.seed, Purpose.TIER, request.request), view.tiers + 1)
+                endless = request.deadline_at == math.inf
+                tiers[request.request] = ANY_TIER if endless or drawn == view.tiers else drawn
+            elif request.tier >= 0 and view.now >= request.deadline_at - 3.0:
+                tiers[request.request] = ANY_TIER
+        queue = tuple(request.request for request in view.requests)
+        mode = Mode.UNIFORM if view.plan_number % 7 == 0 else Mode.ORDERED
+        return Plan((queue,), mode=mode, tiers=tiers, review_at=view.now + 5.0 if queue else None)
+
+
+class Uniform:
+    """Any of them."""
+
+    name = "tiny-uniform"
+
+    def plan(self, view: View) -> Plan:
+        return Plan(queues=(tuple(request.request for request in view.requests),), mode=Mode.UNIFORM)
+
+
+class Standing:
+    """A queue for each group, by job arrival, and the very same objects for whatever is as in a plan before."""
+
+    name = "tiny-standing"
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[RequestId, ...], tuple[RequestId, ...]] = {}
+        self.owners: dict[tuple[tuple[RegionId, int], ...], dict[RegionId, int]] = {}
+
+    def plan(self, view: View) -> Plan:
+        queues = [tuple(one.request for one in view.requests if one.group == each.group) for each in view.groups]
+        owners = {region: number for number, group in enumerate(view.groups) for region in group.regions}
+        return Plan(
+            queues=tuple(self.queues.setdefault(queue, queue) for queue in queues),
+            owner=self.owners.setdefault(tuple(owners.items()), owners),
+            mode=Mode.UNIFORM if view.plan_number % 11 == 0 else Mode.ORDERED,
+        )
