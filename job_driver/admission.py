@@ -1,4 +1,4 @@
-"""Whom a driver lets in: who shows a ticket that the coordinator signed for this job, judged by its time."""
+"""Admits devices: those that show a ticket that the coordinator signed for this job and that has not expired."""
 
 import time
 

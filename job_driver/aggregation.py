@@ -12,6 +12,7 @@ import numpy as np
 
 from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
+from job_driver.spool import Response
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.memory import return_freed_memory
@@ -21,7 +22,7 @@ TOGETHER = 32  # small responses that are added together, so that not each of th
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Update:
     """A counted response: its file and what it weighs."""
 
     lease: int
@@ -30,6 +31,12 @@ class Part:
     metrics: Mapping[str, float] = field(default_factory=dict)
     round: int = 0  # whose model its device was given
     size: int = 0  # bytes
+
+    @staticmethod
+    def of(response: Response, path: Path) -> "Update":
+        """Of a response that lies at ``path``."""
+        lease, round_ = response.decision.lease, response.of.round
+        return Update(lease, path, response.weight, response.metrics, round_, response.size)
 
 
 class Mapped(Mapping[str, np.ndarray]):
@@ -104,21 +111,21 @@ class Aggregation:
         self._round, self._former = round_, former or {}
         self._moves = bool(getattr(file.job.aggregate, "of_models", False))
         self._given: dict[int, Arrays] = {}  # by lease: the former model that a response began from
-        self._parts: list[Part] = []
+        self._updates: list[Update] = []
         self._sum: Aggregator | None = None
-        self._waiting: list[Part] = []  # small ones, not yet given to the thread
+        self._waiting: list[Update] = []  # small ones, not yet given to the thread
         self._added: list[Future[None]] = []
         self._dropped = False
 
-    def add(self, part: Part) -> None:
+    def add(self, update: Update) -> None:
         """Count a response in. Errors of the job's own code are raised by ``close``."""
-        self._parts.append(part)
-        if part.round in self._former:
-            self._given[part.lease] = self._former[part.round]
+        self._updates.append(update)
+        if update.round in self._former:
+            self._given[update.lease] = self._former[update.round]
         if self._in_lease_order:
             return
-        self._waiting.append(part)
-        if part.size > SMALL_BYTES or len(self._waiting) == TOGETHER:
+        self._waiting.append(update)
+        if update.size > SMALL_BYTES or len(self._waiting) == TOGETHER:
             together, self._waiting = self._waiting, []
             self._added.append(self._thread.submit(self._add, together))
 
@@ -126,7 +133,7 @@ class Aggregation:
         """The next model; on the job's thread. Raises JobError where its code fails or changes the model's form."""
         for added in self._added:
             added.result()
-        self._add(sorted(self._parts, key=lambda part: part.lease) if self._in_lease_order else self._waiting)
+        self._add(sorted(self._updates, key=lambda update: update.lease) if self._in_lease_order else self._waiting)
         assert self._sum is not None, "an attempt closes with at least one response"
         with job_code(self._file, "aggregate"):
             model = self._sum.close()
@@ -142,35 +149,35 @@ class Aggregation:
     def metrics(self) -> dict[str, float]:
         """The devices' own metrics: the mean over the responses that have them, by weight."""
         totals: dict[str, tuple[float, float]] = {}
-        for part in sorted(self._parts, key=lambda part: part.lease):
-            for name, value in part.metrics.items():
+        for update in sorted(self._updates, key=lambda update: update.lease):
+            for name, value in update.metrics.items():
                 total, weight = totals.get(name, (0.0, 0.0))
-                totals[name] = (total + part.weight * value, weight + part.weight)
+                totals[name] = (total + update.weight * value, weight + update.weight)
         return {name: total / weight for name, (total, weight) in totals.items()}
 
     def _forget(self) -> None:
         """On the job's thread, behind the response that is being added now."""
         self._sum = None
 
-    def _add(self, parts: Sequence[Part]) -> None:
-        for part in parts:
+    def _add(self, updates: Sequence[Update]) -> None:
+        for update in updates:
             if self._dropped:
                 return
             with job_code(self._file, "aggregate"):
                 if self._sum is None:
-                    if part.size > SMALL_BYTES:
+                    if update.size > SMALL_BYTES:
                         return_freed_memory()  # of the transfers so far: the sum is as large as two models
                     self._sum = self._file.job.aggregate(self._model)
-                self._sum.add(self._result(part))
+                self._sum.add(self._result(update))
 
-    def _result(self, part: Part) -> Result:
-        given = self._given.get(part.lease)
-        response: Arrays = Mapped(part.path)
+    def _result(self, update: Update) -> Result:
+        given = self._given.get(update.lease)
+        response: Arrays = Mapped(update.path)
         if given is None:
-            return Result(response, part.weight, part.metrics)
+            return Result(response, update.weight, update.metrics)
         if self._moves:
             response = {name: moved(response[name], given[name], self._model[name]) for name in response}
-        return Result(response, part.weight / math.sqrt(1 + self._round - part.round), part.metrics)
+        return Result(response, update.weight / math.sqrt(1 + self._round - update.round), update.metrics)
 
 
 def moved(response: np.ndarray, given: np.ndarray, model: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What devices fetch: files named by their digest, read in place and served to any number of devices at once."""
+"""Serves the files that devices fetch, named by their digest, read in place, to any number of devices at once."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""How long to wait before the next try: full jitter under a doubling bound."""
+"""The time to wait before the next try: full jitter under a doubling bound."""
 
 import random
 from collections.abc import Callable

@@ -13,9 +13,9 @@ import psutil
 
 from job_driver.aggregation import check_form
 from job_driver.bundle import JobFile, job_code
-from job_driver.course import finite
 from job_driver.job import Arrays, Result, Round, Task, WeightedMean, check_like
 from job_driver.settings import ParamValue
+from job_driver.training import finite
 from venn.wire import tensors
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_bytes, format_duration

@@ -14,11 +14,11 @@ import typer
 
 from job_driver.bundle import JobFile, load
 from job_driver.checkpoint import run_in
-from job_driver.course import finite
 from job_driver.driver import JobResult, run_job
 from job_driver.job import Round
 from job_driver.jobs_cli import cancel, list_jobs, wait
 from job_driver.settings import ParamValue, Settings
+from job_driver.training import finite
 from venn.wire import logs
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError

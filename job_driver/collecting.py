@@ -135,7 +135,7 @@ class Collector:
             return False
         attempt.status = status
         if status is _CLOSED:
-            self.closed = no.round
+            self.closed = max(self.closed, no.round)
         else:
             self._anew = True
         return True

@@ -1,4 +1,4 @@
-"""A job from its first round to its last: ``await run_job(load(Path("digits.py")), Settings(...))``."""
+"""Runs a job from its first round to its last: ``await run_job(load(Path("digits.py")), Settings(...))``."""
 
 import asyncio
 import contextlib
@@ -20,17 +20,19 @@ from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Ended, Link, Restarted
-from job_driver.collecting import AttemptNo, Collector, Outcome, Status
-from job_driver.course import STATUS, Course, Parts
+from job_driver.collecting import Collector
 from job_driver.folder import job_folder
 from job_driver.follower import Follower
-from job_driver.intake import Intake
 from job_driver.job import Arrays, Round
-from job_driver.receipts import LEASE_ENDED, Receipts
+from job_driver.receipts import Receipts
 from job_driver.recorder import Recorder
+from job_driver.responses import Responses
 from job_driver.server import TaskService, add_task_service, key_text
 from job_driver.settings import Settings
-from job_driver.spool import Response, Spool
+from job_driver.spool import Spool
+from job_driver.training import Tools, TrainingLoop
+from job_driver.uploads import Uploads
+from job_driver.versions import Versions
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
 from venn.wire.channel import bind, make_server, open_channel, resolved
@@ -40,11 +42,10 @@ from venn.wire.files import JsonLines, write_atomic
 from venn.wire.lag import LagMonitor
 from venn.wire.logs import log
 from venn.wire.tensors import TensorError
-from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
-MOST_INTAKE_THREADS = 4  # that write responses and look at them; one of them takes in more than 1 GB/s
+MOST_UPLOAD_THREADS = 4  # that write responses and look at them; one of them takes in more than 1 GB/s
 READ_AHEAD = 2**16  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
 
 Result = TypeVar("Result")
@@ -80,37 +81,22 @@ async def run_job(file: JobFile, settings: Settings, *, on_round: Callable[[Roun
 
 
 class Driver:
-    """One process's part in a job: the data plane, the link to the coordinator, and the course between them."""
+    """One process's part in a job: serves devices, follows the coordinator, and trains the model between them."""
 
     def __init__(self, file: JobFile, settings: Settings, folder: Path, on_round: Callable[[Round], None]) -> None:
         self._file, self._settings, self._folder, self._on_round = file, settings, folder, on_round
         self._thread = ThreadPoolExecutor(1, "job")  # the job's own code, one piece at a time
-        cores = min(os.cpu_count() or 1, MOST_INTAKE_THREADS)
-        self._threads = ThreadPoolExecutor(cores, "intake")  # of responses: no receipt waits for the job's code
-        self._admission, self._artifacts = Admission(), Artifacts()
+        cores = min(os.cpu_count() or 1, MOST_UPLOAD_THREADS)
+        self._threads = ThreadPoolExecutor(cores, "upload")  # of responses: no receipt waits for the job's code
         self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
         self._spool = Spool(folder, fsync=settings.fsync)
         self._log = JsonLines(folder / "rounds.jsonl")
-        self._failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self._intake = Intake(
-            Receipts(
-                Collector(
-                    settings.responses_needed,
-                    asynchronous=settings.buffer is not None,
-                    max_staleness=settings.max_staleness,
-                    repeat=settings.repeat == "allow",
-                )
-            ),
-            self._spool,
-            self._threads,
-            decided=self._decided,
-            failed=lambda error: None if self._failure.done() else self._failure.set_result(error),
-        )
-        self._service = TaskService(settings.key, self._admission, self._artifacts, self._intake)
-        self._refused = (0, "")  # a round, and why its first refused response was
         self._link: Link
         self._recorder: Recorder
-        self._course: Course
+        self._responses: Responses
+        self._uploads: Uploads | None = None
+        self._versions: Versions
+        self._training: TrainingLoop
 
     async def run(self) -> JobResult:
         resumes = self._settings.resume and self._checkpoints.exists()
@@ -120,14 +106,12 @@ class Driver:
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())
         async with open_channel(self._settings.coordinator, token=self._settings.token) as channel:
-            self._assemble(channel, address, checkpoint, model, met=resumes)
+            service, uploads = self._assemble(channel, address, checkpoint, model, met=resumes)
+            add_task_service(service, server)
             try:
-                await self._link.submit()
-                self._learn_grace()
-                known = min([checkpoint.round, *(former.round for former in checkpoint.former)])
-                await self._course.prepare(self._spool.stories(after_round=known - 1))
+                await self._training.prepare()
                 await server.start()
-                await self._work()
+                await self._work(uploads)
                 return self._result("finished", "")
             except (Ended, VennError, asyncio.CancelledError) as error:
                 await self._give_up(error)
@@ -135,12 +119,13 @@ class Driver:
                     return self._result(error.phase, error.message)
                 raise
             finally:
-                await self._course.settled()
-                self._service.exchanges.end()
+                await self._responses.settled()
+                service.exchanges.end()
                 await server.stop(GOODBYE_S)
 
     def close(self) -> None:
-        self._intake.close()
+        if self._uploads is not None:
+            self._uploads.close()
         for thread in (self._threads, self._thread):
             thread.shutdown(cancel_futures=True)
         self._spool.close()
@@ -183,52 +168,61 @@ class Driver:
                 where=address,
                 fix="name this machine's IP: --advertise IP:PORT",
             )
-        add_task_service(self._service, server)
         healthy = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         return address
 
     def _assemble(
         self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact, *, met: bool
-    ) -> None:
-        settings = self._settings
+    ) -> tuple[TaskService, Uploads]:
+        settings, admission, artifacts = self._settings, Admission(), Artifacts()
         submission = pb.SubmitJobRequest(
             key=settings.key,
             spec=settings.spec(self._file.job),
             driver_incarnation=max(int(time.time() * 1000), checkpoint.driver_incarnation + 1),
             address=address,
         )
-        where = f"coordinator at {settings.coordinator}"
         self._link = Link(
-            channel, where, submission, self._admission,
+            channel, f"coordinator at {settings.coordinator}", submission, admission,
             patience_s=settings.patience_s, met=met, restarted=self._restarted,
         )  # fmt: skip
-        self._recorder = Recorder(self._link, answered=self._answered)
+        collector = Collector(
+            settings.responses_needed,
+            rounds=settings.limit,
+            closed=checkpoint.round,
+            asynchronous=settings.buffer is not None,
+            max_staleness=settings.max_staleness,
+            repeat=settings.repeat == "allow",
+        )
+        self._recorder = Recorder(self._link)
+        self._responses = Responses(Receipts(collector), self._spool, self._recorder)
+        self._uploads = Uploads(self._responses, self._spool, self._threads)
+        self._versions = Versions(self._checkpoints)
         code = self._folder / "code.zip"
         write_atomic(code, self._file.code)
         bundle = Artifact.of_file(code, self._file.digest)
-        self._artifacts.add(bundle)
-        arrays = tensors.open_file(self._checkpoints.model)
-        parts = Parts(
-            self._file, settings, self._link, self._intake, self._recorder, self._spool, self._checkpoints,
-            self._artifacts, bundle, self._thread, self._log, self._on_round,
+        artifacts.add(bundle)
+        tools = Tools(
+            self._file, settings, self._link, self._responses, self._recorder, self._spool, self._checkpoints,
+            self._versions, artifacts, bundle, self._thread, self._log, self._on_round,
         )  # fmt: skip
-        self._course = Course(parts, checkpoint, model, arrays)
+        self._training = TrainingLoop(tools, checkpoint, model, tensors.open_file(self._checkpoints.model))
+        return TaskService(settings.key, admission, artifacts, self._uploads), self._uploads
 
     # -- the work
 
-    async def _work(self) -> None:
+    async def _work(self, uploads: Uploads) -> None:
         """All rounds. Raises what ends the job early."""
-        follower = Follower(self._course, self._intake, refused=self._refusal)
+        follower = Follower(self._responses, self._versions)
         lag = LagMonitor(self._folder / "load.jsonl")
         beside = (
-            self._link.follow(follower.handle, self._course.ask_again), self._recorder.run(),
-            self._report_activity(), self._fail(), lag.run(),
+            self._link.follow(follower.handle, self._training.ask_again), self._recorder.run(self._responses.end),
+            self._report_activity(uploads), self._responses.disk.fail(), lag.run(),
         )  # fmt: skip
         try:
             async with asyncio.TaskGroup() as tasks:
                 running = [tasks.create_task(each) for each in beside]
-                await self._course.run()
+                await self._training.run()
                 await self._recorder.flushed()
                 await self._finish()
                 for task in running:
@@ -245,55 +239,29 @@ class Driver:
                 await link.call(link.stub.FinishJob, request)
                 finished = True
 
-    async def _report_activity(self) -> None:
+    async def _report_activity(self, uploads: Uploads) -> None:
         """Devices whose bytes move are alive, however long it takes; and so is this driver, whatever there is to do."""
         link = self._link
         while True:
             await asyncio.sleep(min(ACTIVITY_EVERY_S, link.heartbeat_s))
-            if self._intake.active or time.monotonic() - link.heard_at >= link.heartbeat_s:
-                leases = sorted(self._intake.active)
-                self._intake.active.clear()
+            if uploads.active or time.monotonic() - link.heard_at >= link.heartbeat_s:
+                leases = sorted(uploads.active)
+                uploads.active.clear()
                 request = pb.ReportActivityRequest(
                     job=link.job, driver_incarnation=link.driver_incarnation, leases=leases
                 )
                 with contextlib.suppress(Restarted):
                     await link.call(link.stub.ReportActivity, request)
 
-    async def _fail(self) -> None:
-        raise await self._failure
-
-    def _decided(self, response: Response) -> None:
-        decision = response.decision
-        if decision.outcome is Outcome.REJECTED and not decision.reason.startswith(LEASE_ENDED):
-            no, reason = response.no, printable(decision.reason, 300)
-            log(logger, logging.WARNING, "a response is refused", device=response.device, round=no.round, why=reason)
-            if self._refused[0] != no.round:
-                self._refused = no.round, reason
-        self._recorder.put(decision, urgent=not self._intake.rounds.collector.latest.wants)
-
-    def _refusal(self) -> str:
-        """Why the first response that was refused in this round was; "" if none was."""
-        number, reason = self._refused
-        return reason if number == len(self._course.rounds) + 1 else ""
-
-    def _answered(self, no: AttemptNo, status: int) -> None:
-        if status in STATUS:
-            self._course.attempt_ended(no, STATUS[status], "enough" if STATUS[status] is Status.CLOSED else "unknown")
-
     def _restarted(self) -> None:
-        self._recorder.drop()
-        self._learn_grace()
-        self._course.restarted()
-
-    def _learn_grace(self) -> None:
-        self._course.keep_receipts(self._settings.keep_receipts_s(self._link.driver_grace_s))
+        self._training.restarted()
 
     # -- the end
 
     def _result(self, phase: str, message: str) -> JobResult:
-        course = self._course
+        training = self._training
         return JobResult(
-            key_text(self._settings.key), phase == "finished", phase, message, course.rounds, course.arrays
+            key_text(self._settings.key), phase == "finished", phase, message, training.rounds, training.arrays
         )
 
     async def _give_up(self, error: BaseException) -> None:

@@ -1,13 +1,13 @@
-"""What the coordinator tells a job's driver, frame by frame."""
+"""Hands on what the coordinator tells a job's driver, frame by frame."""
 
 import logging
-from collections.abc import Callable
 from typing import assert_never
 
 from job_driver.client import Ended
 from job_driver.collecting import AttemptNo
-from job_driver.course import STATUS, Course
-from job_driver.intake import Intake
+from job_driver.recorder import STATUS
+from job_driver.responses import Responses
+from job_driver.versions import Versions
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.logs import log
@@ -22,16 +22,15 @@ CRASHES = "JOB_CRASHES"
 class Follower:
     """Hands each frame to whom it concerns."""
 
-    def __init__(self, course: Course, intake: Intake, *, refused: Callable[[], str]) -> None:
-        """``refused`` says why a response was refused in this round, if one was."""
-        self._course, self._intake, self._refused = course, intake, refused
+    def __init__(self, responses: Responses, versions: Versions) -> None:
+        self._responses, self._versions = responses, versions
         self._problem = ""
 
     def handle(self, frame: pb.FollowJobResponse) -> None:
         """Raises Ended."""
         match frame.WhichOneof("frame"):
             case "granted":
-                self._course.lease_granted(number(frame.granted.attempt), frame.granted.lease)
+                self._versions.lease_granted(frame.granted.attempt.round, frame.granted.lease)
             case "ended":
                 self._lease_ended(frame.ended)
             case "attempt_ended":
@@ -46,10 +45,10 @@ class Follower:
                 assert_never(other)
 
     def _lease_ended(self, ended: pb.LeaseEnded) -> None:
-        self._course.lease_over(number(ended.attempt), ended.lease)
+        self._versions.lease_over(ended.attempt.round, ended.lease)
         if ended.reason not in DECIDED:
             why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
-            self._intake.lease_over(number(ended.attempt), ended.lease, why)
+            self._responses.lease_over(number(ended.attempt), ended.lease, why)
         if ended.reason == common.LEASE_END_FAILED:
             phase = common.Phase.Name(ended.phase).removeprefix("PHASE_").lower()
             log(logger, logging.WARNING, f"a device failed in {phase}: {printable(ended.message, 500)}",
@@ -58,7 +57,7 @@ class Follower:
     def _attempt_ended(self, ended: pb.AttemptEnded) -> None:
         if ended.status in STATUS:
             reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
-            self._course.attempt_ended(number(ended.attempt), STATUS[ended.status], reason)
+            self._responses.end(number(ended.attempt), STATUS[ended.status], reason)
 
     def _job_ended(self, ended: pb.JobEnded) -> None:
         """Finished is our own word; here it is as good as the answer to it, which may have been lost."""
@@ -69,7 +68,7 @@ class Follower:
         paused = alive.paused
         if paused.reason == CRASHES:
             message = printable(paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
-            refusal = self._refused()
+            refusal = self._responses.refusal
             message += f": {refusal}" if refusal else ""
             raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
         problem = printable(alive.problem, 500)

@@ -1,4 +1,4 @@
-"""A look at all bytes of a response as they come: their digest, and whether its numbers are finite."""
+"""Checks all bytes of a response as they come: their digest, and whether its numbers are finite."""
 
 from collections import deque
 

@@ -1,10 +1,10 @@
-"""Telling the coordinator what was decided: in batches of at most 10 ms, repeated until answered."""
+"""Tells the coordinator what was decided, in batches of at most 10 ms, repeated until they are answered."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from job_driver.client import Link, Restarted
-from job_driver.collecting import AttemptNo, Outcome
+from job_driver.collecting import AttemptNo, Outcome, Status
 from job_driver.receipts import Decision
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
@@ -19,14 +19,16 @@ OUTCOMES = {
     Outcome.STRAGGLER: common.OUTCOME_STRAGGLER,
     Outcome.REJECTED: common.OUTCOME_REJECTED,
 }
+STATUS: Mapping[int, Status] = {pb.ATTEMPT_STATUS_CLOSED: Status.CLOSED, pb.ATTEMPT_STATUS_ABORTED: Status.ABORTED}
+
+End = Callable[[AttemptNo, Status, str], None]  # told that an attempt has ended, how, and why
 
 
 class Recorder:
     """A queue of decisions, as long as the responses that were decided since the last answer."""
 
-    def __init__(self, link: Link, *, answered: Callable[[AttemptNo, int], None]) -> None:
-        """``answered`` is told how an attempt stands (an ``AttemptStatus``), after each batch of it."""
-        self._link, self._answered = link, answered
+    def __init__(self, link: Link) -> None:
+        self._link = link
         self._pending: list[Decision] = []
         self._filled, self._urgent, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._idle.set()
@@ -47,8 +49,8 @@ class Recorder:
         """Until all that was put has been answered."""
         await self._idle.wait()
 
-    async def run(self) -> None:
-        """For ever."""
+    async def run(self, end: End) -> None:
+        """For ever; ``end`` is told of attempts that the coordinator says are over."""
         while True:
             await self._filled.wait()
             try:
@@ -57,12 +59,12 @@ class Recorder:
             except TimeoutError:
                 pass
             while self._pending:
-                await self._send()
+                await self._send(end)
             self._filled.clear()
             self._urgent.clear()
             self._idle.set()
 
-    async def _send(self) -> None:
+    async def _send(self, end: End) -> None:
         """One call about the attempt that is first in the queue."""
         no = self._pending[0].no
         batch = [decision for decision in self._pending if decision.no == no][:MOST_IN_A_CALL]
@@ -80,6 +82,8 @@ class Recorder:
         except PeerError as error:
             if error.reason != UNKNOWN_ATTEMPT:
                 raise
-            self._answered(no, pb.ATTEMPT_STATUS_ABORTED)
+            end(no, Status.ABORTED, "unknown")
         else:
-            self._answered(no, answer.status)
+            if answer.status in STATUS:
+                status = STATUS[answer.status]
+                end(no, status, "enough" if status is Status.CLOSED else "unknown")

@@ -1,4 +1,4 @@
-"""The job's TaskService: devices fetch the model and the code from here, and submit their responses."""
+"""Serves the job's TaskService: devices fetch the model and the code from here, and submit their responses."""
 
 import asyncio
 import math
@@ -10,9 +10,11 @@ from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
-from job_driver.collecting import AttemptNo, Outcome
-from job_driver.intake import Announcement, Intake, Refused, Upload, Writer
+from job_driver.collecting import AttemptNo
 from job_driver.receipts import Decision
+from job_driver.recorder import OUTCOMES
+from job_driver.upload import Announcement, Refused
+from job_driver.uploads import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire import frames
@@ -30,11 +32,6 @@ HEADER_WITHIN_S = 30.0  # from the opening of a stream
 FETCHED = task.ExchangeResponse.FETCHED_FIELD_NUMBER
 MOST_METRICS = 64
 
-OUTCOMES = {
-    Outcome.COUNTED: common.OUTCOME_COUNTED,
-    Outcome.STRAGGLER: common.OUTCOME_STRAGGLER,
-    Outcome.REJECTED: common.OUTCOME_REJECTED,
-}
 CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "CHUNK_SIZE": grpc.StatusCode.INVALID_ARGUMENT,
     "HEADER": grpc.StatusCode.INVALID_ARGUMENT,
@@ -53,8 +50,8 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class TaskService:
     """Admits by ticket; keeps nothing itself. Fetch writes, and Submit reads, messages as bytes: see ``frames``."""
 
-    def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, intake: Intake) -> None:
-        self._job, self._admission, self._artifacts, self._intake = job, admission, artifacts, intake
+    def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, uploads: Uploads) -> None:
+        self._job, self._admission, self._artifacts, self._uploads = job, admission, artifacts, uploads
         self.exchanges = Exchanges()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
@@ -73,7 +70,7 @@ class TaskService:
             while offset < end:
                 stop = boundary(offset, end)
                 await context.write(await artifact.message(offset, stop))
-                self._intake.active.add(lease)
+                self._uploads.active.add(lease)
                 offset = stop
 
     async def Submit(self, request_iterator: object, context: Context) -> None:
@@ -115,7 +112,7 @@ class TaskService:
         if not 0 < end - offset <= SMALL_BYTES:
             message = f"an exchange is for 1 to {SMALL_BYTES} bytes, not {end - offset}"
             await abort(context, grpc.StatusCode.OUT_OF_RANGE, "SIZE", message)
-        self._intake.active.add(lease)
+        self._uploads.active.add(lease)
         with artifact.fetched():
             return await artifact.message(offset, end)
 
@@ -135,13 +132,10 @@ class TaskService:
         """The answer to a response, once its bytes are here or are not needed."""
         await check_version(context, header.version)
         payload = await self._admit(header.ticket, context)
+        left_s = self._admission.seconds_left(payload)
         try:
             announcement = announcement_of(header, payload)
-            self._intake.active.add(announcement.lease)
-            if not self._intake.foreseen(announcement):
-                left_s = self._admission.seconds_left(payload)
-                await self._receive(announcement, memoryview(header.body), left_s, context)
-            decision, new = await self._intake.acknowledge(announcement)
+            decision, new = await self._uploads.submit(announcement, _Call(context), memoryview(header.body), left_s)
         except VennError as error:
             await _refuse(context, error)
         return receipt(self._job, announcement.no, decision, new=new)
@@ -152,47 +146,31 @@ class TaskService:
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 
-    async def _receive(self, announcement: Announcement, body: memoryview, left_s: float, context: Context) -> None:
-        """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
-        upload = self._intake.begin(announcement, left_s)
-        writer = upload.writer
-        assert writer is not None
-        try:
-            await self._take(upload, writer, body, context)
-        except TimeoutError:
-            _still_writes(upload, writer)
-            if not self._intake.foreseen(announcement):
-                raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
-        finally:
-            self._intake.leave(upload, writer)
 
-    async def _take(self, upload: Upload, writer: Writer, body: memoryview, context: Context) -> None:
-        """Bytes into the upload, and credit for more as soon as half of the last is used up."""
-        await self._intake.settled(upload)
-        if rest := body[upload.offset :]:  # an earlier stream may have brought some, or all
-            _still_writes(upload, writer)
-            await self._intake.append(upload, upload.offset, rest)
-        announcement, granted = upload.announcement, upload.offset
-        while not upload.complete:
-            credit = self._intake.credit(upload)
-            if granted < announcement.size and granted - upload.offset <= credit // 2:
-                granted = upload.offset + credit
-                await context.write(_proceed(upload.offset, granted))
-            await self._keep(upload, await writer.wait(_next(context)), writer, granted)
-            _still_writes(upload, writer)
-            if self._intake.foreseen(announcement):
-                return
+class _Call:
+    """The messages of one call of Submit, behind its header. Of Exchange there are none to come: the body was there."""
 
-    async def _keep(self, upload: Upload, message: bytes | None, writer: Writer, granted: int) -> None:
-        """Put a message's bytes where they belong. Nothing refers to it afterwards, while the next one is awaited."""
-        size = upload.announcement.size
-        _still_writes(upload, writer)
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def piece(self) -> frames.Piece | None:
+        """Raises Refused where the message has none, ChunkError where it has a wrong size."""
+        message = await _next(self._context)
         if message is None:
-            raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {size}")
-        piece = _piece(message)
-        if granted < piece.offset + len(piece.data) <= size:
-            raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
-        await self._intake.append(upload, piece.offset, piece.data)
+            return None
+        piece = frames.read_submit_request(message)
+        if piece is not None:
+            return piece
+        frame = _parsed(message)
+        if frame is None or frame.WhichOneof("frame") != "chunk":
+            raise Refused("HEADER", "a frame after the header is no chunk")
+        data = frame.chunk.data
+        check_size(frame.chunk.offset, len(data))
+        return frames.Piece(frame.chunk.offset, memoryview(data))
+
+    async def proceed(self, offset: int, granted: int) -> None:
+        proceed = task.Proceed(offset=offset, credit_bytes=granted - offset)
+        await self._context.write(task.SubmitResponse(proceed=proceed).SerializeToString())
 
 
 def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
@@ -252,11 +230,6 @@ def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     return {printable(name, 64): metrics[name] for name in sorted(metrics)}
 
 
-def _still_writes(upload: Upload, writer: Writer) -> None:
-    if upload.writer is not writer:
-        raise Refused("SUPERSEDED", "a newer stream submits this response")
-
-
 async def _next(context: Context) -> bytes | None:
     """The next message; None at the end of the stream."""
     message = await context.read()
@@ -268,24 +241,6 @@ def _parsed(message: bytes) -> task.SubmitRequest | None:
         return task.SubmitRequest.FromString(message)
     except DecodeError:
         return None
-
-
-def _piece(message: bytes) -> frames.Piece:
-    """The chunk of a message. Raises Refused where it has none, ChunkError where it has a wrong size."""
-    piece = frames.read_submit_request(message)
-    if piece is not None:
-        return piece
-    frame = _parsed(message)
-    if frame is None or frame.WhichOneof("frame") != "chunk":
-        raise Refused("HEADER", "a frame after the header is no chunk")
-    data = frame.chunk.data
-    check_size(frame.chunk.offset, len(data))
-    return frames.Piece(frame.chunk.offset, memoryview(data))
-
-
-def _proceed(offset: int, granted: int) -> bytes:
-    proceed = task.Proceed(offset=offset, credit_bytes=granted - offset)
-    return task.SubmitResponse(proceed=proceed).SerializeToString()
 
 
 async def _refuse(context: Context, error: VennError) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How a job runs: how many devices, which, when, and where its driver keeps and serves things."""
+"""The settings of a job: how many devices, which, when, and where its driver keeps and serves things."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -79,7 +79,7 @@ class Response:
 
 
 @dataclass(slots=True)
-class Story:
+class AttemptLog:
     """What the manifest tells of one attempt."""
 
     no: AttemptNo
@@ -197,19 +197,19 @@ class Spool:
         """Whether the manifest tells of any attempt, whatever version wrote it."""
         return any(read_json_lines(self._path))
 
-    def stories(self, *, after_round: int) -> list[Story]:
+    def attempts(self, *, after_round: int) -> list[AttemptLog]:
         """The attempts at the rounds after ``after_round``, in order, from the manifest."""
-        stories: dict[AttemptNo, Story] = {}
+        logs: dict[AttemptNo, AttemptLog] = {}
         for line in read_json_lines(self._path):
             no = AttemptNo(line["round"], line["attempt"])
             if no.round <= after_round:
                 continue
-            story = stories.setdefault(no, Story(no))
+            found = logs.setdefault(no, AttemptLog(no))
             if line["kind"] == "response":
-                story.responses.append(Response.from_line(line))
+                found.responses.append(Response.from_line(line))
             else:
-                story.status = Status(line["status"])
-        return [stories[no] for no in sorted(stories)]
+                found.status = Status(line["status"])
+        return [logs[no] for no in sorted(logs)]
 
     def close(self) -> None:
         for path in self._spare:

@@ -37,6 +37,8 @@ _COUNTED, _STRAGGLER = Outcome.COUNTED, Outcome.STRAGGLER
 
 @dataclass(slots=True)
 class Driver:
+    """The driver of one job."""
+
     job: SimulatedJob
     collector: Collector = field(init=False)
     state: State = THERE

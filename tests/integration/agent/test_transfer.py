@@ -161,13 +161,20 @@ async def test_of_what_is_here_whole_nothing_is_asked_for_where_the_driver_has_m
     driver: Driver, drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moved while the last bytes were checked; an exchange for none of them would be refused."""
-    transfer, checked = begun(drivers, driver), Assembly._close
+    transfer, close, checked = begun(drivers, driver), Assembly.close, Assembly._close
+    tried_again = asyncio.Event()
+
+    async def ask(assembly: Assembly) -> bytes | None:
+        if assembly._closing is not None:
+            tried_again.set()
+        return await close(assembly)
 
     async def check(assembly: Assembly) -> bytes | None:
         transfer.move(driver.address.replace("127.0.0.1", "localhost"))
-        await asyncio.sleep(0.1)
+        await tried_again.wait()
         return await checked(assembly)
 
+    monkeypatch.setattr(Assembly, "close", ask)
     monkeypatch.setattr(Assembly, "_close", check)
     assert await transfer.fetch(driver.artifact(b"model"), ArtifactStore()) == b"model"
     assert len(driver.fetched) == 1

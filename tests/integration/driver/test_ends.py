@@ -204,7 +204,7 @@ async def test_a_full_disk_ends_the_driver_and_neither_the_truth_nor_the_job(
         def full(*_: object) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        for module in ("intake", "spool"):  # of a large response, of a small one
+        for module in ("upload", "spool"):  # of a large response, of a small one
             monkeypatch.setattr(f"job_driver.{module}.write_all", full)
         async with Device(side, (1, 1), 1) as device:
             call = device.begin()
@@ -324,6 +324,6 @@ def test_a_torn_manifest_line_is_dropped(tmp_path: Path) -> None:
         '{"kind":"attempt","round":1,"attempt":1,"status":"aborted"}\n{"kind":"resp'
     )
     spool = Spool(tmp_path)
-    assert [story.no for story in spool.stories(after_round=0)] == [(1, 1)]
+    assert [attempt.no for attempt in spool.attempts(after_round=0)] == [(1, 1)]
     assert (tmp_path / "manifest.jsonl").read_text().endswith("}\n")
     spool.close()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from job_driver.aggregation import TOGETHER, Aggregation, Part, ResponseForm
+from job_driver.aggregation import TOGETHER, Aggregation, ResponseForm, Update
 from job_driver.bundle import JobError, JobFile
 from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
 from venn.wire import tensors
@@ -42,11 +42,11 @@ async def closed(aggregation: Aggregation, thread: ThreadPoolExecutor) -> Arrays
     return await asyncio.get_running_loop().run_in_executor(thread, aggregation.close)
 
 
-def part(folder: Path, lease: int, arrays: Arrays, **more: float) -> Part:
+def part(folder: Path, lease: int, arrays: Arrays, **more: float) -> Update:
     path = folder / f"{lease}.tensors"
     body = tensors.encode(arrays)
     path.write_bytes(body)
-    return Part(lease, path, float(lease), more, size=len(body))
+    return Update(lease, path, float(lease), more, size=len(body))
 
 
 @pytest.fixture
@@ -169,8 +169,8 @@ async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
 ) -> None:
     model, former = full(10.0), {1: full(2.0), 3: full(8.0)}
     aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False, round_=4, former=former)
-    aggregation.add(Part(1, part(tmp_path, 1, full(6.0)).path, 2.0, {}, 1))  # an update of 4, three rounds stale
-    aggregation.add(Part(2, part(tmp_path, 2, full(11.0)).path, 1.0, {}, 4))  # an update of 1, fresh
+    aggregation.add(Update(1, part(tmp_path, 1, full(6.0)).path, 2.0, {}, 1))  # an update of 4, three rounds stale
+    aggregation.add(Update(2, part(tmp_path, 2, full(11.0)).path, 1.0, {}, 4))  # an update of 1, fresh
     moved = await closed(aggregation, thread)
     assert moved["w"].dtype == np.float32
     assert moved["w"] == pytest.approx(10.0 + (2.0 / 2.0 * 4.0 + 1.0) / 2.0)
@@ -180,13 +180,13 @@ async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
 async def test_what_is_no_model_is_not_moved(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     aggregation = Aggregation(job_file(Sum), full(10.0), thread, in_lease_order=False, round_=2, former={1: full(2.0)})
     for lease, round_ in ((1, 1), (2, 2)):
-        aggregation.add(Part(lease, part(tmp_path, lease, full(3.0)).path, 1.0, {}, round_))
+        aggregation.add(Update(lease, part(tmp_path, lease, full(3.0)).path, 1.0, {}, round_))
     assert (await closed(aggregation, thread))["w"] == pytest.approx(6.0)
 
 
 async def test_a_stale_response_weighs_less(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     model = {"w": np.zeros(2)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False, round_=9, former={1: model})
-    aggregation.add(Part(1, part(tmp_path, 1, model).path, 6.0, {}, 1))
+    aggregation.add(Update(1, part(tmp_path, 1, model).path, 6.0, {}, 1))
     await closed(aggregation, thread)
     assert Keeps.seen == [2.0]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_driver.client import Restarted
-from job_driver.collecting import AttemptNo, Outcome
+from job_driver.collecting import AttemptNo, Outcome, Status
 from job_driver.receipts import Decision
 from job_driver.recorder import Recorder
 from venn.v1 import common_pb2 as common
@@ -17,19 +17,20 @@ FIRST, SECOND = AttemptNo(1, 1), AttemptNo(1, 2)
 
 
 class Link:
-    """Answers OPEN, or raises what a test says."""
+    """Answers OPEN, or what a test says, or raises that."""
 
     job, driver_incarnation = common.JobKey(owner="me", name="n", run="1"), 7
 
     def __init__(self) -> None:
         self.calls: list[pb.RecordResponsesRequest] = []
         self.raises: Exception | None = None
+        self.status = pb.ATTEMPT_STATUS_OPEN
 
     async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
         self.calls.append(request)
         if self.raises is not None:
             raise self.raises
-        return pb.RecordResponsesResponse(status=pb.ATTEMPT_STATUS_OPEN)
+        return pb.RecordResponsesResponse(status=self.status)
 
 
 @pytest.fixture
@@ -37,23 +38,30 @@ def link() -> Link:
     return Link()
 
 
-async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[tuple[AttemptNo, int]]:
-    """How the attempts stand, as the recorder heard it, after these leases were put."""
-    answers: list[tuple[AttemptNo, int]] = []
-    recorder = Recorder(link, answered=lambda no, status: answers.append((no, status)))
-    running = asyncio.create_task(recorder.run())
+async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[tuple[AttemptNo, Status, str]]:
+    """Which attempts have ended, as the recorder heard it, after these leases were put."""
+    ends: list[tuple[AttemptNo, Status, str]] = []
+    recorder = Recorder(link)
+    running = asyncio.create_task(recorder.run(lambda *end: ends.append(end)))
     for number, (no, lease) in enumerate(put):
         recorder.put(Decision(no, lease, Outcome.COUNTED, b"x" * 32), urgent=number == len(put) - 1)
     await recorder.flushed()
     running.cancel()
-    return answers
+    return ends
 
 
 async def test_what_comes_together_is_told_together_by_attempt(link: Link) -> None:
-    answers = await told(link, *((FIRST, lease) for lease in range(1, 40)), (SECOND, 50))
+    ends = await told(link, *((FIRST, lease) for lease in range(1, 40)), (SECOND, 50))
     assert [(call.attempt.attempt, len(call.responses)) for call in link.calls] == [(1, 39), (2, 1)]
     assert [response.lease for response in link.calls[0].responses] == list(range(1, 40))
-    assert answers == [(FIRST, pb.ATTEMPT_STATUS_OPEN), (SECOND, pb.ATTEMPT_STATUS_OPEN)]
+    assert ends == []
+
+
+async def test_the_answer_says_that_an_attempt_has_ended(link: Link) -> None:
+    link.status = pb.ATTEMPT_STATUS_CLOSED
+    assert await told(link, (FIRST, 1)) == [(FIRST, Status.CLOSED, "enough")]
+    link.status = pb.ATTEMPT_STATUS_ABORTED
+    assert await told(link, (FIRST, 1)) == [(FIRST, Status.ABORTED, "unknown")]
 
 
 async def test_after_a_restart_there_is_nobody_to_tell(link: Link) -> None:
@@ -63,12 +71,12 @@ async def test_after_a_restart_there_is_nobody_to_tell(link: Link) -> None:
 
 async def test_an_attempt_that_the_coordinator_does_not_know_was_aborted(link: Link) -> None:
     link.raises = PeerError("OUT_OF_ORDER", "was not opened here")
-    assert await told(link, (FIRST, 1)) == [(FIRST, pb.ATTEMPT_STATUS_ABORTED)]
+    assert await told(link, (FIRST, 1)) == [(FIRST, Status.ABORTED, "unknown")]
 
 
 async def test_another_refusal_is_raised(link: Link) -> None:
     link.raises = PeerError("SUPERSEDED", "a newer driver")
-    recorder = Recorder(link, answered=lambda no, status: None)  # type: ignore[arg-type]
+    recorder = Recorder(link)  # type: ignore[arg-type]
     recorder.put(Decision(FIRST, 1, Outcome.STRAGGLER, b""), urgent=True)
     with pytest.raises(PeerError):
-        await recorder.run()
+        await recorder.run(lambda *end: None)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,13 @@ import pytest
 from job_driver.aggregation import Aggregation, ResponseForm
 from job_driver.bundle import JobFile
 from job_driver.collecting import AttemptNo, Collector, Outcome, Status
-from job_driver.intake import Announcement, Intake, Refused, Upload
 from job_driver.job import Job
 from job_driver.receipts import Receipts
+from job_driver.recorder import Recorder
+from job_driver.responses import Responses
 from job_driver.spool import MANIFEST, Spool
+from job_driver.upload import Announcement, Refused, Upload
+from job_driver.uploads import Uploads
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of
@@ -27,25 +30,30 @@ from venn.wire.tensors import ALIGNMENT
 SIZE = 1000
 
 
+class NoLink:
+    """Nobody is told: the recorder does not run."""
+
+
 class Desk:
-    """An intake on a folder."""
+    """The uploads of a folder."""
 
     def __init__(self, folder: Path, threads: ThreadPoolExecutor, *, asynchronous: bool = False) -> None:
         self.folder, self._threads = folder / "spool", threads
         self.spool = Spool(folder)
-        rounds = Receipts(Collector(2, asynchronous=asynchronous), keep_s=1.0)
-        self.intake = Intake(rounds, self.spool, threads, decided=lambda _: None, failed=pytest.fail)
+        self.receipts = Receipts(Collector(2, asynchronous=asynchronous), keep_s=1.0)
+        self.responses = Responses(self.receipts, self.spool, Recorder(NoLink()))  # type: ignore[arg-type]
+        self.uploads = Uploads(self.responses, self.spool, threads)
 
     async def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
         """An upload, and its first 100 bytes if there are none."""
-        upload = self.intake.begin(Announcement(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
+        upload, _ = self.uploads.begin(Announcement(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
         if upload.offset == 0:
-            await self.intake.append(upload, 0, memoryview(bytes(100)))
+            await self.uploads.append(upload, 0, memoryview(bytes(100)))
         return upload
 
     def hang_up(self, upload: Upload) -> None:
         assert upload.writer is not None
-        self.intake.leave(upload, upload.writer)
+        self.uploads.leave(upload, upload.writer)
 
     def parts(self) -> int:
         """Files of uploads, once what the one thread was told to do is done."""
@@ -54,11 +62,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Desk]:
+async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
     with ThreadPoolExecutor(1) as threads:
         desk = Desk(tmp_path, threads, asynchronous=getattr(request, "param", "") == "asynchronous")
         yield desk
-        desk.intake.close()
+        desk.uploads.close()
         desk.spool.close()
 
 
@@ -74,15 +82,15 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
     before = descriptors()
     for number in range(1, 6):
         no = AttemptNo(1, number)
-        desk.intake.rounds.open(no)
+        desk.receipts.open(no)
         uploads = [await desk.begin(no, lease) for lease in range(1, 11)]
         assert desk.parts() == 10
         if first == "the device":
             for upload in uploads:
                 desk.hang_up(upload)
             assert desk.parts() == 10
-        desk.intake.rounds.end(no, Status.ABORTED, 0.0)
-        desk.intake.sweep()
+        desk.receipts.end(no, Status.ABORTED, 0.0)
+        desk.uploads.sweep()
         if first == "the attempt":
             assert desk.parts() == 10
             for upload in uploads:
@@ -92,58 +100,58 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
 
 async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> None:
     no = AttemptNo(1, 1)
-    desk.intake.rounds.open(no)
+    desk.receipts.open(no)
     upload = await desk.begin(no, 1)
     desk.hang_up(upload)
-    desk.intake.sweep()
+    desk.uploads.sweep()
     assert await desk.begin(no, 1) is upload
 
 
 @pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
 async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(desk: Desk) -> None:
-    rounds = desk.intake.rounds
-    rounds.open(AttemptNo(1, 1))
+    receipts = desk.receipts
+    receipts.open(AttemptNo(1, 1))
     desk.hang_up(await desk.begin(AttemptNo(1, 1), 1))
-    rounds.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
-    desk.intake.sweep()
-    rounds.open(AttemptNo(2, 1))
-    desk.intake.sweep()
+    receipts.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
+    desk.uploads.sweep()
+    receipts.open(AttemptNo(2, 1))
+    desk.uploads.sweep()
     assert desk.parts() == 1
-    rounds.end(AttemptNo(2, 1), Status.ABORTED, 0.0)
-    desk.intake.sweep()
+    receipts.end(AttemptNo(2, 1), Status.ABORTED, 0.0)
+    desk.uploads.sweep()
     assert desk.parts() == 0
 
 
 @pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
 async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_bytes(desk: Desk) -> None:
     """Its device counts in the buffer, so they were not taken; but the buffer is full before the word on it is said."""
-    intake, rounds, no = desk.intake, desk.intake.rounds, AttemptNo(1, 1)
+    uploads, receipts, no = desk.uploads, desk.receipts, AttemptNo(1, 1)
     second = Announcement(no, 2, "d1", SIZE, bytes(32), 1.0)
-    rounds.open(no)
-    rounds.decide(no, 1, "d1", bytes(32))
-    assert intake.foreseen(second)
-    rounds.decide(no, 3, "d3", bytes(32))
-    deciding = asyncio.create_task(intake.acknowledge(second))
+    receipts.open(no)
+    receipts.decide(no, 1, "d1", bytes(32))
+    assert not desk.responses.wants(second)
+    receipts.decide(no, 3, "d3", bytes(32))
+    deciding = asyncio.create_task(uploads.acknowledge(second))
     await asyncio.wait([deciding], timeout=0.01)
-    rounds.end(no, Status.CLOSED, 0.0)
-    rounds.open(AttemptNo(2, 1))
-    intake.sweep()
+    receipts.end(no, Status.CLOSED, 0.0)
+    receipts.open(AttemptNo(2, 1))
+    desk.responses._change()
     with pytest.raises(Refused) as caught:
         await deciding
     assert caught.value.reason == "BYTES_NEEDED"
-    assert not intake.foreseen(second)
+    assert desk.responses.wants(second)
 
 
 async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> None:
     """A process that still reads it in place would be killed: reading past the end of a mapped file is SIGBUS."""
     one, two = AttemptNo(1, 1), AttemptNo(1, 2)
-    desk.intake.rounds.open(one)
+    desk.receipts.open(one)
     for lease in (1, 2):
         desk.spool.path(one, lease).write_bytes(bytes(SIZE))
     used = [os.open(desk.spool.path(one, lease), os.O_RDONLY) for lease in (1, 2)]
-    desk.intake.rounds.end(one, Status.ABORTED, 0.0)
+    desk.receipts.end(one, Status.ABORTED, 0.0)
     desk.spool.discard(one)
-    desk.intake.rounds.open(two)
+    desk.receipts.open(two)
     smaller, same = await desk.begin(two, 3, size=SIZE - 1), await desk.begin(two, 4)
     assert [os.fstat(each).st_size for each in used] == [SIZE, SIZE]
     assert smaller.path.stat().st_size == 100
@@ -171,7 +179,7 @@ class Disk:
 
 async def test_the_loop_goes_on_while_a_slow_disk_writes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.intake.rounds.open(no)
+    desk.receipts.open(no)
     beginning = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     done = beginning.done()
@@ -184,18 +192,18 @@ async def test_a_newer_writer_begins_behind_what_an_older_one_still_writes(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.intake.rounds.open(no)
+    desk.receipts.open(no)
     older = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     older.cancel()
-    upload = desk.intake.begin(Announcement(no, 1, "d1", SIZE, bytes(32), 1.0), 60.0)
-    waiting = asyncio.create_task(desk.intake.settled(upload))
+    upload, _ = desk.uploads.begin(Announcement(no, 1, "d1", SIZE, bytes(32), 1.0), 60.0)
+    waiting = asyncio.create_task(desk.uploads.settled(upload))
     await asyncio.sleep(0)
     waits = not waiting.done()
     disk.go_on.set()
     await waiting
     assert (waits, upload.offset) == (True, 100)
-    await desk.intake.append(upload, 100, memoryview(bytes(100)))
+    await desk.uploads.append(upload, 100, memoryview(bytes(100)))
     assert upload.path.stat().st_size == 200
 
 
@@ -203,13 +211,13 @@ async def test_what_is_forgotten_while_it_is_written_leaves_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no, before = Disk(monkeypatch), AttemptNo(1, 1), descriptors()
-    desk.intake.rounds.open(no)
+    desk.receipts.open(no)
     beginning = asyncio.create_task(desk.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
-    [upload] = desk.intake._uploads.values()
+    [upload] = desk.uploads._uploads.values()
     assert upload.writer is not None
-    desk.intake.leave(upload, upload.writer)
-    desk.intake.lease_over(no, 1, "expired")
+    desk.uploads.leave(upload, upload.writer)
+    desk.responses.lease_over(no, 1, "expired")
     disk.go_on.set()
     await beginning
     assert (desk.parts(), descriptors()) == (0, before)
@@ -226,11 +234,11 @@ class Threads(ThreadPoolExecutor):
 
 
 @pytest.mark.parametrize(
-    ("size", "fsync", "on_intake", "kept_on_loop"),
+    ("size", "fsync", "on_threads", "kept_on_loop"),
     [(SMALL_BYTES, False, 0, True), (SMALL_BYTES, True, 0, False), (SMALL_BYTES + 8, False, 3, False)],
 )
 async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fsync: bool, on_intake: int, kept_on_loop: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, fsync: bool, on_threads: int, kept_on_loop: bool
 ) -> None:
     """A large one is written, looked at, kept and let go of there. Either is on disk when it is acknowledged."""
     no, threads = AttemptNo(1, 1), Threads(1)
@@ -245,21 +253,22 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     assert len(body) == size
     model = {"w": np.zeros(size - ALIGNMENT, np.uint8)}
     spool = Spool(tmp_path, fsync=fsync)
-    intake = Intake(Receipts(Collector(3), keep_s=1.0), spool, threads, decided=lambda _: None, failed=pytest.fail)
-    intake.rounds.open(no)
+    recorder = Recorder(NoLink())  # type: ignore[arg-type]
+    responses = Responses(Receipts(Collector(3)), spool, recorder)
+    uploads = Uploads(responses, spool, threads)
     file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as thread:
         form = ResponseForm(model, size, same_as_model=True, most_bytes=size)
-        intake.collect(form, Aggregation(file, model, thread, in_lease_order=True))
+        responses.open(no, form, Aggregation(file, model, thread, in_lease_order=True), incarnation=1)
         announcement = Announcement(no, 1, "d1", size, digest_of(body), 1.0)
-        upload = intake.begin(announcement, 60.0)
-        await intake.append(upload, 0, memoryview(body))
-        decision, new = await intake.acknowledge(announcement)
-    assert (decision.outcome, decision.reason, new, threads.given) == (Outcome.COUNTED, "", True, on_intake)
+        upload, _ = uploads.begin(announcement, 60.0)
+        await uploads.append(upload, 0, memoryview(body))
+        decision, new = await uploads.acknowledge(announcement)
+    assert (decision.outcome, decision.reason, new, threads.given) == (Outcome.COUNTED, "", True, on_threads)
     assert [ident == threading.get_ident() for ident in kept] == [kept_on_loop]
     assert spool.path(no, 1).read_bytes() == body
     assert [line["lease"] for line in read_json_lines(tmp_path / MANIFEST)] == [1]
     threads.shutdown()
     assert list((tmp_path / "spool").glob("*.part")) == []
-    intake.close()
+    uploads.close()
     spool.close()
