@@ -13,22 +13,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean, geometric_mean
-from typing import get_args
 
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.live.run import run_scenario
 from testbed.runfolder.summary import JobSummary, Summary
 from testbed.scenario import Scenario
-from testbed.scenario.fields import Backend
 from testbed.scenario.loader import parse
 from testbed.scenario.packaged import packaged
+from testbed.scenario.readers import BACKENDS as SCENARIO_BACKENDS
 from testbed.simulate.scenario import run_simulated
 from venn.wire.command import run_async
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 SCENARIOS = ("contended", "churning", "slow-links")
 SEEDS = (1, 2, 3)
-BACKENDS = tuple(name for name in get_args(get_args(Backend)[0]) if name != "sim")
+BACKENDS = tuple(name for name in SCENARIO_BACKENDS if name != "sim")
 COMPARED = ("jct_s", "delay_s", "collect_s", "leases")  # of a job
 OVER_SIMULATED = "mean_jct_over_simulated"
 

@@ -35,10 +35,10 @@ def attend(
     duration: Annotated[str, typer.Option(metavar="T", help="Give up after this time.")] = "15m",
 ) -> int:
     """Prepare the folders of the other services, wait for their jobs, and write the report."""
-    from testbed.live.compose import Attendance
+    from testbed.live.compose import ComposeRun
 
     known_as, _, source = data.partition("=")
-    attendance = Attendance(
+    run = ComposeRun(
         runs=runs,
         project=project,
         shown=shown,
@@ -54,7 +54,7 @@ def attend(
         duration_s=parse_duration(duration),
         say=lambda text: write_line(sys.stdout, text),
     )
-    return run_async(attendance.attend())
+    return run_async(run.attend())
 
 
 @app.command(epilog="compose.yaml shows it at work.")

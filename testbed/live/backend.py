@@ -1,14 +1,23 @@
-"""What a world is made of: its parts, in whatever they run. Each backend makes its own; the rest is the same."""
+"""Backends: what the programs of a run are, and how each kind is found.
 
-from collections.abc import Mapping, Sequence
+A backend is a folder beside this file and an entry point of the group ``venn.backends``, which names a function that
+takes a ``Run`` and returns a ``Backend``. What it needs beyond the testbed is the extra of its name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 from typing import Protocol
 
-from testbed.live.prepare import DeviceHost
+from testbed.live.prepare import DeviceHost, Prepared
+from testbed.runfolder.paths import RunFolder
+from testbed.scenario.model import Scenario
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import VennError
+from venn.wire.exits import missing_package
 
 
-class Part(Protocol):
+class Component(Protocol):
     """One program of a run: started, watched, broken on purpose, stopped for certain."""
 
     name: str
@@ -43,18 +52,18 @@ class Part(Protocol):
     async def go_on(self) -> None: ...
 
 
-class Parts(Protocol):
+class Backend(Protocol):
     """Makes the parts of one run. ``make`` first, ``remove`` always."""
 
     async def make(self) -> None:
         """What must be there before any part. Raises VennError; nothing is left then."""
 
-    def coordinator(self) -> Part: ...
+    def coordinator(self) -> Component: ...
 
-    def driver(self, job: str, epoch: float) -> Part:
+    def driver(self, job: str, epoch: float) -> Component:
         """``epoch``: the Unix time at which the run's clock starts."""
 
-    def device_host(self, host: DeviceHost, epoch: float) -> Part: ...
+    def device_host(self, host: DeviceHost, epoch: float) -> Component: ...
 
     async def crash(self, device: str) -> None:
         """Kill it, unless it sees to that itself."""
@@ -69,7 +78,7 @@ class Parts(Protocol):
         """Its link has these limits from now on; None: its own again. Raises VennError."""
 
     @property
-    def others(self) -> Sequence[Part]:
+    def others(self) -> Sequence[Component]:
         """That run since ``make``, and without which nothing goes on."""
 
     def start_cost_s(self, others: int, one_s: float) -> float:
@@ -93,3 +102,26 @@ class Parts(Protocol):
 
     def describe(self, degraded: Sequence[str]) -> None:
         """Writes down what was asked and what was in force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a backend is made for."""
+
+    scenario: Scenario
+    folder: RunFolder
+    prepared: Prepared
+    validate: bool  # the coordinator checks its invariants after every event
+    allow_degraded: bool  # run on where a limit cannot be enforced
+    degraded: Callable[[str], None]  # told of each limit that is not enforced
+
+
+def backend_of(run: Run) -> Backend:
+    """The backend that the scenario names. Raises CannotEnforceError, and UsageError where its package is missing."""
+    name = run.scenario.backend
+    [entry_point] = entry_points(group="venn.backends", name=name)
+    try:
+        make: Callable[[Run], Backend] = entry_point.load()
+    except ModuleNotFoundError as error:
+        raise missing_package(error, f"backend: {name}", name) from error
+    return make(run)

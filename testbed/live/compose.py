@@ -55,7 +55,7 @@ ROOM = ("devices", "jobs", "tokens", "data")
 
 
 @dataclass(slots=True, kw_only=True)
-class Attendance:
+class ComposeRun:
     """``attend`` once."""
 
     runs: Path  # run folders lie here, and LIVE

@@ -1,11 +1,11 @@
-"""The timeline of a live run, carried out on its parts.
+"""The timeline of a live run, carried out on its components.
 
 What a run does to its own parts, as its timeline says: a method for each verb, and one that ends what it did.
 
 Carries a run's timeline out, and writes down each action at its time.
 
 Devices know their own absences from their population file, so that nothing has to be told to them in time: they leave,
-crash and fall silent by themselves. What a part cannot do to itself is done by ``Hands``.
+crash and fall silent by themselves. What a part cannot do to itself is done by ``Faults``.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.live.backend import Part, Parts
+from testbed.live.backend import Backend, Component
 from testbed.world.timeline import Action, Verb
 from venn.wire.errors import VennError
 from venn.wire.files import JsonLines
 from venn.wire.notation import PROGRAMS
 
-Find = Callable[[str], Part | None]  # a target's part, if it has one to itself
+Find = Callable[[str], Component | None]  # a target's part, if it has one to itself
 
 
 @dataclass(slots=True)
@@ -31,17 +31,17 @@ class _Down:
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Hands:
+class Faults:
     """What a device sees to itself is passed over, as its silence where it shares its part."""
 
-    def __init__(self, find: Find, parts: Parts) -> None:
-        self._find, self._parts = find, parts
+    def __init__(self, find: Find, backend: Backend) -> None:
+        self._find, self._backend = find, backend
         self._down: dict[str, _Down] = {}  # by target
 
     async def crash(self, action: Action) -> None:
         """Kill it; a program stays away until ``restart``."""
         if action.target.partition(" ")[0] not in PROGRAMS:
-            await self._parts.crash(action.target)
+            await self._backend.crash(action.target)
             return
         part = self._find(action.target)
         if part is not None and part.running:
@@ -63,21 +63,21 @@ class Hands:
 
     async def disconnect(self, action: Action) -> None:
         """Its connections break, and none comes about until ``reconnect``."""
-        await self._parts.cut(action.target, reset=True)
+        await self._backend.cut(action.target, reset=True)
 
     async def partition(self, action: Action) -> None:
         """Nothing comes through until ``reconnect``, and its connections stay open."""
-        await self._parts.cut(action.target, reset=False)
+        await self._backend.cut(action.target, reset=False)
 
     async def reconnect(self, action: Action) -> None:
-        await self._parts.mend(action.target)
+        await self._backend.mend(action.target)
 
     async def limit(self, action: Action) -> None:
         """Its link has other limits until ``unlimit``."""
-        await self._parts.limit(action.target, action.change)
+        await self._backend.limit(action.target, action.change)
 
     async def unlimit(self, action: Action) -> None:
-        await self._parts.limit(action.target, None)
+        await self._backend.limit(action.target, None)
 
     # -- what becomes of those that were killed
 
@@ -101,7 +101,7 @@ class Hands:
         return True
 
 
-Deed = Callable[[Action], Awaitable[None]]
+Carry = Callable[[Action], Awaitable[None]]
 
 
 _ENDS = {Verb.CRASH: (Verb.SUSPEND,), Verb.RECONNECT: (Verb.DISCONNECT, Verb.PARTITION)}
@@ -110,31 +110,31 @@ _ENDS = {Verb.CRASH: (Verb.SUSPEND,), Verb.RECONNECT: (Verb.DISCONNECT, Verb.PAR
 class Injector:
     """``run`` once, then ``end`` always."""
 
-    def __init__(self, actions: Sequence[Action], path: Path, hands: Hands) -> None:
+    def __init__(self, actions: Sequence[Action], path: Path, faults: Faults) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
         self._path = path
-        self._deeds: Mapping[Verb, tuple[Deed, Deed]] = {  # what is done, and what ends it
-            Verb.CRASH: (hands.crash, hands.restart),
-            Verb.SUSPEND: (hands.suspend, hands.resume),
-            Verb.DISCONNECT: (hands.disconnect, hands.reconnect),
-            Verb.PARTITION: (hands.partition, hands.reconnect),
-            Verb.LIMIT: (hands.limit, hands.unlimit),
+        self._verbs: Mapping[Verb, tuple[Carry, Carry]] = {  # what is done, and what ends it
+            Verb.CRASH: (faults.crash, faults.restart),
+            Verb.SUSPEND: (faults.suspend, faults.resume),
+            Verb.DISCONNECT: (faults.disconnect, faults.reconnect),
+            Verb.PARTITION: (faults.partition, faults.reconnect),
+            Verb.LIMIT: (faults.limit, faults.unlimit),
         }
         self._lasting: dict[tuple[str, Verb], Action] = {}  # by target: what was done and not ended yet
-        self._last: dict[str, asyncio.Task[None]] = {}  # by target: deeds on one go in order, and on others beside them
+        self._last: dict[str, asyncio.Task[None]] = {}  # by target: steps on one go in order, and on others beside them
 
     async def run(self, epoch: float) -> None:
         """Until the timeline is over. Raises an ExceptionGroup of what its hands raise, and PeerError if the disk is
         full. ``epoch`` is the Unix time at which the run's clock starts.
         """
         with JsonLines(self._path) as lines:
-            async with asyncio.TaskGroup() as deeds:
+            async with asyncio.TaskGroup() as steps:
                 for at_s, begins, action in self._steps:
                     await asyncio.sleep(epoch + at_s - time.time())
                     if begins:
                         lines.write({**action.to_json(), "at": round(time.time(), 6)})
                     turn = _after(self._last.get(action.target), self._begin if begins else self._end, action)
-                    self._last[action.target] = deeds.create_task(turn)
+                    self._last[action.target] = steps.create_task(turn)
 
     async def end(self) -> None:
         """The run is over: nothing stands still or is cut off any more. Slow links end with their devices."""
@@ -147,10 +147,10 @@ class Injector:
     async def _begin(self, action: Action) -> None:
         for verb in _ENDS.get(action.verb, ()):
             await self._end(self._lasting.get((action.target, verb)))
-        if action.verb not in self._deeds:
+        if action.verb not in self._verbs:
             return
         self._lasting[action.target, action.verb] = action
-        await self._deeds[action.verb][0](action)
+        await self._verbs[action.verb][0](action)
         if action.verb is Verb.CRASH and action.until_s is None:
             await self._end(action)
 
@@ -158,13 +158,13 @@ class Injector:
         """Nothing, if something else has ended it."""
         if action is not None and self._lasting.get((action.target, action.verb)) is action:
             del self._lasting[action.target, action.verb]
-            await self._deeds[action.verb][1](action)
+            await self._verbs[action.verb][1](action)
 
 
-async def _after(before: asyncio.Task[None] | None, deed: Deed, action: Action) -> None:
+async def _after(before: asyncio.Task[None] | None, carry: Carry, action: Action) -> None:
     if before is not None:
         await asyncio.wait({before})
-    await deed(action)
+    await carry(action)
 
 
 def _steps(actions: Sequence[Action]) -> Iterator[tuple[float, bool, Action]]:

@@ -12,15 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from testbed.live.backend import Parts
+from testbed.live.backend import Backend, Run, backend_of
 from testbed.live.capacity import capacity, check_containers, need, shortfalls
 from testbed.live.host import HostMonitor
 from testbed.live.prepare import Prepared, prepare
-from testbed.live.processes.parts import Processes
-from testbed.live.supervisor import World
-from testbed.live.throttle.plan import Plan, make_plan
-from testbed.live.throttle.probe import NOTHING, Machine, probe
-from testbed.live.throttle.throttles import Throttles
+from testbed.live.supervisor import Supervisor
 from testbed.report.build import PAGE, build_report
 from testbed.report.result import Ending, Result
 from testbed.report.view import watch
@@ -28,9 +24,7 @@ from testbed.runfolder.machine import commit, machine, versions
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
-from testbed.world.limits import Limits
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
-from venn.wire.exits import missing_package
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.tokens import load_token
 
@@ -60,17 +54,17 @@ class LiveRun:
         Raises VennError if it could not start, and CancelledError if it was cancelled before there was anything to
         report; its folder is gone then, but for the logs of a part that failed.
         """
-        prepared, parts = self._prepare()
-        world = World(self.scenario, self.folder, prepared, parts=parts, say=self._say, warn=self._warn)
+        prepared, backend = self._prepare()
+        supervisor = Supervisor(self.scenario, self.folder, prepared, backend=backend, say=self._say, warn=self._warn)
         try:
-            await self._play(world)
+            await self._play(supervisor)
         except (asyncio.CancelledError, UsageError, CannotEnforceError):
             shutil.rmtree(self.folder.root, ignore_errors=True)
             raise
-        self._account_for(parts, world)
+        self._account_for(backend, supervisor)
         for line in self._told:
             self._print(line)
-        return Result(self.folder, self._report(world.ending), self.folder.root / PAGE, world.ending)
+        return Result(self.folder, self._report(supervisor.ending), self.folder.root / PAGE, supervisor.ending)
 
     def _report(self, ending: Ending) -> Summary:
         """Raises PeerError if the disk is full; if that has ended the run before, the part's error that said so."""
@@ -83,83 +77,44 @@ class LiveRun:
                 raise
             raise (ending.failures or [full])[0] from error
 
-    async def _play(self, world: World) -> None:
-        """Start, watch, stop. What ended it early is told by ``world.ending``; raised, if it had not begun."""
+    async def _play(self, supervisor: Supervisor) -> None:
+        """Start, watch, stop. What ended it early is told by ``supervisor.ending``; raised, if it had not begun."""
         try:
-            await world.start()
-            await self._until_done(world)
+            await supervisor.start()
+            await self._until_done(supervisor)
         except asyncio.CancelledError:
-            if not world.recording:
+            if not supervisor.recording:
                 raise
-            world.ending.interrupted = True
+            supervisor.ending.interrupted = True
         except VennError as error:
-            if not world.running:
+            if not supervisor.running:
                 raise
-            world.ending.interrupted = True
-            world.ending.failures.insert(0, error)
+            supervisor.ending.interrupted = True
+            supervisor.ending.failures.insert(0, error)
         finally:
-            self._print("stopping all parts" + (", then writing the report ..." if world.recording else " ..."))
-            await world.stop()
+            self._print("stopping all parts" + (", then writing the report ..." if supervisor.recording else " ..."))
+            await supervisor.stop()
 
-    def _account_for(self, parts: Parts, world: World) -> None:
+    def _account_for(self, backend: Backend, supervisor: Supervisor) -> None:
         """Whether the limits were in force to the end. That they were not is a failure, unless it is allowed."""
-        if not parts.limited:
+        if not backend.limited:
             return
-        for message in parts.not_in_force():
+        for message in backend.not_in_force():
             problem = CannotEnforceError("NOT_IN_FORCE", message, fix="see `venn doctor`; or run with --allow-degraded")
             self._degraded.append(message)
             if not self.allow_degraded:
-                world.ending.failures.append(problem)
-        parts.describe(self._degraded)
+                supervisor.ending.failures.append(problem)
+        backend.describe(self._degraded)
 
-    def _parts(self, prepared: Prepared) -> Parts:
-        """Raises CannotEnforceError."""
-        if self.scenario.backend == "compose":
-            return self._containers(prepared)
-        machine = probe() if any(fleet.limits != Limits() for fleet in self.scenario.fleets.values()) else NOTHING
-        throttles = Throttles(self._plan(machine), machine, self.folder, prepared.hosts, self.scenario.seed)
-        return Processes(self.scenario, self.folder, prepared, throttles, validate=self.validate)
+    def _say_degraded(self, text: str) -> None:
+        self._degraded.append(text)
+        self._say(f"degraded: {text}")
 
-    def _containers(self, prepared: Prepared) -> Parts:
-        try:
-            from testbed.live.containers import engine
-            from testbed.live.containers.parts import Containers
-        except ModuleNotFoundError as error:
-            raise missing_package(error, "backend: compose", "compose") from error
-
-        client = engine.connect()
-        try:
-            engine.check_image(client)
-            program = engine.compose_program()
-            plan = self._plan(engine.machine_of(client))
-            return Containers(
-                self.scenario,
-                self.folder,
-                prepared,
-                client,
-                program,
-                plan,
-                validate=self.validate,
-                allow_degraded=self.allow_degraded,
-            )
-        except BaseException:
-            client.close()
-            raise
-
-    def _plan(self, machine: Machine) -> Plan:
-        """Raises CannotEnforceError."""
-        plan = make_plan(self.scenario, machine)
-        for problem in plan.problems:
-            if not self.allow_degraded:
-                raise problem
-            self._degraded.append(f"{problem.where}: {problem.message}")
-            self._say(f"degraded: {self._degraded[-1]}")
-        return plan
-
-    def _prepare(self) -> tuple[Prepared, Parts]:
+    def _prepare(self) -> tuple[Prepared, Backend]:
         try:
             prepared = prepare(self.scenario, self.folder)
-            parts = self._parts(prepared)
+            run = Run(self.scenario, self.folder, prepared, self.validate, self.allow_degraded, self._say_degraded)
+            backend = backend_of(run)
             asked, have = need(self.scenario, prepared, capacity().cores), capacity()
             check_containers(self.scenario, asked, have)
             self._too_small = shortfalls(asked, have)
@@ -170,14 +125,16 @@ class LiveRun:
         except BaseException:
             shutil.rmtree(self.folder.root, ignore_errors=True)  # nothing was started: nothing is left
             raise
-        return prepared, parts
+        return prepared, backend
 
-    async def _until_done(self, world: World) -> None:
+    async def _until_done(self, supervisor: Supervisor) -> None:
         """The jobs, with the live view and the host's monitor beside them. Raises what ended the run early."""
-        jobs = asyncio.create_task(world.until_done())
+        jobs = asyncio.create_task(supervisor.until_done())
         over = asyncio.Event()
-        view = asyncio.create_task(self._watch(world, over))
-        host = HostMonitor(self.folder.host, self.folder.root, self._warn, world.suspended, begins=lambda: world.epoch)
+        view = asyncio.create_task(self._watch(supervisor, over))
+        host = HostMonitor(
+            self.folder.host, self.folder.root, self._warn, supervisor.suspended, begins=lambda: supervisor.epoch
+        )
         monitor = asyncio.create_task(host.run())
         beside = {view, monitor}
         try:
@@ -188,7 +145,7 @@ class LiveRun:
                 if view in beside and view.done() and not jobs.done():
                     beside.discard(view)
                     if over.is_set():  # the user pressed q
-                        world.ending.interrupted = True
+                        supervisor.ending.interrupted = True
                         return
                     await self._without_view(view, jobs)
             jobs.result()
@@ -205,14 +162,14 @@ class LiveRun:
         if not jobs.done():
             self._say(f"there is no live view any more: {view.exception()}")
 
-    async def _watch(self, world: World, over: asyncio.Event) -> None:
+    async def _watch(self, supervisor: Supervisor, over: asyncio.Event) -> None:
         if self.quiet:
             await over.wait()
             return
         while not over.is_set():
             try:
                 await watch(
-                    world.address,
+                    supervisor.address,
                     load_token("admin", dir=self.folder.tokens),
                     until=over,
                     console=self.console,
@@ -221,7 +178,7 @@ class LiveRun:
                     warnings=(lambda: tuple(self._warnings)) if self._on_screen else tuple,
                 )
             except PeerError:
-                if not await world.coordinator_returned():
+                if not await supervisor.coordinator_returned():
                     raise
 
     @property

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from testbed.live.backend import Part, Parts
-from testbed.live.injector import Hands, Injector
+from testbed.live.backend import Backend, Component
+from testbed.live.injector import Faults, Injector
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.report.result import Ending
 from testbed.runfolder.paths import RunFolder
@@ -28,7 +28,7 @@ FIRST_START_S = 2.0
 DRAIN_GRACE_S = 15.0
 
 
-class World:
+class Supervisor:
     """The programs of one run. ``start`` then ``until_done`` then, always, ``stop``."""
 
     def __init__(
@@ -37,18 +37,18 @@ class World:
         folder: RunFolder,
         prepared: Prepared,
         *,
-        parts: Parts,
+        backend: Backend,
         say: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
         """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
         self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
-        self._parts = parts
-        self._coordinator = parts.coordinator()
-        self._drivers: dict[str, Part] = {}
-        self._hosts: dict[str, Part] = {}
+        self._backend = backend
+        self._coordinator = backend.coordinator()
+        self._drivers: dict[str, Component] = {}
+        self._hosts: dict[str, Component] = {}
         self._resumed: Counter[str] = Counter()  # by job: drivers that took it up after one that nobody had killed
-        self._hands = Hands(self._part, parts)
+        self._faults = Faults(self._component, backend)
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()
@@ -71,18 +71,18 @@ class World:
 
     async def start(self) -> None:
         """All programs. Raises the error of the first that cannot start."""
-        await self._parts.make()
+        await self._backend.make()
         began = time.monotonic()
         await self._coordinator.start()
-        self.address = self._parts.reached(await self._coordinator.announced(READY_WITHIN_S))
+        self.address = self._backend.reached(await self._coordinator.announced(READY_WITHIN_S))
         one_s = time.monotonic() - began  # for one of our programs to be warm, on this machine as busy as it is now
         others = len(self._scenario.jobs) + len(self._prepared.hosts)
-        self.epoch = time.time() + FIRST_START_S + self._parts.start_cost_s(others, one_s)
-        self._drivers |= {name: self._parts.driver(name, self.epoch) for name in self._scenario.jobs}
-        self._hosts |= {host.name: self._parts.device_host(host, self.epoch) for host in self._prepared.hosts}
+        self.epoch = time.time() + FIRST_START_S + self._backend.start_cost_s(others, one_s)
+        self._drivers |= {name: self._backend.driver(name, self.epoch) for name in self._scenario.jobs}
+        self._hosts |= {host.name: self._backend.device_host(host, self.epoch) for host in self._prepared.hosts}
         for program in (*self._drivers.values(), *self._hosts.values()):
             await program.start()
-        await self._parts.read_back()
+        await self._backend.read_back()
 
     async def until_done(self) -> None:
         """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
@@ -90,7 +90,7 @@ class World:
         vital = [asyncio.create_task(self._follow_coordinator())]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
         vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
-        vital += [asyncio.create_task(self._follow_other(other)) for other in self._parts.others]
+        vital += [asyncio.create_task(self._follow_other(other)) for other in self._backend.others]
         budget = max(0.0, self.epoch + self._scenario.duration - time.time())
         try:
             done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +106,7 @@ class World:
 
     async def coordinator_returned(self) -> bool:
         """Waits until it is there again, if the timeline has killed it; False: it has not."""
-        return await self._hands.returned(Whom.COORDINATOR)
+        return await self._faults.returned(Whom.COORDINATOR)
 
     async def stop(self) -> None:
         """All of them; being cancelled does not keep it from that."""
@@ -121,29 +121,29 @@ class World:
         ended: list[object] = []
         for programs in (self._drivers, self._hosts):
             ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
-        others = [other.stop() for other in self._parts.others]
+        others = [other.stop() for other in self._backend.others]
         ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), *others, return_exceptions=True)
         self._folder.forget_tokens()
         errors = [each for each in ended if isinstance(each, BaseException)]
-        await self._parts.remove(at_once=bool(errors))
+        await self._backend.remove(at_once=bool(errors))
         if errors:
             raise errors[0]
 
     async def _inject(self) -> None:
         """The timeline; when it is over the run goes on."""
-        injector = Injector(self._prepared.timeline, self._folder.churn, self._hands)
+        injector = Injector(self._prepared.timeline, self._folder.churn, self._faults)
         try:
             await injector.run(self.epoch)
             await asyncio.Event().wait()
         finally:
             await injector.end()
 
-    def _part(self, target: str) -> Part | None:
+    def _component(self, target: str) -> Component | None:
         """Of a target of the timeline; None: it has none to itself."""
         if target == Whom.COORDINATOR:
             return self._coordinator
         if target == Whom.BROKER:
-            return next(other for other in self._parts.others if other.name == Whom.BROKER)
+            return next(other for other in self._backend.others if other.name == Whom.BROKER)
         word, _, job = target.partition(" ")
         if word == Whom.DRIVER:
             return self._drivers[job]
@@ -155,22 +155,22 @@ class World:
         program = self._coordinator
         while True:
             await program.wait()
-            if not await self._hands.released(Whom.COORDINATOR):
+            if not await self._faults.released(Whom.COORDINATOR):
                 raise program.failure()
             await program.stop()
             await program.start()
             await program.announced(READY_WITHIN_S)
-            self._hands.started(Whom.COORDINATOR)
+            self._faults.started(Whom.COORDINATOR)
 
-    async def _follow_other(self, other: Part) -> None:
+    async def _follow_other(self, other: Component) -> None:
         """Starts it again, if the timeline has killed it; raises when it died of anything else."""
         while True:
             await other.wait()
-            if not await self._hands.released(other.name):
+            if not await self._faults.released(other.name):
                 raise other.failure()
             await other.stop()
             await other.start()
-            self._hands.started(other.name)
+            self._faults.started(other.name)
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Starts it again when a crash has killed it; raises when it died of anything else."""
@@ -195,7 +195,7 @@ class World:
             await driver.stop()
             driver.resume()
             await driver.start()
-            self._hands.started(f"{Whom.DRIVER} {name}")
+            self._faults.started(f"{Whom.DRIVER} {name}")
         if code not in (ExitCode.OK, ExitCode.FAILED):
             failure = driver.failure()
             if not self.running:
@@ -205,7 +205,7 @@ class World:
 
     async def _may_resume(self, name: str) -> bool:
         """A job's driver was killed: by the timeline as often as it likes, else a few times."""
-        if not await self._hands.released(f"{Whom.DRIVER} {name}"):
+        if not await self._faults.released(f"{Whom.DRIVER} {name}"):
             self._resumed[name] += 1
         return self._resumed[name] <= MOST_RESUMES
 

@@ -13,6 +13,7 @@ from testbed.scenario.churn import EXAMPLE as EXAMPLE_ENTRY
 from testbed.scenario.churn import as_entry
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
+    BACKENDS,
     DEVICE_FILES,
     GENERATED,
     LARGEST_SEED,
@@ -262,9 +263,9 @@ Version = Annotated[
     Literal[1], PlainValidator(as_version), WithJsonSchema({"type": "integer", "const": VERSION, "x-kind": "1"})
 ]
 Backend = Annotated[
-    Literal["process", "compose", "sim"],
+    str,
     PlainValidator(as_backend),
-    WithJsonSchema({"type": "string", "enum": ["process", "compose", "sim"], "x-kind": "process, compose or sim"}),
+    WithJsonSchema({"type": "string", "enum": [*BACKENDS], "x-kind": f"{', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"}),
 ]
 
 Devices = Annotated[

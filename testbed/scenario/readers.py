@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
 
@@ -48,7 +49,10 @@ from venn.wire.notation.distributions import Unit
 
 T = TypeVar("T")
 
-BACKENDS = ("process", "compose", "sim")
+_LIVE = sorted(
+    entry_points(group="venn.backends").names, key=lambda name: (name != "process", name)
+)  # the default first
+BACKENDS = (*_LIVE, "sim")
 VERSION = 1  # of the scenario format
 MOST = 1_000_000  # of anything that is counted, but
 MOST_SIMULATED = 100_000_000  # devices of a simulation

@@ -4,7 +4,7 @@ The connections of a container, as its kernel lists them in /proc/net.
 
 The containers of one run in the engine: made, told what to do, listened to, and taken away again.
 
-A program of ours in a container. See ``Part``.
+A program of ours in a container. See ``Component``.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ SERVICE, NUMBER = "com.docker.compose.service", "com.docker.compose.container-nu
 AT_ONCE = 6  # orders: an engine starts containers no faster for being asked for more
 
 
-class Dock:
+class ComposeProject:
     """``up``, then ``down`` always."""
 
     def __init__(self, client: DockerClient, program: Sequence[str], project: str, file: Path, mark: str) -> None:
-        self.client, self._project = client, project
+        self.client, self._name = client, project
         self._own: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={mark}"}
         self._command = [*program, "--project-name", project, "--file", str(file)]
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -71,9 +71,7 @@ class Dock:
         when one ends. Raises CannotEnforceError COMPOSE or ENGINE."""
         await self._compose(self.up_command(scale))
         self._listen(heard)
-        self.network = await self.order(
-            "its network was not found", self.client.networks.get, f"{self._project}_default"
-        )
+        self.network = await self.order("its network was not found", self.client.networks.get, f"{self._name}_default")
         made = await self.order("the containers were not found", self._find)
         return {(each.labels[SERVICE], int(each.labels[NUMBER])): each for each in made}
 
@@ -147,10 +145,10 @@ TOLD_WITHIN_S = 10.0  # by the engine, that a container has ended
 class Container:
     """``find`` finds its container, once it is made."""
 
-    def __init__(self, name: str, dock: Dock, find: Find, *, log: Path, settings: str = "") -> None:
+    def __init__(self, name: str, project: ComposeProject, find: Find, *, log: Path, settings: str = "") -> None:
         """``settings``: what stands in its venn.toml, beside the flags of its command."""
         self.name, self.log = name, log
-        self._dock, self._find, self._settings = dock, find, settings
+        self._project, self._find, self._settings = project, find, settings
         self._started_at = 0.0
         self._ended: asyncio.Future[int] | None = None
         self._link: Mapping[str, str] = {}  # what has changed of its limits
@@ -183,7 +181,7 @@ class Container:
         self.starts += 1
         try:
             await self._give({SETTINGS: self._settings})
-            await self._dock.order(f"{self.name} did not start", made.start)
+            await self._project.order(f"{self.name} did not start", made.start)
         except BaseException:
             self._ended = None  # nobody will say that it has ended
             raise
@@ -197,7 +195,7 @@ class Container:
         last = time.monotonic() + within_s
         while time.monotonic() < last:
             ended = not self.running
-            said = await self._dock.order("its log cannot be read", self._logs, stderr=False)
+            said = await self._project.order("its log cannot be read", self._logs, stderr=False)
             line = said.partition("\n")[0] if "\n" in said else ""
             if (announcement := told(line)) is not None and "error" not in announcement:
                 return announcement
@@ -210,7 +208,7 @@ class Container:
     async def wait(self) -> int:
         assert self._ended is not None, f"{self.name} was not started"
         code = await asyncio.shield(self._ended)
-        said = await self._dock.order("its log cannot be read", self._logs, tail=TAIL_LINES)
+        said = await self._project.order("its log cannot be read", self._logs, tail=TAIL_LINES)
         self._words = [line for line in said.splitlines() if line.strip()]
         return code
 
@@ -221,9 +219,9 @@ class Container:
             return await self.wait()
         with suppress(TimeoutError):  # the engine does not say that it has ended: it has been restarted, perhaps
             await self._unpause()
-            self._used = await self._dock.order("the engine does not say what it used", self._stats)
+            self._used = await self._project.order("the engine does not say what it used", self._stats)
             grace = STOP_GRACE_S if grace_s is None else grace_s
-            await self._dock.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
+            await self._project.order(f"{self.name} does not stop", self._made().stop, timeout=round(grace))
             async with asyncio.timeout(TOLD_WITHIN_S):
                 return await self.wait()
         return None
@@ -238,12 +236,12 @@ class Container:
         """A container that stands still is let go on first: the engine kills no other."""
         await self._unpause()
         with suppress(VennError):  # it has ended by itself
-            await self._dock.order(f"{self.name} is not killed", self._made().kill)
+            await self._project.order(f"{self.name} is not killed", self._made().kill)
 
     async def stand_still(self) -> None:
         self._still = True
         with suppress(VennError):
-            await self._dock.order(f"{self.name} does not stand still", self._made().pause)
+            await self._project.order(f"{self.name} does not stand still", self._made().pause)
 
     async def go_on(self) -> None:
         """Its link may have changed meanwhile."""
@@ -258,7 +256,7 @@ class Container:
             with suppress(APIError):  # it does not stand still
                 self._made().unpause()
 
-        await self._dock.order(f"{self.name} does not go on", unpause)
+        await self._project.order(f"{self.name} does not go on", unpause)
 
     async def bring_home(self, root: Path) -> dict[str, object]:
         """What it has written, into the folder ``root``, and its whole log; what it was and used, for people."""
@@ -272,7 +270,7 @@ class Container:
             write_atomic(self.log, made.logs(stdout=True, stderr=True))
             made.reload()
 
-        await self._dock.order(f"what {self.name} wrote did not come back", fetch)
+        await self._project.order(f"what {self.name} wrote did not come back", fetch)
         state, cpu, memory = made.attrs["State"], self._used.get("cpu_stats", {}), self._used.get("memory_stats", {})
         ways = self._used.get("networks", {}).values()
         return {
@@ -293,12 +291,14 @@ class Container:
     async def cut_off(self) -> None:
         """It has no network until ``connect``."""
         self._cut_off = True
-        await self._dock.order(f"{self.name} is not cut off", self._dock.network.disconnect, self._made(), force=True)
+        await self._project.order(
+            f"{self.name} is not cut off", self._project.network.disconnect, self._made(), force=True
+        )
 
     async def connect(self) -> None:
         """A new interface knows nothing of the old one's limits: they are set once more."""
         made = self._made()
-        await self._dock.order(f"{self.name} is not connected", self._dock.network.connect, made)
+        await self._project.order(f"{self.name} is not connected", self._project.network.connect, made)
         self._cut_off = False
         if made.attrs["HostConfig"]["CapAdd"]:
             await self._set_link()
@@ -323,15 +323,15 @@ class Container:
                 message = "its image is older than this testbed: it does not say what holds its link"
                 raise CannotEnforceError("NOT_IN_FORCE", message, where=self.name, fix=BUILD)
         except VennError:
-            await self._dock.order("it cannot be looked at", made.reload)
+            await self._project.order("it cannot be looked at", made.reload)
             if made.status == "running" and self.starts == starts:  # else its next start knows
                 raise
 
     async def address(self) -> str:
         """Of its network; "" while it has none."""
         made = self._made()
-        await self._dock.order("it cannot be looked at", made.reload)
-        own = made.attrs["NetworkSettings"]["Networks"].get(self._dock.network.name, {})
+        await self._project.order("it cannot be looked at", made.reload)
+        own = made.attrs["NetworkSettings"]["Networks"].get(self._project.network.name, {})
         return str(own.get("IPAddress") or "")
 
     async def hears(self, address: str) -> bool:
@@ -345,13 +345,13 @@ class Container:
 
     async def _run(self, what: str, command: Sequence[str], *, user: str = "") -> tuple[bool, str]:
         """A command in it: whether it went well, and what it says."""
-        done = await self._dock.order(what, self._made().exec_run, list(command), user=user)
+        done = await self._project.order(what, self._made().exec_run, list(command), user=user)
         return done.exit_code == 0, done.output.decode(errors="replace") if isinstance(done.output, bytes) else ""
 
     async def _give(self, files: Mapping[str, str]) -> None:
         """Files of ``INSIDE``; also while it does not run."""
         luggage = packed({f"{INSIDE}/{name}": text.encode() for name, text in files.items()})
-        await self._dock.order(f"{self.name} was not given its files", self._made().put_archive, "/", luggage)
+        await self._project.order(f"{self.name} was not given its files", self._made().put_archive, "/", luggage)
 
     def _made(self) -> Made:
         if (made := self._find()) is None:
@@ -359,7 +359,7 @@ class Container:
         return made
 
     def _stats(self) -> dict[str, Any]:
-        one: dict[str, Any] = self._dock.client.api.stats(str(self._made().id), stream=False, one_shot=True)
+        one: dict[str, Any] = self._project.client.api.stats(str(self._made().id), stream=False, one_shot=True)
         return one
 
     def _logs(self, *, stderr: bool = True, tail: int | Literal["all"] = "all") -> str:

@@ -47,10 +47,10 @@ SECRET, OPEN, FOLDER = 0o600, 0o644, 0o755
 TOKENS, DATA, CODE, POPULATION, SETTINGS = "tokens", "data", "code", "population.jsonl", "venn.toml"
 OURS = frozenset((TOKENS, DATA, CODE, POPULATION, SETTINGS, CHANGED))  # what was put in, and does not come back
 
-Luggage = Mapping[str, bytes]  # absolute path in the container -> content
+Files = Mapping[str, bytes]  # absolute path in the container -> content
 
 
-def packed(luggage: Luggage) -> bytes:
+def packed(luggage: Files) -> bytes:
     """A tar of the files, with the folders that they lie in; nobody but the user reads tokens."""
     text = io.BytesIO()
     with tarfile.open(fileobj=text, mode="w") as tar:
@@ -162,7 +162,7 @@ class Layout:
             places |= {device: (fleet_service(fleet), number) for number, device in enumerate(own, start=1)}
         return places
 
-    def luggage(self, part: str) -> Luggage:
+    def luggage(self, part: str) -> Files:
         """What a part is given before it starts."""
         word, _, job = part.partition(" ")
         match word:

@@ -6,7 +6,7 @@ What a timeline changes of the limits of fleets, and whose links it can cut.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -100,6 +100,16 @@ class Plan:
     @property
     def links(self) -> bool:
         return any(each.linked for each in self.fleets.values())
+
+
+def enforceable(plan: Plan, *, allow_degraded: bool, degraded: Callable[[str], None]) -> Plan:
+    """``plan``, if all of it can be enforced; else ``degraded`` is told of each limit that cannot, where that is
+    allowed. Raises CannotEnforceError."""
+    for problem in plan.problems:
+        if not allow_degraded:
+            raise problem
+        degraded(f"{problem.where}: {problem.message}")
+    return plan
 
 
 def make_plan(scenario: "Scenario", machine: Machine) -> Plan:

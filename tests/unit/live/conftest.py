@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from testbed.live import supervisor
-from testbed.live.processes import parts, programs
+from testbed.live.processes import backend, programs
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 
@@ -121,7 +121,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     (place / "pretender.py").write_text(PRETENDER)
     monkeypatch.setattr(programs, "VENN", (sys.executable, "-S", str(place / "pretender.py")))
     monkeypatch.setattr(supervisor, "FIRST_START_S", 0.0)
-    monkeypatch.setattr(parts.Processes, "start_cost_s", lambda self, others, one_s: 0.0)
+    monkeypatch.setattr(backend.Processes, "start_cost_s", lambda self, others, one_s: 0.0)
     made = Stage(place)
     made.plan(coordinator=["announce", "wait"])
     return made

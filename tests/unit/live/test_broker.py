@@ -7,7 +7,7 @@ import pytest
 
 from testbed.live import broker
 from testbed.live.prepare import prepare
-from testbed.live.processes.parts import Processes
+from testbed.live.processes.backend import Processes
 from testbed.live.throttle.plan import make_plan
 from testbed.live.throttle.probe import NOTHING
 from testbed.live.throttle.throttles import Throttles

@@ -14,10 +14,10 @@ pytest.importorskip("docker")
 from docker.errors import APIError
 from docker.models.containers import Container as Made
 
-from testbed.live.containers import container, parts
-from testbed.live.containers.container import LINK_AGAIN, Container, Dock
+from testbed.live.containers import backend, container
+from testbed.live.containers.backend import Containers
+from testbed.live.containers.container import LINK_AGAIN, ComposeProject, Container
 from testbed.live.containers.engine import obeyed
-from testbed.live.containers.parts import Containers
 from venn.wire.errors import CannotEnforceError
 
 HELD = {"limits": [{"key": "delay", "read_back": 0.3, "means": "relay"}], "degraded": []}
@@ -65,7 +65,7 @@ class Engine:
 
 
 async def running(engine: Engine, folder: Path, name: str = "phone-01") -> Container:
-    container = Container(name, cast(Dock, engine), lambda: cast(Made, engine), log=folder / "log")
+    container = Container(name, cast(ComposeProject, engine), lambda: cast(Made, engine), log=folder / "log")
     await container.start()
     engine.did.clear()
     return container
@@ -160,7 +160,7 @@ async def cut(tmp_path: Path, coordinator: Engine, *, reset: bool) -> Engine:
 async def test_a_network_goes_when_the_coordinator_has_heard_the_device_hang_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "LOOK_S", 0.0)
+    monkeypatch.setattr(backend, "LOOK_S", 0.0)
     states = [OPEN, OPEN, HUNG_UP]
     coordinator = Engine(lambda _: (0, row("040012AC", states.pop(0))))
     assert (await cut(tmp_path, coordinator, reset=True)).did == ["disconnect"]
@@ -170,7 +170,7 @@ async def test_a_network_goes_when_the_coordinator_has_heard_the_device_hang_up(
 async def test_one_that_does_not_hang_up_is_cut_off_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "HANGS_UP_WITHIN_S", 0.0)
+    monkeypatch.setattr(backend, "HANGS_UP_WITHIN_S", 0.0)
     coordinator = Engine(lambda _: (0, row("040012AC", OPEN)))
     assert (await cut(tmp_path, coordinator, reset=True)).did == ["disconnect"]
 
@@ -202,7 +202,7 @@ async def test_a_start_that_is_cancelled_goes_to_its_end(tmp_path: Path) -> None
             do(*args)
 
     made = SimpleNamespace(put_archive=lambda *_: done.append("settings"), start=lambda: done.append("start"))
-    container = Container("phone-01", cast(Dock, Slow()), lambda: cast(Made, made), log=tmp_path / "log")
+    container = Container("phone-01", cast(ComposeProject, Slow()), lambda: cast(Made, made), log=tmp_path / "log")
     starting = asyncio.create_task(container.start())
     await reached.wait()
     starting.cancel()

@@ -1,4 +1,4 @@
-"""What a timeline asks of the hands of its world: which deeds, in which order, and what is written down."""
+"""What a timeline asks of the faults of its world: which deeds, in which order, and what is written down."""
 
 import asyncio
 import json
@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from testbed.live.backend import Parts
-from testbed.live.injector import Hands, Injector
+from testbed.live.backend import Backend
+from testbed.live.injector import Faults, Injector
 from testbed.live.processes.programs import Program
 from testbed.world.timeline import Action, LinkChange, Verb
 from tests.unit.live.conftest import until
@@ -56,22 +56,22 @@ def signals() -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def hands(signals: list[tuple[str, str]]) -> Hands:
+def faults(signals: list[tuple[str, str]]) -> Faults:
     programs = {name: Recorded(name, signals) for name in ("bench-01", "driver wide", "coordinator")}
-    return Hands(programs.get, cast(Parts, Linked(signals)))
+    return Faults(programs.get, cast(Backend, Linked(signals)))
 
 
-async def test_in_order_and_written_down(tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]) -> None:
+async def test_in_order_and_written_down(tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]) -> None:
     actions = [
         Action(1.0, Verb.SUSPEND, "bench-01", 0, 4.0),
         Action(2.0, Verb.CRASH, "bench-01", 1, 9.0),  # it kills itself
         Action(2.0, Verb.LEAVE, "phone-1", 1, 9.0),
         Action(3.0, Verb.CRASH, "driver wide", 2),
     ]
-    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
+    await Injector(actions, tmp_path / "churn.jsonl", faults).run(time.time() - 100)
     assert signals == [("bench-01", "SIGSTOP"), ("bench-01", "SIGCONT"), ("driver wide", "SIGKILL")]
-    assert await hands.released("driver wide")
-    assert not await hands.released("bench-01")
+    assert await faults.released("driver wide")
+    assert not await faults.released("bench-01")
     rows = [json.loads(line) for line in (tmp_path / "churn.jsonl").read_text().splitlines()]
     assert [(row["verb"], row["target"], row["until_s"], row["entry"]) for row in rows] == [
         ("suspend", "bench-01", 4.0, 0),
@@ -82,7 +82,7 @@ async def test_in_order_and_written_down(tmp_path: Path, hands: Hands, signals: 
 
 
 async def test_what_is_done_to_links_is_ended_once(
-    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]
 ) -> None:
     slow = LinkChange(up=1e6)
     actions = [
@@ -91,14 +91,14 @@ async def test_what_is_done_to_links_is_ended_once(
         Action(4.0, Verb.RECONNECT, "a", 2),
         Action(4.5, Verb.PARTITION, "a", 3, 6.0),  # the end of the one before, at 5, is not its end
     ]
-    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
+    await Injector(actions, tmp_path / "churn.jsonl", faults).run(time.time() - 100)
     assert [what for _, what in signals] == ["limit", "reset", "unlimit", "mend", "cut", "mend"]
     first = json.loads((tmp_path / "churn.jsonl").read_text().splitlines()[0])
     assert first["link"] == {"up": "1 Mbit/s"}
 
 
 async def test_what_takes_its_time_on_one_holds_up_no_other(
-    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = asyncio.Event()
 
@@ -106,14 +106,14 @@ async def test_what_takes_its_time_on_one_holds_up_no_other(
         await may_go_on.wait()
         signals.append((action.target, "limit"))
 
-    monkeypatch.setattr(hands, "limit", slowly)
+    monkeypatch.setattr(faults, "limit", slowly)
     slow = LinkChange(up=1e6)
     actions = [
         Action(1.0, Verb.LIMIT, "a", 0, 2.0, slow),
         Action(3.0, Verb.PARTITION, "b", 1, 4.0),
         Action(5.0, Verb.PARTITION, "a", 2, 6.0),
     ]
-    running = asyncio.create_task(Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100))
+    running = asyncio.create_task(Injector(actions, tmp_path / "churn.jsonl", faults).run(time.time() - 100))
     await until(lambda: len(signals) == 2)
     assert signals == [("b", "cut"), ("b", "mend")]
     may_go_on.set()
@@ -122,20 +122,20 @@ async def test_what_takes_its_time_on_one_holds_up_no_other(
 
 
 async def test_what_stands_still_goes_on_before_it_is_killed(
-    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]
 ) -> None:
     actions = [Action(1.0, Verb.SUSPEND, "driver wide", 0, 9.0), Action(2.0, Verb.CRASH, "driver wide", 1)]
-    await Injector(actions, tmp_path / "churn.jsonl", hands).run(time.time() - 100)
+    await Injector(actions, tmp_path / "churn.jsonl", faults).run(time.time() - 100)
     assert [name for _, name in signals] == ["SIGSTOP", "SIGCONT", "SIGKILL"]
 
 
-async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, hands: Hands) -> None:
+async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, faults: Faults) -> None:
     now = time.time()
     actions = [Action(0.0, Verb.CRASH, "coordinator", 0, 600.0)]
-    made = Injector(actions, tmp_path / "churn.jsonl", hands)
+    made = Injector(actions, tmp_path / "churn.jsonl", faults)
     running = asyncio.create_task(made.run(now))
-    await until(lambda: "coordinator" in hands._down)
-    waiting = asyncio.create_task(hands.released("coordinator"))
+    await until(lambda: "coordinator" in faults._down)
+    waiting = asyncio.create_task(faults.released("coordinator"))
     await asyncio.sleep(0)
     assert not waiting.done()
     running.cancel()
@@ -146,9 +146,9 @@ async def test_what_was_killed_for_a_while_waits_so_long(tmp_path: Path, hands: 
 
 
 async def test_nothing_stands_still_when_it_is_over(
-    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]
 ) -> None:
-    made = Injector([Action(0.0, Verb.SUSPEND, "bench-01", 0, 600.0)], tmp_path / "churn.jsonl", hands)
+    made = Injector([Action(0.0, Verb.SUSPEND, "bench-01", 0, 600.0)], tmp_path / "churn.jsonl", faults)
     running = asyncio.create_task(made.run(time.time()))
     await until(lambda: signals)
     running.cancel()
@@ -159,10 +159,10 @@ async def test_nothing_stands_still_when_it_is_over(
 
 
 async def test_what_nothing_ends_lasts_beyond_the_timeline(
-    tmp_path: Path, hands: Hands, signals: list[tuple[str, str]]
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]
 ) -> None:
     slow = Action(1.0, Verb.LIMIT, "a", 0, None, LinkChange(up=1e6))
-    made = Injector([slow, Action(2.0, Verb.PARTITION, "b", 1)], tmp_path / "churn.jsonl", hands)
+    made = Injector([slow, Action(2.0, Verb.PARTITION, "b", 1)], tmp_path / "churn.jsonl", faults)
     await made.run(time.time() - 100)
     assert signals == [("a", "limit"), ("b", "cut")]
     await made.end()

@@ -6,11 +6,11 @@ import signal
 import pytest
 
 from testbed.live import supervisor as worlds
-from testbed.live.injector import Hands
+from testbed.live.injector import Faults
 from testbed.live.prepare import prepare
-from testbed.live.processes.parts import Processes
+from testbed.live.processes.backend import Processes
 from testbed.live.processes.programs import Program
-from testbed.live.supervisor import World
+from testbed.live.supervisor import Supervisor
 from testbed.live.throttle.plan import make_plan
 from testbed.live.throttle.probe import NOTHING
 from testbed.live.throttle.throttles import Throttles
@@ -25,18 +25,18 @@ READY = ["announce", "wait"]
 
 
 class Played:
-    """A world, and what it said."""
+    """A supervisor, and what it said."""
 
     def __init__(self, scenario: Scenario, folder: RunFolder) -> None:
         self.said: list[str] = []
         self.warned: list[str] = []
         prepared = prepare(scenario, folder)
         throttles = Throttles(make_plan(scenario, NOTHING), NOTHING, folder, prepared.hosts, 0)
-        self.world = World(
+        self.supervisor = Supervisor(
             scenario,
             folder,
             prepared,
-            parts=Processes(scenario, folder, prepared, throttles, validate=False),
+            backend=Processes(scenario, folder, prepared, throttles, validate=False),
             say=self.said.append,
             warn=self.warned.append,
         )
@@ -44,14 +44,18 @@ class Played:
     async def play(self) -> VennError | None:
         """To its end; nothing of it is left. What ended it, if it was an error."""
         try:
-            await self.world.start()
-            await self.world.until_done()
+            await self.supervisor.start()
+            await self.supervisor.until_done()
         except VennError as error:
             return error
         finally:
-            programs = [self.world._coordinator, *self.world._drivers.values(), *self.world._hosts.values()]
+            programs = [
+                self.supervisor._coordinator,
+                *self.supervisor._drivers.values(),
+                *self.supervisor._hosts.values(),
+            ]
             groups = [one.pid for one in programs if isinstance(one, Program) and one._process is not None]
-            await self.world.stop()
+            await self.supervisor.stop()
             assert not [group for group in groups if lives(group)]
         return None
 
@@ -79,7 +83,7 @@ async def test_all_parts_start_and_the_run_ends_with_its_jobs(stage: Stage, play
     assert sorted(names(stage, "job")) == ["narrow", "wide"]
     assert sorted(names(stage, "agent")) == ["bench-01", "bench-02"]
     assert names(stage, "swarm") == ["population.jsonl"]
-    assert (played.world.ending.failures, played.said, played.warned) == ([], [], [])
+    assert (played.supervisor.ending.failures, played.said, played.warned) == ([], [], [])
 
 
 async def test_a_coordinator_that_cannot_start_is_the_error(stage: Stage, played: Played) -> None:
@@ -88,7 +92,7 @@ async def test_a_coordinator_that_cannot_start_is_the_error(stage: Stage, played
     assert isinstance(error, UsageError)
     assert str(error) == "w: coordinator: no good; f"
     assert [words[0] for words in stage.started()] == ["coordinator"]
-    assert not played.world.recording
+    assert not played.supervisor.recording
 
 
 async def test_a_dead_coordinator_ends_the_run(stage: Stage, played: Played) -> None:
@@ -133,11 +137,11 @@ async def test_a_driver_that_was_killed_takes_its_job_up_again(stage: Stage, pla
     assert played.said == ["the driver of wide was killed by SIGKILL: another takes up its job"]
 
 
-async def killed(hands: Hands, target: str) -> None:
+async def killed(faults: Faults, target: str) -> None:
     """By the timeline, which lets it come back at once."""
     action = Action(1.0, Verb.CRASH, target, 0)
-    await hands.crash(action)
-    await hands.restart(action)
+    await faults.crash(action)
+    await faults.restart(action)
 
 
 async def test_kills_by_the_timeline_do_not_count_against_a_driver(
@@ -148,11 +152,11 @@ async def test_kills_by_the_timeline_do_not_count_against_a_driver(
     playing = asyncio.create_task(played.play())
     for times in (1, 2):
         await until(lambda times=times: names(stage, "job").count("wide") == times)  # type: ignore[misc]
-        await killed(played.world._hands, "driver wide")
+        await killed(played.supervisor._faults, "driver wide")
     await until(lambda: names(stage, "job").count("wide") == 3)
     stage.signal("enough")
     assert await playing is None
-    assert played.world.ending.failures == []
+    assert played.supervisor.ending.failures == []
 
 
 async def test_a_coordinator_that_the_timeline_has_killed_is_started_again_where_it_was(
@@ -160,10 +164,10 @@ async def test_a_coordinator_that_the_timeline_has_killed_is_started_again_where
 ) -> None:
     stage.plan(coordinator=READY, wide=[["until", "enough"], ["exit", 0]], narrow=[["exit", 0]])
     playing = asyncio.create_task(played.play())
-    await until(lambda: names(stage, "job") and played.world.running)
-    assert not await played.world.coordinator_returned()  # it never left
-    await killed(played.world._hands, "coordinator")
-    assert await played.world.coordinator_returned()
+    await until(lambda: names(stage, "job") and played.supervisor.running)
+    assert not await played.supervisor.coordinator_returned()  # it never left
+    await killed(played.supervisor._faults, "coordinator")
+    assert await played.supervisor.coordinator_returned()
     stage.signal("enough")
     assert await playing is None
     first, again = [words for words in stage.started() if words[0] == "coordinator"]
@@ -171,20 +175,20 @@ async def test_a_coordinator_that_the_timeline_has_killed_is_started_again_where
 
 
 async def test_a_process_is_stopped_and_killed_where_a_target_has_one(scenario: Scenario, folder: RunFolder) -> None:
-    world = Played(scenario, folder).world
+    supervisor = Played(scenario, folder).supervisor
     agent, driver = Program("bench-01", [], log=folder.root), Program("job wide", [], log=folder.root)
-    world._hosts["bench-01"], world._drivers["wide"] = agent, driver
-    assert world._part("bench-01") is agent
-    assert world._part("phones-01") is None  # it shares its process
-    assert world._part("driver wide") is driver
-    assert world._part("coordinator") is world._coordinator
+    supervisor._hosts["bench-01"], supervisor._drivers["wide"] = agent, driver
+    assert supervisor._component("bench-01") is agent
+    assert supervisor._component("phones-01") is None  # it shares its process
+    assert supervisor._component("driver wide") is driver
+    assert supervisor._component("coordinator") is supervisor._coordinator
 
 
 async def test_a_driver_that_dies_again_and_again_is_given_up(stage: Stage, played: Played) -> None:
     stage.plan(coordinator=READY, wide=[["die", signal.SIGSEGV]], narrow=[["exit", 0]])
     assert await played.play() is None
     assert names(stage, "job").count("wide") == 1 + worlds.MOST_RESUMES
-    [failure] = played.world.ending.failures
+    [failure] = played.supervisor.ending.failures
     assert str(failure).startswith("job wide: was killed by SIGSEGV; see ")
     assert played.warned == [str(failure)]
 
@@ -192,11 +196,11 @@ async def test_a_driver_that_dies_again_and_again_is_given_up(stage: Stage, play
 async def test_a_driver_that_fails_in_mid_run_lets_the_others_go_on(stage: Stage, played: Played) -> None:
     stage.plan(coordinator=READY, wide=[["say", ERROR], ["exit", 4]], narrow=[["until", "later"]])
     playing = asyncio.create_task(played.play())
-    await until(lambda: played.world.ending.failures)
+    await until(lambda: played.supervisor.ending.failures)
     assert not playing.done()
     stage.signal("later")
     assert await playing is None
-    assert str(played.world.ending.failures[0]) == "w: job wide: no good; f"
+    assert str(played.supervisor.ending.failures[0]) == "w: job wide: no good; f"
 
 
 async def test_a_driver_that_fails_before_the_start_ends_the_run(
@@ -206,14 +210,14 @@ async def test_a_driver_that_fails_before_the_start_ends_the_run(
     stage.plan(coordinator=READY, wide=[["say", ERROR], ["exit", 2]])
     error = await played.play()
     assert isinstance(error, UsageError)
-    assert not played.world.running
-    assert played.world.recording
+    assert not played.supervisor.running
+    assert played.supervisor.recording
 
 
 async def test_it_gives_up_after_the_duration(stage: Stage, scenario: Scenario, folder: RunFolder) -> None:
     played = Played(scenario.model_copy(update={"duration": 0.05}), folder)
     assert await played.play() is None
-    assert played.world.ending.gave_up
+    assert played.supervisor.ending.gave_up
     assert played.said == ["gave up after 0.05 s: jobs are unfinished"]
 
 

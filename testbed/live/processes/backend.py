@@ -1,18 +1,22 @@
-"""The parts of a run as processes of this machine."""
+"""The backend ``process``: the components of a run are processes of this machine."""
 
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 
 from testbed.live import broker, commands
+from testbed.live.backend import Run
 from testbed.live.capacity import capacity
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.processes.programs import Program, kill_all
 from testbed.live.throttle.account import moved_by_device, used_by_device
+from testbed.live.throttle.plan import enforceable, make_plan
+from testbed.live.throttle.probe import NOTHING, probe
 from testbed.live.throttle.throttles import Throttles
 from testbed.runfolder.machine import free_port
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
+from testbed.world.limits import Limits
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError
 from venn.wire.files import write_atomic
@@ -22,7 +26,7 @@ READY_WITHIN_S = 60.0
 
 
 class Processes:
-    """See ``Parts``."""
+    """See ``Backend``."""
 
     def __init__(
         self, scenario: Scenario, folder: RunFolder, prepared: Prepared, throttles: Throttles, *, validate: bool
@@ -144,3 +148,12 @@ class Processes:
 
     def describe(self, degraded: Sequence[str]) -> None:
         self._throttles.account.write(self._folder.root, degraded)
+
+
+def make_backend(run: Run) -> Processes:
+    """Raises CannotEnforceError."""
+    limited = any(fleet.limits != Limits() for fleet in run.scenario.fleets.values())
+    machine = probe() if limited else NOTHING
+    plan = enforceable(make_plan(run.scenario, machine), allow_degraded=run.allow_degraded, degraded=run.degraded)
+    throttles = Throttles(plan, machine, run.folder, run.prepared.hosts, run.scenario.seed)
+    return Processes(run.scenario, run.folder, run.prepared, throttles, validate=run.validate)

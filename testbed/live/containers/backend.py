@@ -1,4 +1,4 @@
-"""The parts of a run as containers. See ``Parts``."""
+"""The backend ``compose``: the components of a run are containers."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -10,16 +10,18 @@ from docker import DockerClient
 from docker.models.containers import Container as Made
 
 from testbed.live import broker, commands
+from testbed.live.backend import Run
 from testbed.live.capacity import capacity
+from testbed.live.containers import engine
 from testbed.live.containers.compose import COORDINATOR, INSIDE, scale_flags, told_again, write_project
-from testbed.live.containers.container import Container, Dock, settings
+from testbed.live.containers.container import ComposeProject, Container, settings
 from testbed.live.containers.engine import cores_of, image_name, memory_of
 from testbed.live.containers.layout import POPULATION, Layout, driver, packed
 from testbed.live.gather import not_held, write_held
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.live.throttle.account import Account, used_by_device
 from testbed.live.throttle.namespace import RefusedError
-from testbed.live.throttle.plan import Plan
+from testbed.live.throttle.plan import Plan, enforceable, make_plan
 from testbed.runfolder.machine import free_port
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
@@ -53,7 +55,7 @@ class Containers:
         self._scenario, self._folder, self._validate = scenario, folder, validate
         self._layout = Layout(scenario, folder, prepared, allow_degraded)
         self._port = free_port()
-        self._dock = Dock(client, program, PREFIX + own_mark(), folder.compose, own_mark())
+        self._project = ComposeProject(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
         self._parts: dict[str, Container] = {}
         broken = [broker.NAME] if broker.is_broken(scenario) else []
@@ -65,9 +67,9 @@ class Containers:
         services = self._layout.services(port=self._port, validate=self._validate)
         scale = scale_flags(services)
         write_atomic(
-            self._folder.compose, write_project(services, image_name(), own_mark(), self._dock.up_command(scale))
+            self._folder.compose, write_project(services, image_name(), own_mark(), self._project.up_command(scale))
         )
-        found = await self._dock.up(scale, self._ended)
+        found = await self._project.up(scale, self._ended)
         self._made = {part: found[place] for part, place in self._layout.places().items()}
         await _together(self._load(part) for part in self._made)
         for other in self.others:
@@ -75,7 +77,7 @@ class Containers:
 
     async def _load(self, part: str) -> None:
         luggage = packed(await asyncio.to_thread(self._layout.luggage, part))
-        await self._dock.order(f"{part} was not given its files", self._made[part].put_archive, "/", luggage)
+        await self._project.order(f"{part} was not given its files", self._made[part].put_archive, "/", luggage)
 
     def coordinator(self) -> Container:
         return self._container(COORDINATOR, COORDINATOR, self._folder.root / "coordinator.log")
@@ -133,7 +135,7 @@ class Containers:
         """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
         for device, fleet in self._account.fleet_of.items():
             plan, made = self._account.plan.fleets[fleet], self._made[device]
-            await self._dock.order("it cannot be looked at", made.reload)
+            await self._project.order("it cannot be looked at", made.reload)
             try:
                 self._account.read(plan, "cores", plan.limits.cores, cores_of(made))
                 self._account.read(plan, "memory_limit", plan.limits.memory_bytes, memory_of(made))
@@ -143,7 +145,7 @@ class Containers:
     async def remove(self, *, at_once: bool = False) -> None:
         """Brings home what they wrote first: a container that is gone has nothing left to tell."""
         errors = await self._bring_home()
-        await self._dock.down()
+        await self._project.down()
         if errors and not at_once:
             raise errors[0]
 
@@ -175,7 +177,7 @@ class Containers:
         write_held(self._folder, self._limited, degraded)
 
     def _container(self, part: str, name: str, log: Path, own: str = "") -> Container:
-        made = Container(name, self._dock, lambda: self._made.get(part), log=log, settings=own)
+        made = Container(name, self._project, lambda: self._made.get(part), log=log, settings=own)
         self._parts[part] = made
         return made
 
@@ -190,3 +192,26 @@ async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     for each in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(each, BaseException):
             raise each
+
+
+def make_backend(run: Run) -> Containers:
+    """Raises CannotEnforceError, and UsageError where there is no engine, image or Compose."""
+    client = engine.connect()
+    try:
+        engine.check_image(client)
+        program = engine.compose_program()
+        plan = make_plan(run.scenario, engine.machine_of(client))
+        plan = enforceable(plan, allow_degraded=run.allow_degraded, degraded=run.degraded)
+        return Containers(
+            run.scenario,
+            run.folder,
+            run.prepared,
+            client,
+            program,
+            plan,
+            validate=run.validate,
+            allow_degraded=run.allow_degraded,
+        )
+    except BaseException:
+        client.close()
+        raise
