@@ -123,7 +123,7 @@ def job_count(engine: Engine, job: Job, present: Present | None = None) -> JobCo
     reasons = [] if job.ended else job_reasons(engine.world, job, present)
     return JobCount(
         job=job.id,
-        requirement=spec.requirement_name or job.group.id,
+        requirement=spec.requirement_label,
         phase="paused" if job.pauses else job.state.value,
         round=latest.round if latest else 0,
         attempt=latest.attempt if latest else 0,

@@ -168,6 +168,11 @@ class JobSpec:
     repeat: Repeat = Repeat.ONCE
 
     @property
+    def requirement_label(self) -> str:
+        """The name of its requirement, else its text."""
+        return self.requirement_name or str(self.requirement)
+
+    @property
     def responses_needed(self) -> int:
         """K: a round closes at so many responses."""
         if self.asynchronous is not None:

@@ -16,7 +16,7 @@ from statistics import fmean, geometric_mean
 
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.live.run import run_scenario
-from testbed.runfolder.summary import JobSummary, Summary
+from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario import Scenario
 from testbed.scenario.loader import parse
 from testbed.scenario.packaged import packaged
@@ -126,7 +126,7 @@ def _mean(summary: Summary, key: str) -> float:
     return fmean(_figure(job, key) for job in summary.jobs)
 
 
-def _figure(job: JobSummary, key: str) -> float:
+def _figure(job: JobFigures, key: str) -> float:
     value = getattr(job, key)
     assert value is not None, f"{job.name} has no {key}"
     return float(value)

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.compare.facts import HOUR_S, covered_s, folded, group_name, job_name
+from coordinator.engine.ids import job_name
+from testbed.compare.facts import HOUR_S, covered_s, folded
+from testbed.report.job_figures import figure_row, job_figures, sum_attempts
 from testbed.report.trace_facts import TraceFacts
 from testbed.runfolder.jsonlines import Row
-from testbed.simulate.model import Attempts, Outcome, Simulation
+from testbed.simulate.model import Outcome, Simulation
 from testbed.world.arrays import Reals
 from venn.wire.files import write_atomic
 
@@ -53,36 +55,30 @@ def read_row(path: Path) -> Row:
 
 
 def _jobs(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> list[Row]:
-    attempts, count = outcome.attempts, len(simulation.jobs)
-    delay = _sums(attempts, attempts.filled_s - attempts.opened_s, count)
-    collect = _sums(attempts, attempts.ended_s - attempts.filled_s, count)
-    closed = np.bincount(attempts.job[attempts.closed], minlength=count)
-    ended = np.bincount(attempts.job, minlength=count)
-    rows: list[Row] = []
-    for index, job in enumerate(simulation.jobs):
-        end = float(outcome.ended_s[index])
-        finished = math.isfinite(end)
-        rows.append(
-            {
-                "name": job_name(job),
-                "requirement": group_name(job),
-                "finished": finished,
-                "arrived_s": job.arrives_s,
-                "jct_s": end - job.arrives_s if finished else None,
-                "delay_s": float(delay[index]),
-                "collect_s": float(collect[index]),
-                "rounds": int(closed[index]),
-                "aborts": int(ended[index] - closed[index]),
-                "device_s": float(outcome.device_s[index]),
-                "wasted_device_s": float(outcome.wasted_device_s[index]),
-                "alone_s": facts.alone_s.get(job_name(job)),
-            }
+    attempts = outcome.attempts
+    sums = sum_attempts(
+        len(simulation.jobs),
+        attempts.job,
+        opened_s=attempts.opened_s,
+        filled_s=attempts.filled_s,
+        ended_s=attempts.ended_s,
+        closed=attempts.closed,
+        aborted=~attempts.closed,
+    )
+    rows = []
+    for index, (job, of_job) in enumerate(zip(simulation.jobs, sums, strict=True)):
+        ended_s = float(outcome.ended_s[index])
+        figures = job_figures(
+            job_name(job.spec.job),
+            job.spec.requirement_label,
+            of_job,
+            arrived_s=job.arrives_s,
+            completed_s=ended_s if math.isfinite(ended_s) else None,
+            wasted_device_s=float(outcome.wasted_device_s[index]),
         )
+        alone_s = facts.alone_s.get(figures.name)
+        rows.append({**figure_row(figures), "device_s": float(outcome.device_s[index]), "alone_s": alone_s})
     return rows
-
-
-def _sums(attempts: Attempts, values: Reals, count: int) -> Reals:
-    return np.bincount(attempts.job, weights=values, minlength=count).astype(np.float64)
 
 
 def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | None]]:
@@ -94,7 +90,7 @@ def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | 
     until = float(attempts.ended_s.max()) if len(attempts.ended_s) else 0.0
     span = covered_s(until)
     edges = np.append(np.arange(len(span)) * HOUR_S, until)
-    names = [group_name(job) for job in simulation.jobs]
+    names = [job.spec.requirement_label for job in simulation.jobs]
     places = np.array([job.spec.places for job in simulation.jobs], dtype=np.float64)
     found: dict[str, list[float | None]] = {}
     for name in dict.fromkeys(names):

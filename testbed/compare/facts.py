@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.ids import DeviceId
+from coordinator.engine.ids import DeviceId, job_name
 from coordinator.engine.requirements import Requirement
 from testbed.report.trace_facts import HOURS, GroupSupply, TierTimes, TraceFacts
 from testbed.simulate.model import SimulatedJob, Simulation
@@ -205,8 +205,8 @@ def find_facts(simulation: Simulation) -> TraceFacts:
         requirement = str(job.spec.requirement)
         if requirement not in eligible:
             eligible[requirement] = sample.of(job.spec.requirement, simulation)
-            groups[requirement] = GroupSupply(group_name(job), _per_hour(eligible[requirement]))
-        alone[job_name(job)] = alone_s(job, eligible[requirement])
+            groups[requirement] = GroupSupply(job.spec.requirement_label, _per_hour(eligible[requirement]))
+        alone[job_name(job.spec.job)] = alone_s(job, eligible[requirement])
     return TraceFacts(
         simulation.settings.seed,
         len(sample),
@@ -214,16 +214,6 @@ def find_facts(simulation: Simulation) -> TraceFacts:
         tier_times(simulation.jobs, sample),
         alone,
     )
-
-
-def job_name(job: SimulatedJob) -> str:
-    """As in the scenario: NAME of owner/NAME/run."""
-    return job.spec.job.split("/")[1] if job.spec.job.count("/") == 2 else job.spec.job
-
-
-def group_name(job: SimulatedJob) -> str:
-    """What a job's requirement is called."""
-    return job.spec.requirement_name or str(job.spec.requirement)
 
 
 def tier_times(jobs: tuple[SimulatedJob, ...], sample: Sample, tiers: int = TIERS) -> tuple[TierTimes, ...]:

@@ -141,8 +141,9 @@ def fairness(run: RunResult) -> float:
     and M, the number of jobs, cancels out); else of 1 - delay / JCT, the share of its time that a job was served.
     """
     jobs = [job for job in run.jobs if job.jct_s]
-    if jobs and all(job.alone_s for job in jobs):
-        return jain([(job.jct_s or 0.0) / (job.alone_s or 1.0) for job in jobs])
+    alone = [run.alone_s.get(job.name) for job in jobs]
+    if jobs and all(alone):
+        return jain([(job.jct_s or 0.0) / (one or 1.0) for job, one in zip(jobs, alone, strict=True)])
     return jain([1 - job.delay_s / job.jct_s for job in jobs if job.jct_s])
 
 

@@ -216,7 +216,7 @@ def comparison_csv(comparisons: Sequence[Comparison]) -> str:
         for run in comparison.runs:
             for job in run.jobs:
                 times = (job.jct_s, job.delay_s, job.collect_s, job.aborts)
-                worked = (job.wasted_device_s, job.alone_s, job.stragglers)
+                worked = (job.wasted_device_s, run.alone_s.get(job.name), job.stragglers)
                 more = (*worked, job.accuracy, bool(run.saturated), run.folder)
                 rows.append((comparison.name, run.policy, run.seed, job.name, job.finished, *times, *more))
     return _csv((*CSV_HEADER, *CSV_MORE), rows)

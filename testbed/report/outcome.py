@@ -1,31 +1,28 @@
 """The summary of a simulated run that kept no journal, from its attempts and sums."""
 
-from collections import defaultdict
+from dataclasses import replace
 
 from coordinator.engine.lease_sum import sum_leases
 from coordinator.engine.model import LeaseEnd
 from testbed.report.emulation import SIMULATED
+from testbed.report.job_figures import AttemptSums, job_figures, mean_jct, sum_attempts
 from testbed.report.summary import count_unfinished, judged
-from testbed.runfolder.attempts import EndedAttempt, SimulatedJobFacts, SimulatedRecord
+from testbed.runfolder.attempts import SimulatedJobFacts, SimulatedRecord
 from testbed.runfolder.jsonlines import number, text
-from testbed.runfolder.summary import Audit, HostSummary, Injected, JobSummary, Repeats, Summary
+from testbed.runfolder.summary import Audit, HostSummary, Injected, JobFigures, Repeats, Summary
 
 _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())
 
 
 def summarise_outcome(record: SimulatedRecord) -> Summary:
     """The figures of such a run. What only single leases and sessions would tell is None or empty."""
-    by_job: defaultdict[str, list[EndedAttempt]] = defaultdict(list)
-    for attempt in record.attempts:
-        by_job[attempt.job].append(attempt)
     virtual_s = record.simulated.virtual_s
-    jobs = tuple(_job(facts, by_job[facts.name]) for facts in record.jobs)
-    jcts = [job.jct_s for job in jobs if job.jct_s is not None]
+    jobs, attempts = _jobs(record), record.attempts
     ends = {LeaseEnd(reason): count for reason, count in record.leases.items()}
     leases = sum_leases(ends, granted=sum(ends.values()) + record.live, live=record.live)
-    in_rounds = sum(attempt.responses for attempt in record.attempts if attempt.closed)
+    in_rounds = int(attempts.counted[attempts.closed].sum())
     acknowledged = leases.responses + record.unheard
-    in_aborted = sum(attempt.responses for attempt in record.attempts if not attempt.closed) + record.unheard
+    in_aborted = int(attempts.counted[~attempts.closed].sum()) + record.unheard
     pending = acknowledged - in_rounds - in_aborted
     first = min((facts.arrived_s for facts in record.jobs), default=0.0)
     stops = [virtual_s if facts.ended_s is None else facts.ended_s for facts in record.jobs]
@@ -39,7 +36,7 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         interrupted=bool(record.about.get("interrupted")),
         jobs=jobs,
         unfinished_jobs=count_unfinished(record.about, jobs),
-        mean_jct_s=sum(jcts) / len(jcts) if jcts else None,
+        mean_jct_s=mean_jct(jobs),
         sessions=record.simulated.check_ins,
         sessions_by_end={},
         devices_lost_in_task=None,
@@ -63,30 +60,27 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
     return judged(summary, record.about, record.folder)
 
 
-def _job(facts: SimulatedJobFacts, attempts: list[EndedAttempt]) -> JobSummary:
-    delay = sum(attempt.filled_s - attempt.opened_s for attempt in attempts)
-    collect = sum(attempt.ended_s - attempt.filled_s for attempt in attempts)
-    jct = None if facts.ended_s is None else facts.ended_s - facts.arrived_s
-    closed = sum(attempt.closed for attempt in attempts)
-    return JobSummary(
-        name=facts.name,
-        requirement=facts.requirement,
-        finished=jct is not None,
-        rounds=closed,
-        aborts=len(attempts) - closed,
-        accuracy=None,
-        metrics={},
-        arrived_s=facts.arrived_s,
-        jct_s=jct,
-        delay_s=delay,
-        collect_s=collect,
-        gaps_s=None if jct is None else jct - delay - collect,
-        overhead_s=None,
-        leases=None,
-        stragglers=None,
-        staleness=None,
-        repeats=Repeats(None) if facts.repeats else None,
-        wasted_device_s=facts.wasted_device_s,
-        waits=(),
-        message="",
+def _jobs(record: SimulatedRecord) -> tuple[JobFigures, ...]:
+    attempts = record.attempts
+    sums = sum_attempts(
+        len(record.jobs),
+        attempts.job,
+        opened_s=attempts.opened_s,
+        filled_s=attempts.filled_s,
+        ended_s=attempts.ended_s,
+        closed=attempts.closed,
+        aborted=~attempts.closed,
     )
+    return tuple(_job(facts, of_job) for facts, of_job in zip(record.jobs, sums, strict=True))
+
+
+def _job(facts: SimulatedJobFacts, sums: AttemptSums) -> JobFigures:
+    figures = job_figures(
+        facts.name,
+        facts.requirement,
+        sums,
+        arrived_s=facts.arrived_s,
+        completed_s=facts.ended_s,
+        wasted_device_s=facts.wasted_device_s,
+    )
+    return replace(figures, repeats=Repeats(None) if facts.repeats else None)

@@ -19,7 +19,7 @@ _MOST_BARS = 60  # jobs drawn one by one; the CSV has all
 def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, figures: str) -> None:
     """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
     with styled():
-        drawings = [attempts_over_time(record.attempts)] if record.attempts else []
+        drawings = [attempts_over_time(record.attempts)] if len(record.attempts.job) else []
         drawings += [completed(found)] if found.jobs else []
         drawings += [completion(found)] if 0 < len(found.jobs) <= _MOST_BARS else []
         drawn = {drawing.name: save(drawing, record.folder / figures) for drawing in drawings}

@@ -1,24 +1,11 @@
 """What a comparison takes from one run: from a live run's summary.json, or from the file of a simulated one."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from testbed.report.job_figures import mean_jct, read_figures
 from testbed.runfolder.jsonlines import Row, integer, maybe, number, rows_in, text
-
-
-@dataclass(frozen=True, slots=True)
-class JobResult:
-    name: str
-    finished: bool
-    jct_s: float | None
-    delay_s: float
-    collect_s: float
-    aborts: int
-    wasted_device_s: float
-    stragglers: int | None  # None: not counted by job
-    accuracy: float | None
-    alone_s: float | None  # its JCT with nothing else running; None: not known
+from testbed.runfolder.summary import JobFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +16,8 @@ class RunResult:
     devices: int
     backend: str
     mean_jct_s: float | None  # None: a job did not finish, so it is no sample
-    jobs: tuple[JobResult, ...]
+    jobs: tuple[JobFigures, ...]
+    alone_s: Mapping[str, float | None]  # by job: its JCT with nothing else running; None: not known
     saturated: tuple[str, ...]  # why the host was too busy; empty: it was not
     expectations_missed: tuple[str, ...]
     digest: str = ""  # of all decisions
@@ -43,8 +31,8 @@ class RunResult:
 
 def read_run(summary: Row, folder: str) -> RunResult:
     """From the object of a summary.json, or of a cell's file."""
-    jobs = tuple(_job(row) for row in rows_in(summary.get("jobs")))
-    jcts = [job.jct_s for job in jobs if job.jct_s is not None]
+    rows = rows_in(summary.get("jobs"))
+    jobs = tuple(read_figures(row) for row in rows)
     host = summary.get("host")
     reasons = host.get("reasons", []) if isinstance(host, Mapping) and host.get("saturated") else []
     wanted = summary.get("wanted")
@@ -54,8 +42,9 @@ def read_run(summary: Row, folder: str) -> RunResult:
         folder=folder,
         devices=integer(summary, "devices"),
         backend=text(summary, "backend"),
-        mean_jct_s=math.fsum(jcts) / len(jcts) if jcts and not integer(summary, "unfinished_jobs") else None,
+        mean_jct_s=None if integer(summary, "unfinished_jobs") else mean_jct(jobs),
         jobs=jobs,
+        alone_s={text(row, "name"): maybe(row.get("alone_s")) for row in rows},
         saturated=tuple(str(reason) for reason in reasons),
         expectations_missed=tuple(
             text(row, "expect") for row in rows_in(summary.get("expectations")) if not row.get("held")
@@ -66,21 +55,6 @@ def read_run(summary: Row, folder: str) -> RunResult:
         path=text(summary, "path"),
         why=text(summary, "why"),
         wanted={str(name): _hours(values) for name, values in wanted.items()} if isinstance(wanted, dict) else {},
-    )
-
-
-def _job(row: Row) -> JobResult:
-    return JobResult(
-        name=text(row, "name"),
-        finished=bool(row.get("finished")),
-        jct_s=maybe(row.get("jct_s")),
-        delay_s=number(row, "delay_s"),
-        collect_s=number(row, "collect_s"),
-        aborts=integer(row, "aborts"),
-        wasted_device_s=number(row, "wasted_device_s"),
-        stragglers=integer(row, "stragglers") if "stragglers" in row else None,
-        accuracy=maybe(row.get("accuracy")),
-        alone_s=maybe(row.get("alone_s")),
     )
 
 

@@ -88,11 +88,15 @@ class AttemptStory:
         The delay ends when C was reached, or with the attempt if that came first. An asynchronous round has none: its
         devices are at work from one round to the next.
         """
-        end = until if self.ended_at is None else self.ended_at
+        opened, filled, ended = self.times(until)
+        return filled - opened, ended - filled
+
+    def times(self, until: float) -> tuple[float, float, float]:
+        """When it opened, was filled and ended, as ``split`` counts them."""
+        ended = until if self.ended_at is None else self.ended_at
         if self.asynchronous:
-            return 0.0, end - self.opened_at
-        filled = end if self.filled_at is None else min(self.filled_at, end)
-        return filled - self.opened_at, end - filled
+            return self.opened_at, self.opened_at, ended
+        return self.opened_at, ended if self.filled_at is None else min(self.filled_at, ended), ended
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from testbed.report.audit import audit
 from testbed.report.emulation import SIMULATED, read_emulation
 from testbed.report.hostload import judge_host
 from testbed.report.injected import injected
+from testbed.report.job_figures import AttemptSums, job_figures, mean_jct, sum_attempts
 from testbed.report.record import RunRecord
 from testbed.report.story import JobStory, Story, tell
 from testbed.report.task_times import overhead_s, task_times
@@ -22,7 +23,7 @@ from testbed.runfolder.jsonlines import Row, metrics, number, text, texts
 from testbed.runfolder.summary import (
     Emulation,
     Expected,
-    JobSummary,
+    JobFigures,
     Repeats,
     Staleness,
     Summary,
@@ -39,11 +40,8 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
     story = story or tell(record.journal)
     simulated = simulated_of(record.about, record.folder / "run.json")
     checked = audit(record, simulated=simulated is not None)
-    waited = waits(story)
-    arrivals = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
     emulation = SIMULATED if simulated else _emulation(record, story)
-    jobs = tuple(_job(record, story, job, waited[job.name], emulation) for job in arrivals)
-    jcts = [job.jct_s for job in jobs if job.jct_s is not None]
+    jobs = _jobs(record, story, emulation)
     ended = [session for session in story.sessions.values() if session.end is not None]
     lost = [session.end.value for session in ended if session.end and session.in_task]
     about = record.about
@@ -58,7 +56,7 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
         interrupted=bool(about.get("interrupted", not record.journal.digest)),
         jobs=jobs,
         unfinished_jobs=count_unfinished(about, jobs),
-        mean_jct_s=sum(jcts) / len(jcts) if jcts else None,
+        mean_jct_s=mean_jct(jobs),
         sessions=len(story.sessions),
         sessions_by_end=_sessions_by_end(story),
         devices_lost_in_task=len(lost),
@@ -121,34 +119,50 @@ def _plain(value: object) -> object:
     return value
 
 
+def _jobs(record: RunRecord, story: Story, emulation: Emulation) -> tuple[JobFigures, ...]:
+    """By arrival."""
+    jobs = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
+    attempts = [(index, attempt) for index, job in enumerate(jobs) for attempt in job.attempts]
+    times = [attempt.times(story.ended_s) for _, attempt in attempts]
+    sums = sum_attempts(
+        len(jobs),
+        [index for index, _ in attempts],
+        opened_s=[opened for opened, _, _ in times],
+        filled_s=[filled for _, filled, _ in times],
+        ended_s=[ended for _, _, ended in times],
+        closed=[attempt.status is AttemptStatus.CLOSED for _, attempt in attempts],
+        aborted=[attempt.status is AttemptStatus.ABORTED for _, attempt in attempts],
+    )
+    waited = waits(story)
+    return tuple(
+        _job(record, story, job, of_job, waited[job.name], emulation) for job, of_job in zip(jobs, sums, strict=True)
+    )
+
+
 def _job(
-    record: RunRecord, story: Story, job: JobStory, waited: tuple[Waited, ...], emulation: Emulation
-) -> JobSummary:
-    splits = [attempt.split(story.ended_s) for attempt in job.attempts]
-    delay, collect = sum(one[0] for one in splits), sum(one[1] for one in splits)
-    completed = job.completed_at()
-    jct = None if completed is None else completed - job.arrived_at
+    record: RunRecord, story: Story, job: JobStory, sums: AttemptSums, waited: tuple[Waited, ...], emulation: Emulation
+) -> JobFigures:
     last = _last_metrics(record, job.name)
     leases = [lease for attempt in job.attempts for lease in attempt.leases]
-    return JobSummary(
-        name=job.name,
-        requirement=job.spec.requirement_name or str(job.spec.requirement),
+    figures = job_figures(
+        job.name,
+        job.spec.requirement_label,
+        sums,
+        arrived_s=job.arrived_at,
+        completed_s=job.completed_at(),
+        wasted_device_s=_wasted(job, story.ended_s),
+    )
+    measured = figures.jct_s is not None and emulation is not SIMULATED
+    return replace(
+        figures,
         finished=job.finished,
-        rounds=len(job.closed()),
-        aborts=len(job.aborted()),
         accuracy=last.get(ACCURACY),
         metrics=last,
-        arrived_s=job.arrived_at,
-        jct_s=jct,
-        delay_s=delay,
-        collect_s=collect,
-        gaps_s=None if jct is None else jct - delay - collect,
-        overhead_s=None if jct is None or emulation is SIMULATED else overhead_s(story, job, emulation.limited),
+        overhead_s=overhead_s(story, job, emulation.limited) if measured else None,
         leases=len(leases),
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
         staleness=_staleness(job) if job.spec.asynchronous is not None else None,
         repeats=_repeats(job) if job.spec.repeat is Repeat.ALLOW else None,
-        wasted_device_s=_wasted(job, story.ended_s),
         waits=waited,
         message=job.message if not job.finished else "",
     )
@@ -195,7 +209,7 @@ def _wasted(job: JobStory, until: float) -> float:
     )
 
 
-def count_unfinished(about: Row, jobs: tuple[JobSummary, ...]) -> int:
+def count_unfinished(about: Row, jobs: tuple[JobFigures, ...]) -> int:
     """Jobs that were asked for and did not finish, those included that never arrived."""
     asked = set(texts(about, "jobs")) | {job.name for job in jobs}
     return len(asked) - sum(job.finished for job in jobs)

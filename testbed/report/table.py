@@ -9,7 +9,7 @@ from rich.text import Text
 from testbed.report.hostload import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.words import counted, gib, metric, percent, seconds, span
-from testbed.runfolder.summary import HostSummary, JobSummary, Simulated, Summary
+from testbed.runfolder.summary import HostSummary, JobFigures, Simulated, Summary
 from venn.wire.text import printable
 
 LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out
@@ -72,7 +72,7 @@ def _jobs(summary: Summary) -> Table:
     return table
 
 
-def _job_cells(job: JobSummary) -> list[str]:
+def _job_cells(job: JobFigures) -> list[str]:
     return [
         str(job.rounds),
         str(job.aborts),

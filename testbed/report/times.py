@@ -9,7 +9,7 @@ from testbed.report.figures.jobs import look
 from testbed.report.waits import LEAST_S, in_short, longest
 from testbed.report.words import duration, percent
 from testbed.report.words import policy as short
-from testbed.runfolder.summary import JobSummary
+from testbed.runfolder.summary import JobFigures
 
 MOST_JOBS = 12  # that a page tells one by one
 DEVICES, RESPONSES, BETWEEN = "waiting for devices", "waiting for responses", "between attempts"
@@ -37,7 +37,7 @@ class Times:
     parts: tuple[Part, ...]  # they add up to the whole
 
 
-def job_times(jobs: Sequence[JobSummary]) -> list[Times]:
+def job_times(jobs: Sequence[JobFigures]) -> list[Times]:
     """By arrival; of many, those that waited longest for devices."""
     chosen = {job.name for job in sorted(jobs, key=lambda job: -job.delay_s)[:MOST_JOBS]}
     colours = job_colours([job.name for job in jobs])
@@ -49,7 +49,7 @@ def policy_times(comparison: Comparison) -> list[Times]:
     return [_policy(result) for result in comparison.policies]
 
 
-def whole_sentence(jobs: Sequence[JobSummary]) -> str:
+def whole_sentence(jobs: Sequence[JobFigures]) -> str:
     """How all jobs together spent their time, and the largest reason why they waited."""
     parts = [sum(job.delay_s for job in jobs), sum(job.collect_s for job in jobs), sum(_gaps(job) for job in jobs)]
     whole = sum(parts)
@@ -63,7 +63,7 @@ def whole_sentence(jobs: Sequence[JobSummary]) -> str:
     return f"{said} The largest reason, {percent(reasons[0].seconds / whole)} of the time: {reasons[0].text}."
 
 
-def _job(job: JobSummary, colours: dict[str, str]) -> Times:
+def _job(job: JobFigures, colours: dict[str, str]) -> Times:
     whole = job.delay_s + job.collect_s + _gaps(job)
     parts = []
     for wait in longest(job.waits):
@@ -96,5 +96,5 @@ def _parts(parts: Iterable[tuple[str, float, str]], whole: float) -> tuple[Part,
     )
 
 
-def _gaps(job: JobSummary) -> float:
+def _gaps(job: JobFigures) -> float:
     return job.gaps_s or 0.0

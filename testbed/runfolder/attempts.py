@@ -7,10 +7,13 @@ fields of ``Simulated``, for every simulated run.
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from testbed.runfolder.jsonlines import Row, damaged
 from testbed.runfolder.paths import RunFolder
@@ -25,25 +28,25 @@ HEADER = ("job", "round", "attempt", "opened_s", "filled_s", "ended_s", "closed"
 @dataclass(frozen=True, slots=True)
 class SimulatedJobFacts:
     name: str
-    requirement: str  # its name
+    requirement: str  # its name, else its text
     arrived_s: float
     ended_s: float | None  # None: unfinished
     wasted_device_s: float
     repeats: bool  # a device may count several times in a round
 
 
-@dataclass(frozen=True, slots=True)
-class EndedAttempt:
-    """A row of rounds.csv."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Attempts:
+    """Every attempt of a simulation that ended, in order of its end; every column has a value per attempt."""
 
-    job: str
-    round: int
-    attempt: int
-    opened_s: float
-    filled_s: float
-    ended_s: float
-    closed: bool  # else aborted
-    responses: int
+    job: NDArray[np.int32]  # its place among the jobs
+    round: NDArray[np.int32]
+    attempt: NDArray[np.int32]
+    opened_s: NDArray[np.float64]
+    filled_s: NDArray[np.float64]  # when live leases + counted first reached C; at the latest the end
+    ended_s: NDArray[np.float64]
+    closed: NDArray[np.bool_]  # else aborted
+    counted: NDArray[np.int32]  # responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class SimulatedRecord:
     unheard: int  # responses that count for their driver, and that no coordinator has heard of
     injected: dict[str, int]  # actions of the timeline, by verb
     jobs: tuple[SimulatedJobFacts, ...]  # by arrival
-    attempts: tuple[EndedAttempt, ...]  # by their end
+    attempts: Attempts
 
 
 def simulated_of(about: Row, where: Path) -> Simulated | None:
@@ -75,6 +78,7 @@ def load_simulated(folder: Path) -> SimulatedRecord:
     leases, injected, jobs = (outcome.get(key) for key in ("leases", "injected", "jobs"))
     if simulated is None or not (isinstance(leases, dict) and isinstance(injected, dict) and isinstance(jobs, list)):
         raise damaged(place.outcome, 1)
+    found = tuple(_made(SimulatedJobFacts, job, place.outcome) for job in jobs)
     return SimulatedRecord(
         folder=folder,
         about=about,
@@ -85,35 +89,33 @@ def load_simulated(folder: Path) -> SimulatedRecord:
         injected={str(verb): int(count) for verb, count in injected.items()},
         live=_whole(outcome, "live", place.outcome),
         unheard=_whole(outcome, "unheard", place.outcome),
-        jobs=tuple(_made(SimulatedJobFacts, job, place.outcome) for job in jobs),
-        attempts=tuple(_attempts(place.attempts)),
+        jobs=found,
+        attempts=_attempts(place.attempts, found),
     )
 
 
-def _attempts(path: Path) -> list[EndedAttempt]:
-    found = []
+def _attempts(path: Path, jobs: Sequence[SimulatedJobFacts]) -> Attempts:
+    places = {job.name: place for place, job in enumerate(jobs)}
+    rows = []
     try:
         with path.open(newline="", encoding="utf-8") as file:
             for line, row in enumerate(csv.DictReader(file), start=2):
                 try:
-                    found.append(_attempt(row))
+                    rows.append((places[row["job"]], *(float(row[name]) for name in HEADER[1:])))
                 except (KeyError, TypeError, ValueError):
                     raise damaged(path, line) from None
     except OSError as error:
         raise UsageError("RUN_DAMAGED", f"cannot be read: {error.strerror}", where=str(path)) from None
-    return found
-
-
-def _attempt(row: dict[str, str]) -> EndedAttempt:
-    return EndedAttempt(
-        job=row["job"],
-        round=int(row["round"]),
-        attempt=int(row["attempt"]),
-        opened_s=float(row["opened_s"]),
-        filled_s=float(row["filled_s"]),
-        ended_s=float(row["ended_s"]),
-        closed=row["closed"] == "1",
-        responses=int(row["responses"]),
+    job, round_, attempt, opened, filled, ended, closed, counted = np.array(rows).reshape(-1, len(HEADER)).T
+    return Attempts(
+        job=job.astype(np.int32),
+        round=round_.astype(np.int32),
+        attempt=attempt.astype(np.int32),
+        opened_s=opened,
+        filled_s=filled,
+        ended_s=ended,
+        closed=closed.astype(np.bool_),
+        counted=counted.astype(np.int32),
     )
 
 

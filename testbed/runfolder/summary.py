@@ -1,6 +1,6 @@
 """What summary.json holds: the figures of a run, each with its unit in its name."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from coordinator.engine.lease_sum import LeaseSum
 from coordinator.engine.waiting import Why
@@ -35,10 +35,11 @@ class Repeats:
 
 
 @dataclass(frozen=True, slots=True)
-class JobSummary:
-    """JCT = delay + collection + gaps, exactly; an unfinished job has neither JCT nor gaps.
+class JobFigures:
+    """What a job came to: JCT = delay + collection + gaps, exactly. An unfinished job has neither JCT nor gaps.
 
-    An asynchronous job has no delay: all of its rounds is collection.
+    The delay of an attempt ends when all its places are taken, its collection when it closes or aborts. An attempt of
+    an asynchronous job has no delay: all of it is collection.
     """
 
     name: str
@@ -46,21 +47,21 @@ class JobSummary:
     finished: bool
     rounds: int  # closed
     aborts: int
-    accuracy: float | None  # of the last round
-    metrics: dict[str, float]  # of the last round
     arrived_s: float
     jct_s: float | None
     delay_s: float
     collect_s: float
     gaps_s: float | None
-    overhead_s: float | None  # of the JCT: neither modelled nor measured on a device; None: unfinished, or simulated
-    leases: int | None  # granted; None: nobody counted
-    stragglers: int | None  # None: nobody counted
-    staleness: Staleness | None  # None: not asynchronous, or nobody counted
-    repeats: Repeats | None  # None: a device counts once a round
     wasted_device_s: float  # worked on leases that are in no closed round
-    waits: tuple[Waited, ...]  # why it was delayed; adds up to delay_s, unless nobody knows
-    message: str  # why it did not finish
+    accuracy: float | None = None  # of the last round
+    metrics: dict[str, float] = field(default_factory=dict)  # of the last round
+    overhead_s: float | None = None  # of the JCT: neither modelled nor measured on devices; None: not known
+    leases: int | None = None  # granted; None: nobody counted
+    stragglers: int | None = None  # None: nobody counted
+    staleness: Staleness | None = None  # None: not asynchronous, or nobody counted
+    repeats: Repeats | None = None  # None: a device counts once a round
+    waits: tuple[Waited, ...] = ()  # why it was delayed; adds up to delay_s, unless nobody knows
+    message: str = ""  # why it did not finish
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ class Summary:
     devices: int
     duration_s: float  # from the first job's arrival to the end of the last
     interrupted: bool
-    jobs: tuple[JobSummary, ...]  # by arrival
+    jobs: tuple[JobFigures, ...]  # by arrival
     unfinished_jobs: int
     mean_jct_s: float | None  # over finished jobs
     sessions: int

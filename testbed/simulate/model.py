@@ -10,14 +10,14 @@ from enum import StrEnum
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings, JobSpec, LeaseEnd
 from coordinator.engine.model import Outcome as Decided
 from coordinator.engine.requirements import Capabilities
-from testbed.world.arrays import CheckIns, Kinds, Matching, Reals
+from testbed.runfolder.attempts import Attempts
+from testbed.world.arrays import CheckIns, Matching, Reals
 from testbed.world.links import Course
 from testbed.world.timeline import Action
 
@@ -81,20 +81,6 @@ class Progress:
 
 
 Watch = Callable[[Progress], bool]  # called now and then; False: stop here, with what came of it so far
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Attempts:
-    """Every attempt that ended, in order of its end."""
-
-    job: Kinds  # index into ``Simulation.jobs``
-    round: Kinds
-    attempt: Kinds
-    opened_s: Reals
-    filled_s: Reals  # when live leases + counted first reached C; at the latest the end
-    ended_s: Reals
-    closed: NDArray[np.bool_]  # else aborted
-    counted: Kinds  # responses
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,7 +111,7 @@ def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) ->
     jobs = [
         SimulatedJobFacts(
             name=names[index],
-            requirement=simulation.jobs[index].spec.requirement_name,
+            requirement=simulation.jobs[index].spec.requirement_label,
             arrived_s=simulation.jobs[index].arrives_s,
             ended_s=None if math.isnan(outcome.ended_s[index]) else float(outcome.ended_s[index]),
             wasted_device_s=float(outcome.wasted_device_s[index]),

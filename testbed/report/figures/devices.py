@@ -28,7 +28,7 @@ from testbed.report.figures.drawing import (
 from testbed.report.regions import Diagram, Region
 from testbed.report.story import SessionStory, Story
 from testbed.report.words import counted, seconds
-from testbed.runfolder.summary import CLOCK, JobSummary
+from testbed.runfolder.summary import CLOCK, JobFigures
 
 MOST_CIRCLES = 3
 MOST_STRIPS = 240  # devices drawn; the CSV has all
@@ -110,7 +110,7 @@ def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: f
 
 
 def churn(
-    story: Story, jobs: Sequence[JobSummary], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
+    story: Story, jobs: Sequence[JobFigures], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
 ) -> Drawing:
     """A strip per device: its sessions, the tasks in them, where it was lost in mid-task, and what was done to it.
 

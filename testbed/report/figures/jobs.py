@@ -32,7 +32,7 @@ from testbed.report.learning import Curve, Target
 from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.waits import in_short
 from testbed.report.words import duration, metric, seconds
-from testbed.runfolder.summary import CLOCK, JobSummary, Summary, Waited
+from testbed.runfolder.summary import CLOCK, JobFigures, Summary, Waited
 
 MOST_NAMED = 8  # parts of waits with a job's name
 _DIGIT = 0.011  # of the width of the axes that a digit of a round's number takes
@@ -74,7 +74,7 @@ def completion(summary: Summary) -> Drawing:
     return Drawing("jct", "Job completion times and their parts", figure, header, rows, hovers)
 
 
-def rounds(story: Story, jobs: Sequence[JobSummary]) -> Drawing:
+def rounds(story: Story, jobs: Sequence[JobFigures]) -> Drawing:
     """A lane per job; each attempt filling and collecting, those that aborted hatched."""
     colours = job_colours([job.name for job in jobs])
     stories = {job.name: job for job in story.jobs.values()}
@@ -137,7 +137,7 @@ def _about_attempt(job: JobStory, attempt: AttemptStory, until: float) -> str:
     )
 
 
-def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[JobSummary]) -> Drawing | None:
+def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[JobFigures]) -> Drawing | None:
     """Each metric over time and over rounds, a line per job; None if no job reports any."""
     names = sorted({curve.metric for curve in curves})
     if not names:

@@ -1,13 +1,11 @@
 """Figures of a simulation that kept no journal: how its jobs' completion times lie, and its attempts over time."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from matplotlib.figure import Figure
 
 from testbed.report.figures.drawing import COLLECT, DELAY, QUIET, WIDTH_IN, Drawing, Hovers, legend_above
 from testbed.report.words import percent, seconds, span
-from testbed.runfolder.attempts import EndedAttempt
+from testbed.runfolder.attempts import Attempts
 from testbed.runfolder.summary import CLOCK, Summary
 
 _HOUR_S = 3600.0
@@ -33,12 +31,11 @@ def completed(summary: Summary) -> Drawing:
     return Drawing("completed", "The share of jobs done over time", figure, ("jct_s", "share"), rows, hovers)
 
 
-def attempts_over_time(attempts: Sequence[EndedAttempt]) -> Drawing:
+def attempts_over_time(attempts: Attempts) -> Drawing:
     """Mean delay and collection of the attempts that ended in each span of time, and how many aborted."""
-    ended = np.array([one.ended_s for one in attempts])
-    delay = np.array([one.filled_s - one.opened_s for one in attempts])
-    collect = np.array([one.ended_s - one.filled_s for one in attempts])
-    aborted = np.array([not one.closed for one in attempts], np.float64)
+    ended = attempts.ended_s
+    delay, collect = attempts.filled_s - attempts.opened_s, ended - attempts.filled_s
+    aborted = (~attempts.closed).astype(np.float64)
     edges = np.linspace(0.0, ended.max() if len(ended) else 1.0, _SPANS + 1)
     place = np.clip(np.searchsorted(edges, ended, side="left") - 1, 0, _SPANS - 1)
     counts = np.bincount(place, minlength=_SPANS)

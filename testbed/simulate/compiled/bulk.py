@@ -16,6 +16,7 @@ from coordinator.engine.model import LeaseEnd
 from coordinator.engine.plan import Policy
 from coordinator.engine.regions import Regions
 from coordinator.engine.requirements import names_devices
+from testbed.runfolder.attempts import Attempts
 from testbed.simulate.compiled import kernel, layout
 from testbed.simulate.compiled.bulk_plans import Plans, asks_for_profiles, asks_for_tiers
 from testbed.simulate.compiled.bulk_world import BulkWorld
@@ -52,7 +53,7 @@ from testbed.simulate.compiled.layout import (
     UNFINISHED,
 )
 from testbed.simulate.compiled.tables import longer, more_slots
-from testbed.simulate.model import Attempts, Outcome, Progress, Simulation, Watch
+from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.world.arrays import CheckIns, Reals
 
 

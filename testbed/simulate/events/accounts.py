@@ -12,7 +12,8 @@ from coordinator.engine.events import ResponsesRecorded
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
-from testbed.simulate.model import Attempts, Outcome, Simulation, Unheard
+from testbed.runfolder.attempts import Attempts
+from testbed.simulate.model import Outcome, Simulation, Unheard
 from testbed.world.arrays import Reals
 
 _COUNTED = LeaseEnd.COUNTED

@@ -52,7 +52,7 @@ async def test_cells_are_simulated_once_and_told_as_they_end(tmp_path: Path) -> 
         print_comparison(written, Context(quiet=True), tmp_path / "nowhere" / "jobs.csv")
     [found] = written.comparisons
     assert (found.seeds, found.complete, len(found.facts)) == ((3, 4), True, 2)
-    assert all(job.alone_s for run in found.runs for job in run.jobs)
+    assert all(run.alone_s[job.name] for run in found.runs for job in run.jobs)
     page = written.page.read_text()
     assert "Supply and demand over the day" in page
     assert "Response times by tier" in page

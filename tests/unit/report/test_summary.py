@@ -7,7 +7,7 @@ from coordinator.engine.model import JobEnd, SessionEnd
 from coordinator.engine.requirements import AllDevices
 from testbed.report.record import load_run
 from testbed.report.summary import summarise, to_json
-from testbed.runfolder.summary import JobSummary, Summary
+from testbed.runfolder.summary import JobFigures, Summary
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World
 
@@ -17,7 +17,7 @@ def summary(folder: Path) -> Summary:
     return summarise(load_run(folder))
 
 
-def job(summary: Summary, name: str) -> JobSummary:
+def job(summary: Summary, name: str) -> JobFigures:
     return next(job for job in summary.jobs if job.name == name)
 
 
