@@ -43,7 +43,8 @@ def metric(value: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    return "-" if fraction is None else f"{fraction * 100:.0f} %"
+    """``77 %``; ``-`` for none. A rounding error below 0 is 0."""
+    return "-" if fraction is None else f"{round(fraction * 100)} %"
 
 
 def gib(count: float | None) -> str:
