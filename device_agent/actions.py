@@ -1,4 +1,4 @@
-"""What the session asks of the shell around it."""
+"""The actions that a session asks of the device around it."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +8,7 @@ from venn.v1 import common_pb2, device_pb2
 
 
 class LeaseKey(NamedTuple):
-    """A lease's number is unique in one incarnation of the coordinator only."""
+    """The name of a lease: its number is unique in one incarnation of the coordinator only."""
 
     incarnation: int
     lease: int
@@ -16,7 +16,7 @@ class LeaseKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why an offer is declined."""
+    """The answer to an offer that the device declines."""
 
     reason: common_pb2.FailureReason.ValueType
     message: str  # one line
@@ -38,7 +38,7 @@ class StartTask:
 
 @dataclass(frozen=True, slots=True)
 class StopTask:
-    """Stop it, and say ``Session.stopped`` when it has."""
+    """Stop a task, and call ``Session.stopped`` when it has stopped."""
 
     key: LeaseKey
     why: str  # for the log
@@ -50,7 +50,7 @@ class MoveDriver:
     address: str
 
 
-class Why(Enum):
+class CloseReason(Enum):
     """Why a stream is to be closed."""
 
     SILENT = "nothing was heard from the coordinator"
@@ -60,11 +60,11 @@ class Why(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CloseStream:
     """Close this stream. ``after_s`` of COME_BACK: dial again so many seconds later."""
 
-    why: Why
+    why: CloseReason
     after_s: float = 0.0
 
 
-Action = Send | StartTask | StopTask | MoveDriver | Part
+Action = Send | StartTask | StopTask | MoveDriver | CloseStream

@@ -1,4 +1,4 @@
-"""Which job code this agent may run: what its owner named, and nothing else."""
+"""The job code that this agent may run: what its owner named, and nothing else."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,9 @@ class AllowedCode:
 
 
 def parse_allowed(values: Sequence[str], *, coordinator: str, insecure: bool) -> AllowedCode:
-    """Each is a digest in hex, a job file, a packed bundle (.zip), or ``any``. Raises UsageError."""
+    """Read the values of --allow-code: a digest in hex, a job file, a packed bundle (.zip), or ``any``. Raises
+    UsageError.
+    """
     if ANY in values and not (insecure or is_loopback(coordinator)):
         raise UsageError(
             "ALLOW_ANY",

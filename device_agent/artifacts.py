@@ -1,4 +1,4 @@
-"""Models and job code by digest, in memory, one copy for all devices of a process.
+"""Models and job code by digest, on their way and in memory: one copy for all devices of a process.
 
 Devices that fetch the same artifact from one driver at once put it together once. To each of them travel all of its
 bytes; those that another device has brought before are let go of, neither checked nor kept again.
@@ -8,11 +8,14 @@ import asyncio
 from collections import OrderedDict
 from weakref import WeakValueDictionary
 
-from venn.wire.chunks import SMALL_BYTES
+from google.protobuf.message import DecodeError
+
+from venn.v1 import common_pb2, task_pb2
+from venn.wire import chunks, frames
 from venn.wire.digest import Hasher
 
 MOST_BYTES = 256 * 2**20
-MOST_BROUGHT = 64  # artifacts that a device remembers; a job has two at a time
+MOST_FETCHED = 64  # artifacts that a device remembers; a job has two at a time
 
 
 class Assembly:
@@ -29,14 +32,14 @@ class Assembly:
         self._closing: asyncio.Task[bytes | None] | None = None
 
     def add(self, data: memoryview) -> None:
-        """What follows at ``offset``."""
+        """Add the bytes that follow at ``offset``."""
         self._pieces.append(data)
         self.offset += len(data)
-        if self.size > SMALL_BYTES and (self._hashing is None or self._hashing.done()):
+        if self.size > chunks.SMALL_BYTES and (self._hashing is None or self._hashing.done()):
             self._hashing = asyncio.get_running_loop().run_in_executor(None, self._hash)
 
     async def close(self) -> bytes | None:
-        """All of it, the same for all who ask; None, and it begins anew, if it is not what was named."""
+        """The whole artifact, the same for all who ask; None, and it begins anew, if its digest is wrong."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         return await asyncio.shield(self._closing)
@@ -44,7 +47,7 @@ class Assembly:
     async def _close(self) -> bytes | None:
         if self._hashing is not None:
             await self._hashing
-        data = await asyncio.to_thread(self._whole) if self.size > SMALL_BYTES else self._whole()
+        data = await asyncio.to_thread(self._whole) if self.size > chunks.SMALL_BYTES else self._whole()
         good = self._hasher.digest() == self.digest
         self._pieces.clear()
         if not good:
@@ -57,18 +60,18 @@ class Assembly:
         return b"".join(self._pieces)
 
     def _hash(self) -> None:
-        """What was added since. On one thread at a time."""
+        """Hash the pieces that were added since. On one thread at a time."""
         while self._hashed < len(self._pieces):
             self._hasher.update(self._pieces[self._hashed])
             self._hashed += 1
 
 
-class Brought:
-    """What one device has fetched: the digests that it used last, at most ``most``. What is in it, and in the store of
-    its process, it does not fetch again.
+class Fetched:
+    """The digests of what one device has fetched, the last used ones, at most ``most``. What is here, and in the store
+    of its process, it does not fetch again.
     """
 
-    def __init__(self, most: int = MOST_BROUGHT) -> None:
+    def __init__(self, most: int = MOST_FETCHED) -> None:
         self._most = most
         self._latest: OrderedDict[bytes, None] = OrderedDict()
 
@@ -79,7 +82,7 @@ class Brought:
         return digest in self._latest
 
     def add(self, digest: bytes) -> None:
-        """It is used now."""
+        """Note that an artifact is used now."""
         self._latest[digest] = None
         self._latest.move_to_end(digest)
         if len(self._latest) > self._most:
@@ -87,7 +90,7 @@ class Brought:
 
 
 class ArtifactStore:
-    """Keeps what was used last; beyond ``most_bytes`` the rest is dropped, but never the newest."""
+    """The artifacts that were used last; beyond ``most_bytes`` the rest is dropped, but never the newest."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -102,8 +105,8 @@ class ArtifactStore:
         return data
 
     def assembly(self, driver: str, digest: bytes, size: int) -> Assembly:
-        """To which all add who fetch this artifact now from the driver at this address, and nobody else: what another
-        driver calls by the same name may be wrong.
+        """The assembly of all who fetch this artifact now from the driver at this address, and of nobody else: what
+        another driver calls by the same name may be wrong.
         """
         key = driver, digest, size
         assembly = self._assemblies.get(key)
@@ -112,7 +115,7 @@ class ArtifactStore:
         return assembly
 
     def put(self, digest: bytes, data: bytes) -> bytes:
-        """Keep it; returns the one copy that is kept."""
+        """Keep an artifact; returns the one copy that is kept."""
         known = self.get(digest)
         if known is not None:
             return known
@@ -122,3 +125,71 @@ class ArtifactStore:
             _, dropped = self._kept.popitem(last=False)
             self._bytes -= len(dropped)
         return data
+
+
+class Damaged(Exception):
+    """The bytes that arrived are not those that were named."""
+
+
+class Download:
+    """One device's fetch of an artifact, which it puts together with others of its process."""
+
+    def __init__(self, artifact: common_pb2.Artifact, store: ArtifactStore, driver: str) -> None:
+        """``driver``: its address."""
+        self.digest, self.offset = artifact.digest, 0
+        self.small = artifact.size <= chunks.SMALL_BYTES
+        self._size, self._store = artifact.size, store
+        self._assembly = store.assembly(driver, artifact.digest, artifact.size)
+
+    @property
+    def whole(self) -> bool:
+        """Whether no bytes are missing; ``close`` says whether they are the right ones."""
+        return self.offset == self._size
+
+    def take(self, message: bytes) -> int:
+        """Take one FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
+        try:
+            piece = frames.read_fetch_response(message)
+            return self._take(piece) if piece else self.take_parsed(task_pb2.FetchResponse.FromString(message))
+        except (chunks.ChunkError, DecodeError) as error:
+            raise Damaged(str(error)) from error
+
+    def take_parsed(self, answer: task_pb2.FetchResponse) -> int:
+        """Take a FetchResponse that was parsed already, as ``take`` does."""
+        data = answer.chunk.data
+        try:
+            chunks.check_size(answer.chunk.offset, len(data))
+        except chunks.ChunkError as error:
+            raise Damaged(str(error)) from error
+        return self._take(frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes))
+
+    def _take(self, piece: frames.Piece) -> int:
+        whole = self._store.get(self.digest) is not None
+        held = self._size if whole else self._assembly.offset
+        if piece.total != self._size:
+            raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
+        end = piece.offset + len(piece.data)
+        if piece.offset != self.offset or end > self._size:
+            raise Damaged(f"bytes from {piece.offset} came where those from {self.offset} were due")
+        if held < self.offset:  # what was put together so far was wrong, and is given up
+            raise self._wrong()
+        if end > held:
+            self._assembly.add(piece.data[held - piece.offset :])
+        self.offset = end
+        return len(piece.data)
+
+    async def close(self) -> bytes:
+        """The whole artifact. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
+        if self.offset < self._size:
+            raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
+        known = self._store.get(self.digest)
+        if known is not None:
+            return known
+        data = await self._assembly.close() if self._assembly.offset == self._size else None
+        if data is None:
+            raise self._wrong()
+        return self._store.put(self.digest, data)
+
+    def _wrong(self) -> Damaged:
+        self.offset = 0
+        return Damaged("the bytes are not those that the offer names")

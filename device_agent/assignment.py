@@ -1,4 +1,4 @@
-"""One lease on one device, from the fetch to the receipt."""
+"""The work for one lease on one device, from the fetch to the receipt."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from device_agent.actions import StartTask
 from device_agent.allowed import AllowedCode
-from device_agent.artifacts import ArtifactStore, Brought
+from device_agent.artifacts import ArtifactStore, Fetched
 from device_agent.runners.pool import WorkerPool
 from device_agent.runners.process import Output, Work
 from device_agent.session import Stage
@@ -24,7 +24,7 @@ NO_DATA = "/dev/null"
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What all devices of a process share to do their tasks."""
+    """The resources that all devices of a process share to do their tasks."""
 
     pool: WorkerPool
     store: ArtifactStore
@@ -34,7 +34,7 @@ class Means:
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Where an assignment says how far it is."""
+    """The callbacks by which an assignment says how far it is."""
 
     moved: Callable[[Stage, int], None]  # with the bytes that the driver has
     progressed: Callable[[float], None]
@@ -52,13 +52,13 @@ class Assignment:
         spec: DeviceSpec,
         means: Means,
         drivers: Drivers,
-        brought: Brought,
+        fetched: Fetched,
         reports: Reports,
         rng: random.Random,
     ) -> None:
-        """``brought``: what this device need not fetch again."""
+        """``fetched``: what this device need not fetch again."""
         self._offer, self._task, self._spec, self._means = start.offer, start.offer.task, spec, means
-        self._brought, self._reports = brought, reports
+        self._fetched, self._reports = fetched, reports
         self._ends_at, self._grace_s = start.ends_at, start.grace_s
         self._clock = asyncio.get_running_loop().time
         self._measure = device_pb2.TaskMeasure()
@@ -73,11 +73,11 @@ class Assignment:
         )
 
     def move(self, address: str) -> None:
-        """The driver answers elsewhere now."""
+        """Go on with the driver at another address."""
         self._transfer.move(address)
 
     async def run(self) -> Finished:
-        """Raises TaskFailed or LeaseOver."""
+        """Do the task; returns the receipt and what the task took. Raises TaskFailed or LeaseOver."""
         began = self._clock()
         code = await self._fetch(self._task.code) if self._task.code.digest else None
         model = await self._fetch(self._task.model)
@@ -101,9 +101,9 @@ class Assignment:
 
     async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
         known = self._means.store.get(artifact.digest)
-        if known is None or artifact.digest not in self._brought:
+        if known is None or artifact.digest not in self._fetched:
             known = await self._transfer.fetch(artifact, self._means.store)
-        self._brought.add(artifact.digest)
+        self._fetched.add(artifact.digest)
         return known
 
     def _work(self, code: bytes | None, model: bytes) -> Work:
@@ -125,7 +125,7 @@ class Assignment:
         )
 
     async def _hold(self, output: Output, ready: float) -> None:
-        """Where time is modelled the result waits until it has passed; a task that took longer is late."""
+        """Hold the result: where time is modelled it waits until it has passed; a task that took longer is late."""
         self._measure.compute.CopyFrom(_duration(output.compute_s))
         self._measure.compute_cpu.CopyFrom(_duration(output.compute_cpu_s))
         self._measure.held_back = max(0, output.held_back)

@@ -1,7 +1,7 @@
-"""When a device is there: numbered intervals, from distributions or from a trace. Pure.
+"""When a device is there: numbered intervals, from distributions or a trace, without what a timeline takes. Pure.
 
-Intervals are a function of (seed, device) alone, so that every policy meets the same devices at the same times. Seconds
-count from the run's epoch.
+Generated intervals are a function of (seed, device) alone, so that every policy meets the same devices at the same
+times. Seconds count from the run's epoch.
 """
 
 import csv
@@ -9,7 +9,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ Spans = Mapping[str, Sequence[tuple[float, float]]]  # device -> its (start, end
 
 
 class Ending(Enum):
-    """How a device goes when its interval is over."""
+    """The way in which a device goes when its interval is over."""
 
     GOODBYE = "goodbye"
     CRASH = "crash"  # its process dies, and forgets all
@@ -34,12 +34,49 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The device is there from ``start_s`` until ``end_s``."""
+    """A time in which the device is there: from ``start_s`` until ``end_s``."""
 
     number: int  # from 1
     start_s: float
     end_s: float  # inf: for ever
     ends: Ending = Ending.GOODBYE
+
+
+class AbsenceKind(StrEnum):
+    """The way in which a timeline takes a device away."""
+
+    LEAVE = "leave"  # with a goodbye
+    CRASH = "crash"  # its process dies
+    DISCONNECT = "disconnect"  # its connections break, and it works on
+    SUSPEND = "suspend"  # it stands still, its connections open
+    PARTITION = "partition"  # nothing that it says arrives, nor what is said to it; its connections stay open
+
+
+_ENDING = {
+    AbsenceKind.LEAVE: Ending.GOODBYE,
+    AbsenceKind.CRASH: Ending.CRASH,
+    AbsenceKind.DISCONNECT: Ending.CUT,
+    AbsenceKind.SUSPEND: Ending.SILENT,
+    AbsenceKind.PARTITION: Ending.SILENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A time that a timeline takes from a device: it is not there from ``from_s`` until before ``until_s``."""
+
+    from_s: float  # >= 0
+    until_s: float  # > from_s; inf: for good
+    how: AbsenceKind
+
+    def to_json(self) -> list[float | str | None]:
+        return [self.from_s, self.until_s if math.isfinite(self.until_s) else None, self.how.value]
+
+    @classmethod
+    def from_json(cls, value: Sequence[float | str | None]) -> "Absence":
+        """Read what ``to_json`` made. Raises ValueError or TypeError for anything else."""
+        start, end, how = value
+        return cls(float(start or 0.0), math.inf if end is None else float(end), AbsenceKind(str(how)))
 
 
 def always() -> Iterator[Interval]:
@@ -66,7 +103,7 @@ def generated(seed: int, device: str, session: Distribution, gap: Distribution, 
 
 
 def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Interval]:
-    """What a trace says of this device. Raises UsageError NOT_IN_TRACE."""
+    """The intervals of this device in a trace. Raises UsageError NOT_IN_TRACE."""
     if device not in spans:
         raise UsageError(
             "NOT_IN_TRACE", "the trace has no such device", where=device, fix="give it a row, or --name another"
@@ -77,17 +114,17 @@ def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Inter
 
 
 def as_trace(value: Sequence[Sequence[float]] | None) -> tuple[tuple[float, float], ...] | None:
-    """A device's sessions out of JSON. Raises TypeError or ValueError for anything else."""
+    """Read a device's sessions from JSON. Raises TypeError or ValueError for anything else."""
     return None if value is None else tuple((float(start), float(end)) for start, end in value)
 
 
 def upcoming(intervals: Iterable[Interval], now_s: float, first: int = 1) -> Iterator[Interval]:
-    """Those that are not over, from the ``first`` number on."""
+    """The intervals that are not over at ``now_s``, numbered from ``first`` on."""
     return (interval for interval in intervals if interval.end_s > now_s and interval.number >= first)
 
 
 def read_trace(path: Path) -> Spans:
-    """A CSV file with the columns device, start_s, end_s. Raises UsageError TRACE, naming the line."""
+    """Read a CSV file with the columns device, start_s, end_s. Raises UsageError TRACE, naming the line."""
     spans: dict[str, list[tuple[float, float]]] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -127,3 +164,32 @@ def _bad_trace(where: str, message: str) -> UsageError:
 def _generator(seed: int, device: str, purpose: str) -> np.random.Generator:
     digest = hashlib.sha256(f"{seed}/{device}/{purpose}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def without(intervals: Iterable[Interval], absences: Sequence[Absence]) -> Iterator[Interval]:
+    """The intervals but for the absences, numbered anew from 1.
+
+    One that an absence cuts ends as the absence says; what is left of it afterwards is an interval of its own.
+    ``absences`` come in order of time and do not overlap.
+    """
+    number = 0
+    for interval in intervals:
+        if absences and absences[-1].until_s == math.inf and interval.start_s >= absences[-1].from_s:
+            return
+        for piece in _pieces(interval, absences):
+            number += 1
+            yield Interval(number, *piece)
+
+
+def _pieces(interval: Interval, absences: Sequence[Absence]) -> Iterator[tuple[float, float, Ending]]:
+    start = interval.start_s
+    for absence in absences:
+        if absence.until_s <= start:
+            continue
+        if absence.from_s >= interval.end_s:
+            break
+        if absence.from_s - start >= LEAST_SESSION_S:
+            yield start, absence.from_s, _ENDING[absence.how]
+        start = absence.until_s
+    if interval.end_s - start >= LEAST_SESSION_S:
+        yield start, interval.end_s, interval.ends

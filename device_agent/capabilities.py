@@ -1,4 +1,4 @@
-"""What a real machine can do, measured or looked up: cpu score, memory, OS level, Python packages."""
+"""Capabilities of a real machine, measured or looked up: cpu score, memory, OS level, Python packages."""
 
 import platform
 import re
@@ -17,15 +17,15 @@ REFERENCE_STEPS, REFERENCE_SIZE, REFERENCE_RUNS = 400, 4096, 3
 
 @cache
 def measured_numbers() -> dict[str, float]:
-    """``cpu`` (score of one core), ``memory`` (bytes installed), ``os`` (level, e.g. 6.1 or 14.5); what is known."""
+    """The known numbers: ``cpu`` (score of one core), ``memory`` (bytes installed), ``os`` (e.g. 6.1 or 14.5)."""
     numbers = {"cpu": cpu_score(), "memory": float(psutil.virtual_memory().total)}
     level = os_level(platform.release())
     return numbers if level is None else {**numbers, "os": level}
 
 
 def cpu_score() -> float:
-    """How fast one core does the reference computation (square roots over 4,096 floats, 400 times, in NumPy): its best
-    of three runs, held against ``REFERENCE_S``. About 10 on a server core of 2020; some 50 ms are spent on it.
+    """The speed of one core at the reference computation (square roots over 4,096 floats, 400 times, in NumPy): its
+    best of three runs, held against ``REFERENCE_S``. About 10 on a server core of 2020; some 50 ms are spent on it.
     """
     best = min(_reference_run() for _ in range(REFERENCE_RUNS))
     return round(REFERENCE_S / best, 2)
@@ -50,7 +50,9 @@ def importable_packages() -> tuple[str, ...]:
 
 @cache
 def _was_requested(distribution: str) -> bool:
-    """Whether pip installed it because somebody asked for it, and not because something else needs it (PEP 376)."""
+    """Whether pip installed a distribution because somebody asked for it, and not because something else needs it (PEP
+    376).
+    """
     return metadata.distribution(distribution).read_text("REQUESTED") is not None
 
 

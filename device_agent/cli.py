@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
 
 
 def _known(numbers: dict[str, float | None]) -> dict[str, float]:
-    """What was said; the rest is measured, if there is a rest."""
+    """The numbers that the flags give; the others are measured."""
     said = {name: value for name, value in numbers.items() if value is not None}
     return said if len(said) == len(numbers) else {**measured_numbers(), **said}
 

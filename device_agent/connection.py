@@ -1,4 +1,4 @@
-"""One dial: a channel of its own, one stream on it, and what its end means."""
+"""A connection to the coordinator: one channel with one stream on it, and the meaning of the stream's end."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,17 +20,42 @@ WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Refused(PeerError):
-    """The coordinator will not have this device: it does not dial again, but once one of another version was met."""
+    """The coordinator refuses this device for good: it does not dial again, unless the coordinator's version is
+    another.
+    """
 
 
 class Lost(PeerError):
-    """The stream ended, or there was none: dial again, after a while."""
+    """The stream ended, or could not begin: the device dials again after a while."""
 
 
 class Occupied(PeerError):
-    """Another process has this device's name, and is alive."""
+    """Another live process has this device's name: the device dials again later."""
 
     retry_after_s: float = 0.0
+
+
+class FirstContact:
+    """Whether any device of this process has met the coordinator. If none does, trying ends after ``patience_s``."""
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._since: float | None = None  # the first try that failed
+        self._met = False
+
+    def met(self) -> None:
+        """Note that the coordinator was there: from now on devices dial for ever, for it may come back."""
+        self._met = True
+
+    @property
+    def was_met(self) -> bool:
+        return self._met
+
+    def failed(self, now: float) -> bool:
+        """Note one more try that failed; returns whether it was the last."""
+        if self._since is None:
+            self._since = now
+        return not self._met and now >= self._since + self._patience_s
 
 
 class Stream:
@@ -56,17 +81,17 @@ class Stream:
         self.ended: asyncio.Task[None] = asyncio.create_task(self._listen())
 
     def say(self, frame: ConnectRequest) -> None:
-        """Send it after those said before. (A session says no more than its heartbeats, and a task's few frames.)"""
+        """Send a frame after those said before. (A session sends only heartbeats and a task's few frames.)"""
         self._outbox.put_nowait(frame)
 
-    async def part(self) -> None:
-        """Leave politely: say what is left to say, half-close, and let the other side end the stream."""
+    async def leave(self) -> None:
+        """End the stream politely: send what is left, half-close, and let the other side end the stream."""
         self._outbox.put_nowait(None)
         await asyncio.wait({self.ended}, timeout=FAREWELL_S)
         await self.cut()
 
     async def cut(self) -> None:
-        """Drop the connection without a word."""
+        """Drop the connection at once."""
         self.ended.cancel()
         await self._channel.close()
         await asyncio.wait({self.ended})
@@ -87,8 +112,8 @@ class Stream:
         raise Lost("ENDED", "it ended the stream", where=self._where)
 
     async def _speak(self) -> None:
-        """A write on a stream that was just refused makes grpc.aio (1.85) say INTERNAL in place of the refusal (seen in
-        1 of 100): that is Lost, and the next dial is told the truth.
+        """Send the frames of the outbox. A write on a stream that was just refused makes grpc.aio (1.85) say INTERNAL
+        in place of the refusal (seen in 1 of 100): that is Lost, and the next dial is told the truth.
         """
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the listener learns why
             while (frame := await self._outbox.get()) is not None:

@@ -13,19 +13,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
-from device_agent.artifacts import Brought
+from device_agent.actions import (
+    Action,
+    CloseReason,
+    CloseStream,
+    LeaseKey,
+    MoveDriver,
+    Refusal,
+    Send,
+    StartTask,
+    StopTask,
+)
+from device_agent.activity import ActivityLog
+from device_agent.artifacts import Fetched
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
 from device_agent.availability import Ending, Interval
-from device_agent.backoff import Backoff, FirstContact
-from device_agent.connection import ANOTHER_VERSION, Lost, Occupied, Refused, Stream
+from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, Occupied, Refused, Stream
 from device_agent.failures import LeaseOver, TaskFailed
-from device_agent.journal import Journal
 from device_agent.runners.synthetic import KIND, is_synthetic
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
+from venn.wire.backoff import Backoff
 from venn.wire.logs import log
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable
@@ -39,13 +49,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all devices of a process have in common."""
+    """The settings that all devices of a process share."""
 
     coordinator: str
     token: str
     epoch: float  # Unix time at which availability begins
     means: Means
-    journal: Journal
+    activity: ActivityLog
     first_contact: FirstContact
     level: int = logging.DEBUG  # of what goes as it should: that a device joined, worked and left
     crash_kills: bool = False  # a crash is a SIGKILL of this process
@@ -62,7 +72,7 @@ class Device:
         self._proxy = setting.proxies.get(spec.device)
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
-        self._parting: asyncio.Future[Part] = self._loop.create_future()
+        self._asked_to_close: asyncio.Future[CloseStream] = self._loop.create_future()
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = math.inf  # the timer, on the loop's clock: uvloop's own does not say for what is due at once
@@ -71,7 +81,7 @@ class Device:
         self._be_born()
 
     def _be_born(self) -> None:
-        """A fresh process on the device: it knows nothing of what was before."""
+        """Begin as a fresh process on the device: it knows nothing of what was before."""
         check_in = device_pb2.CheckIn(
             device=self.spec.device,
             instance=secrets.token_bytes(16),
@@ -81,12 +91,12 @@ class Device:
         )
         self._session = Session(check_in, self._judge)
         self._drivers = Drivers(self._reach, self._proxy)
-        self._brought = Brought()
+        self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
         self._assignments: dict[LeaseKey, Assignment] = {}
 
     async def run(self) -> None:
-        """Until its intervals end. Raises Refused, or Lost if the coordinator was never there."""
+        """Live until its intervals end. Raises Refused, or Lost if the coordinator was never there."""
         async with asyncio.TaskGroup() as self._group:
             try:
                 for interval in self._intervals:
@@ -99,11 +109,11 @@ class Device:
                 await self._stop_work()
 
     async def _attend(self, interval: Interval) -> None:
-        """One interval, from its start to its end."""
+        """Live through one interval, from its start to its end."""
         if not self._reach.is_set():
             await self._hang_up()  # a connection from before it fell silent
             self._reach.set()
-        self._setting.journal.started(self.spec.device, interval)
+        self._setting.activity.started(self.spec.device, interval)
         left_s = self._setting.epoch + interval.end_s - time.time()
         try:
             async with asyncio.timeout(left_s if math.isfinite(left_s) else None) as whole:
@@ -130,10 +140,10 @@ class Device:
     # -- the session
 
     async def _keep_in_touch(self, interval: Interval) -> None:
-        """Stream after stream until the interval ends (then this is cancelled)."""
+        """Keep a stream open, one after the other, until the interval ends (then this is cancelled)."""
         while True:
             try:
-                part = await self._converse(interval)
+                close = await self._converse(interval)
             except Occupied as error:
                 log(logger, logging.WARNING, str(error), device=self.spec.device)
                 await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
@@ -153,30 +163,30 @@ class Device:
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             await self._hang_up(politely=True)
-            log(logger, logging.DEBUG, part.why.value, device=self.spec.device)
-            match part.why:
-                case Why.LIMIT:
+            log(logger, logging.DEBUG, close.why.value, device=self.spec.device)
+            match close.why:
+                case CloseReason.LIMIT:
                     await self._loop.create_future()  # served: until the interval ends
-                case Why.COME_BACK:
-                    await asyncio.sleep(part.after_s)
-                case Why.DRAINED | Why.SILENT:
+                case CloseReason.COME_BACK:
+                    await asyncio.sleep(close.after_s)
+                case CloseReason.DRAINED | CloseReason.SILENT:
                     await asyncio.sleep(self._backoff.next_s())
                 case _:
-                    assert_never(part.why)
+                    assert_never(close.why)
 
-    async def _converse(self, interval: Interval) -> Part:
-        """One stream, until it is to be closed. If cancelled, it is left open for the goodbye."""
-        self._parting = self._loop.create_future()
+    async def _converse(self, interval: Interval) -> CloseStream:
+        """Run one stream until it is to be closed. If cancelled, it is left open for the goodbye."""
+        self._asked_to_close = self._loop.create_future()
         setting = self._setting
         stream = self._stream = Stream(setting.coordinator, setting.token, self._hear, self._reach, proxy=self._proxy)
         self._do(self._session.dial(interval.number, self._loop.time()))
-        ends: set[asyncio.Future[None] | asyncio.Future[Part]] = {stream.ended, self._parting}
+        ends: set[asyncio.Future[None] | asyncio.Future[CloseStream]] = {stream.ended, self._asked_to_close}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if self._parting.done():
-            part = self._parting.result()
-            if part.why is Why.SILENT:
-                raise Lost("SILENT", part.why.value, where=f"coordinator at {self._setting.coordinator}")
-            return part
+        if self._asked_to_close.done():
+            close = self._asked_to_close.result()
+            if close.why is CloseReason.SILENT:
+                raise Lost("SILENT", close.why.value, where=f"coordinator at {self._setting.coordinator}")
+            return close
         await self._hang_up()
         await stream.ended
         raise AssertionError("a stream ends with an error")
@@ -189,11 +199,11 @@ class Device:
         self._do(self._session.receive(frame, self._loop.time()))
 
     def _say(self, message: str, **fields: object) -> None:
-        """What goes as it should."""
+        """Log what goes as it should."""
         log(logger, self._setting.level, message, device=self.spec.device, **fields)
 
     def _described(self) -> dict[str, object]:
-        """Its capabilities, but for the packages, which are many."""
+        """The capabilities for the log, without the packages, which are many."""
         labels = {name: " ".join(sorted(values)) for name, values in self.spec.labels.items() if name != "package"}
         numbers = {name: format_bytes(n) if name == "memory" else f"{n:g}" for name, n in self.spec.numbers.items()}
         return {**numbers, **labels}
@@ -215,15 +225,17 @@ class Device:
                 case MoveDriver(key, address):
                     if assignment := self._assignments.get(key):
                         assignment.move(address)
-                case Part():
-                    if not self._parting.done():
-                        self._parting.set_result(action)
+                case CloseStream():
+                    if not self._asked_to_close.done():
+                        self._asked_to_close.set_result(action)
                 case _:
                     assert_never(action)
         self._wind_clock()
 
     def _wind_clock(self) -> None:
-        """A clock that runs too early is left alone: it rings, finds nothing due and is wound again."""
+        """Set the timer for the session's next deadline. One that is too early is left alone: it fires and is set
+        again.
+        """
         at = self._session.next_deadline()
         if self._timer is not None and self._rings_at > at:
             self._timer.cancel()
@@ -239,7 +251,7 @@ class Device:
         stream, self._stream = self._stream, None
         self._session.cut()
         if stream is not None:
-            self._closing.add(asyncio.create_task(stream.part() if politely else stream.cut()))
+            self._closing.add(asyncio.create_task(stream.leave() if politely else stream.cut()))
         if self._closing:  # a wait that is cancelled leaves them running; then somebody waits for them again
             await asyncio.wait(self._closing)
             self._closing.clear()
@@ -247,15 +259,15 @@ class Device:
     # -- the ways to go
 
     async def _leave(self, interval: Interval, reason: device_pb2.GoodbyeReason.ValueType, how: str) -> None:
-        self._setting.journal.ended(self.spec.device, interval, how, in_task=self._session.in_task)
+        self._setting.activity.ended(self.spec.device, interval, how, in_task=self._session.in_task)
         self._say("leaves", why=how)
         self._do(self._session.leave(reason, self._loop.time()))
         await self._hang_up(politely=True)
         await self._stop_work()
 
     async def _crash(self, interval: Interval) -> None:
-        """The connection drops, and what the device had in mind is gone."""
-        self._setting.journal.ended(self.spec.device, interval, "crash", in_task=self._session.in_task)
+        """Crash: the connection drops, and the device forgets everything."""
+        self._setting.activity.ended(self.spec.device, interval, "crash", in_task=self._session.in_task)
         if self._setting.crash_kills:
             os.kill(os.getpid(), signal.SIGKILL)
         await self._hang_up()
@@ -263,12 +275,12 @@ class Device:
         self._be_born()
 
     def _fall_silent(self, interval: Interval) -> None:
-        """Nothing comes through until its next interval, and it works on."""
-        self._setting.journal.ended(self.spec.device, interval, interval.ends.value, in_task=self._session.in_task)
+        """Let nothing come through until the next interval, while the device works on."""
+        self._setting.activity.ended(self.spec.device, interval, interval.ends.value, in_task=self._session.in_task)
         self._reach.clear()
 
     async def _stop_work(self) -> None:
-        """No task runs and no connection is open when this returns."""
+        """Stop all work: no task runs and no connection is open when this returns."""
         for task in self._tasks.values():
             task.cancel()
         if self._tasks:
@@ -305,7 +317,7 @@ class Device:
             moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
             progressed=lambda fraction: self._session.progressed(key, fraction),
         )
-        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._brought, reports, self._rng)
+        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._fetched, reports, self._rng)
         self._assignments[key] = assignment
         self._tasks[key] = self._group.create_task(self._perform(key, assignment))
         self._tasks[key].add_done_callback(lambda task: self._performed(key, task))
@@ -326,8 +338,8 @@ class Device:
 
     def _tell(self, key: LeaseKey, finished: Finished, *, late: bool) -> None:
         receipt, measure = finished
-        self._setting.journal.receipt(self.spec.device, key, receipt, measure)
-        self._setting.journal.task_done(late=late)
+        self._setting.activity.receipt(self.spec.device, key, receipt, measure)
+        self._setting.activity.task_done(late=late)
         if receipt.outcome == common_pb2.OUTCOME_REJECTED:
             reason = printable(receipt.reason, 300)
             log(logger, logging.WARNING, f"response rejected: {reason}", device=self.spec.device, lease=key.lease)

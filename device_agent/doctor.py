@@ -89,7 +89,7 @@ async def _machine() -> str:
 
 
 async def _worker() -> str:
-    """A process that runs job code: started, and given a task that does nothing."""
+    """Check the process that runs job code: start one, and give it a task that does nothing."""
     pool = WorkerPool(1)
     model = tensors.encode({})
     now = asyncio.get_running_loop().time()
@@ -131,7 +131,7 @@ async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -
 
 
 async def _coordinator(address: str, tokens: Path | None) -> str:
-    """A check-in without a name: the token is judged first, then the version, then the name; so it has no effect."""
+    """Check in without a name: the token is judged first, then the version, then the name; so it has no effect."""
     where = f"coordinator at {address}"
     channel = open_channel(address, token=load_token("device", dir=tokens))
     try:

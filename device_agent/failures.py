@@ -1,10 +1,10 @@
-"""How a task ends without a response."""
+"""The ways in which a task ends without a response."""
 
 from venn.v1 import common_pb2
 
 
 class TaskFailed(Exception):
-    """It is told to the coordinator: where it failed, why, and the last lines of the task's output."""
+    """A task failed. The coordinator is told where, why, and the last lines of the task's output."""
 
     def __init__(
         self,
@@ -18,7 +18,7 @@ class TaskFailed(Exception):
 
 
 class LeaseOver(Exception):
-    """The lease's time is over: the coordinator knows as well, so nothing is told."""
+    """The lease's time is over. The coordinator knows that as well, so it is told nothing."""
 
     def __init__(self, phase: common_pb2.Phase.ValueType) -> None:
         super().__init__(f"in {common_pb2.Phase.Name(phase)}")

@@ -1,4 +1,4 @@
-"""What the flags of `venn agent` and `venn swarm` mean."""
+"""The flags of `venn agent` and `venn swarm`, and what they mean."""
 
 import hashlib
 import os
@@ -57,7 +57,7 @@ class Behaviour:
         labels: Mapping[str, tuple[str, ...]],
         data: Mapping[str, Path],
     ) -> DeviceSpec:
-        """Raises UsageError."""
+        """The description of a device with this behaviour. Raises UsageError."""
         return DeviceSpec(
             device=name,
             seed=self.seed,
@@ -78,7 +78,7 @@ class Behaviour:
 
 
 def parse_labels(values: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
-    """``site=lab``; the same key again adds a value. Raises UsageError."""
+    """Read labels such as ``site=lab``; the same key again adds a value. Raises UsageError."""
     labels: dict[str, tuple[str, ...]] = {}
     for key, value in _pairs(values, "--label", "site=lab"):
         labels[key] = (*labels.get(key, ()), value)
@@ -86,7 +86,7 @@ def parse_labels(values: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
 
 
 def parse_data(values: Sequence[str] | None) -> dict[str, Path]:
-    """``digits=share.npz``; the paths exist. Raises UsageError."""
+    """Read data such as ``digits=share.npz``, and check that the paths exist. Raises UsageError."""
     data = {key: Path(value).expanduser().absolute() for key, value in _pairs(values, "--data", "digits=share.npz")}
     for path in data.values():
         if not path.exists():
@@ -108,13 +108,13 @@ def deal(data: Mapping[str, Path], count: int) -> list[dict[str, Path]]:
 
 
 def drawn(seed: int, device: str, name: str, distribution: Callable[[np.random.Generator], float]) -> float:
-    """A capability of an emulated device: of (seed, device, name) alone."""
+    """A drawn capability of an emulated device, a function of (seed, device, name) alone."""
     digest = hashlib.sha256(f"{seed}/{device}/{name}".encode()).digest()
     return distribution(np.random.default_rng(int.from_bytes(digest[:16], "little")))
 
 
 def state_folder() -> Path:
-    """``$XDG_STATE_HOME/venn``, else ``~/.local/state/venn``."""
+    """The folder of what is kept between runs: ``$XDG_STATE_HOME/venn``, else ``~/.local/state/venn``."""
     named = os.environ.get("XDG_STATE_HOME")
     return (Path(named) if named else Path.home() / ".local" / "state") / "venn"
 

@@ -10,14 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from device_agent.activity import ActivityLog
 from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
 from device_agent.availability import read_trace, upcoming
-from device_agent.backoff import FirstContact
-from device_agent.connection import Refused
+from device_agent.connection import FirstContact, Refused
 from device_agent.device import Device, Setting
-from device_agent.journal import Journal
 from device_agent.runners.pool import WorkerPool
 from device_agent.spec import DeviceSpec
 from device_agent.throttle import NOTHING, Throttle
@@ -37,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What is to be played; ``done`` counts while it goes on."""
+    """The devices to run, and how; ``done`` counts while they run."""
 
     specs: Sequence[DeviceSpec]
     coordinator: str
@@ -56,12 +55,12 @@ class Run:
 
 
 def swarm_workers() -> int:
-    """As many as there are cores but one, at least one."""
+    """The default number of workers: one less than there are cores, at least one."""
     return max(1, (os.cpu_count() or 1) - 1)
 
 
 def play(run: Run, context: Context) -> int:
-    """Play until the end or a signal; with --json, say at the end what was done. Returns the exit code."""
+    """Run the devices until the end or a signal; with --json, print at the end what was done. Returns the exit code."""
     reuse_freed_memory()
     code = run_async(run_devices(run))
     if context.json:
@@ -70,7 +69,7 @@ def play(run: Run, context: Context) -> int:
 
 
 async def run_devices(run: Run) -> int:
-    """Play all devices until their intervals end.
+    """Run all devices until their intervals end.
 
     Raises UsageError; Lost for a device that never met the coordinator; Refused if all devices were refused.
     """
@@ -79,7 +78,7 @@ async def run_devices(run: Run) -> int:
     parse_address(run.coordinator)
     trace = None if run.trace is None else read_trace(run.trace)
     token = load_token("device", dir=run.tokens)
-    journal = Journal(run.folder)
+    activity = ActivityLog(run.folder)
     if run.throttle.proxies:
         ignore_no_proxy()
     pool = WorkerPool(run.workers, throttle=run.throttle)
@@ -88,7 +87,7 @@ async def run_devices(run: Run) -> int:
         token=token,
         epoch=run.epoch,
         means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
-        journal=journal,
+        activity=activity,
         first_contact=FirstContact(run.patience_s),
         level=logging.INFO if len(run.specs) == 1 else logging.DEBUG,  # of many, it would be a flood
         crash_kills=run.crash_kills,
@@ -97,16 +96,16 @@ async def run_devices(run: Run) -> int:
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]
     try:
-        await _play_all(devices, pool, journal, run.epoch)
+        await _play_all(devices, pool, activity, run.epoch)
     finally:
-        run.done.update(journal.counts())
-        journal.close()
+        run.done.update(activity.counts())
+        activity.close()
     return 0
 
 
-async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journal, epoch: float) -> None:
+async def _play_all(devices: Sequence[Device], pool: WorkerPool, activity: ActivityLog, epoch: float) -> None:
     refusals: list[Refused] = []
-    watching = asyncio.create_task(journal.watch_load())
+    watching = asyncio.create_task(activity.watch_load())
     try:
         await pool.warm()
         async with asyncio.TaskGroup() as group:
@@ -123,7 +122,7 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, journal: Journa
 
 
 def turns(count: int, epoch_in_s: float) -> list[float]:
-    """After how many seconds each device may begin: one after the other, in their order, and where time allows so late
+    """The seconds after which each device may begin: one after the other, in their order, and where time allows so late
     that the last begins just before the epoch. Who is there at the epoch is then there as if it always had been.
     """
     first_s = max(0.0, epoch_in_s - SETTLED_S - count * DIAL_SPREAD_S)

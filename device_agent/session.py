@@ -16,14 +16,14 @@ from google.protobuf.duration_pb2 import Duration
 
 from device_agent.actions import (
     Action,
+    CloseReason,
+    CloseStream,
     LeaseKey,
     MoveDriver,
-    Part,
     Refusal,
     Send,
     StartTask,
     StopTask,
-    Why,
 )
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.versions import this_version
@@ -51,7 +51,7 @@ LINK: Mapping[Link, frozenset[Link]] = {
 
 
 class Stage(Enum):
-    """How far the device is with a lease."""
+    """The progress of a device with a lease."""
 
     FETCHING = "fetching"
     WORKING = "working"
@@ -95,7 +95,7 @@ class Held:
 
 
 class Session:
-    """``judge`` says whether an offer is declined, and why."""
+    """The session of one device, over many streams. ``judge`` says whether an offer is declined, and why."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Session:
     # -- the stream
 
     def dial(self, interval: int, now: float) -> list[Action]:
-        """A new stream: check in, and name what is held."""
+        """Begin a new stream: check in, and name the leases that are held."""
         self.cut()
         self._enter(Link.DIALLING)
         self._seq, self._heard_at = 0, now
@@ -137,11 +137,11 @@ class Session:
         return self._take()
 
     def cut(self) -> None:
-        """The stream is gone."""
+        """Note that the stream is gone."""
         self._enter(Link.AWAY)
 
     def leave(self, reason: device_pb2.GoodbyeReason.ValueType, now: float) -> list[Action]:
-        """The device goes by its own will: work stops, what it came to is kept."""
+        """Say goodbye: the device leaves by itself. Work stops; results are kept."""
         for key, lease in list(self.held.items()):
             if lease.stage not in ENDED:
                 del self.held[key]
@@ -150,7 +150,7 @@ class Session:
         return self._take()
 
     def receive(self, frame: device_pb2.ConnectResponse, now: float) -> list[Action]:
-        """A frame from the coordinator."""
+        """Take a frame from the coordinator."""
         self._heard_at = now
         match frame.WhichOneof("frame"):
             case "welcome":
@@ -166,7 +166,7 @@ class Session:
             case "come_back":
                 self._come_back(frame.come_back, now)
             case "drain":
-                self._part(Part(Why.DRAINED), now)
+                self._close(CloseStream(CloseReason.DRAINED), now)
             case None:
                 pass  # of a newer coordinator, which does without an answer
             case other:
@@ -176,20 +176,20 @@ class Session:
     # -- the task
 
     def moved(self, key: LeaseKey, stage: Stage, *, offset: int = 0) -> None:
-        """The task has come so far."""
+        """Note how far the task is."""
         lease = self.held.get(key)
         if lease is not None and lease.enter(stage):
             lease.offset = offset
 
     def progressed(self, key: LeaseKey, fraction: float) -> None:
-        """Told with the next heartbeat."""
+        """Note the task's progress; it is told with the next heartbeat."""
         if lease := self.held.get(key):
             lease.fraction = fraction
 
     def finished(
         self, key: LeaseKey, receipt: common_pb2.Receipt, measure: device_pb2.TaskMeasure, now: float
     ) -> list[Action]:
-        """The driver has answered."""
+        """Note that the driver has answered."""
         finished = device_pb2.Finished(lease=key.lease, receipt=receipt, measure=measure)
         return self._ended(key, Stage.DONE, device_pb2.ConnectRequest(finished=finished), now)
 
@@ -202,14 +202,14 @@ class Session:
         output_tail: str,
         now: float,
     ) -> list[Action]:
-        """The task ended without a response."""
+        """Note that the task ended without a response."""
         failed = device_pb2.Failed(
             lease=key.lease, phase=phase, reason=reason, message=message, output_tail=output_tail
         )
         return self._ended(key, Stage.BROKEN, device_pb2.ConnectRequest(failed=failed), now)
 
     def stopped(self, key: LeaseKey, now: float) -> list[Action]:
-        """A task that was to stop has stopped, or ran out of its lease."""
+        """Note that a task that was to stop has stopped, or that its lease is over."""
         lease = self.held.pop(key, None)
         if lease is not None and lease.stage is Stage.STOPPING:
             self._release(key.lease, now)
@@ -227,7 +227,7 @@ class Session:
         return at
 
     def tick(self, now: float) -> list[Action]:
-        """Time has passed: heartbeats, the coordinator's silence, leases that nobody ended."""
+        """Do what is due now: heartbeats, the coordinator's silence, leases that nobody ended."""
         for key, lease in list(self.held.items()):
             if now >= lease.drop_at:
                 del self.held[key]
@@ -235,7 +235,7 @@ class Session:
                     self._actions.append(StopTask(key, "its lease is over"))
         patience = {Link.DIALLING: WELCOME_WITHIN_S, Link.OPEN: self._silence_s}.get(self.link, math.inf)
         if now >= self._heard_at + patience and self._enter(Link.LEAVING):
-            self._actions.append(Part(Why.SILENT))
+            self._actions.append(CloseStream(CloseReason.SILENT))
         elif self.link is Link.OPEN and now >= self._said_at + self._heartbeat_s:
             self._beat(now)
         return self._take()
@@ -301,7 +301,7 @@ class Session:
             self._actions.append(MoveDriver(key, redirect.driver_address))
 
     def _named(self, lease: int, *, foreign: bool) -> LeaseKey:
-        """Which lease of this number is meant: one of an earlier incarnation only if this one does not know it."""
+        """The lease that this number means: one of an earlier incarnation only if this one does not know it."""
         if foreign:
             for key in self.held:
                 if key.lease == lease and key.incarnation != self.incarnation:
@@ -315,13 +315,13 @@ class Session:
 
     def _come_back(self, come_back: device_pb2.ComeBack, now: float) -> None:
         if come_back.reason == device_pb2.COME_BACK_REASON_LIMIT and not come_back.HasField("after"):
-            self._part(Part(Why.LIMIT), now)
+            self._close(CloseStream(CloseReason.LIMIT), now)
         else:
-            self._part(Part(Why.COME_BACK, come_back.after.ToNanoseconds() / 1e9), now)
+            self._close(CloseStream(CloseReason.COME_BACK, come_back.after.ToNanoseconds() / 1e9), now)
 
-    def _part(self, part: Part, now: float) -> None:
+    def _close(self, close: CloseStream, now: float) -> None:
         if self._goodbye(device_pb2.GOODBYE_REASON_TOLD_TO, now):
-            self._actions.append(part)
+            self._actions.append(close)
 
     def _enter(self, link: Link) -> bool:
         """Go to ``link`` if ``LINK`` leads there from here; returns whether it does."""
@@ -333,7 +333,7 @@ class Session:
     # -- frames up
 
     def _goodbye(self, reason: device_pb2.GoodbyeReason.ValueType, now: float) -> bool:
-        """Returns whether there was a stream to say it on."""
+        """Say goodbye; returns whether there was a stream to say it on."""
         leaves = self._enter(Link.LEAVING)
         if leaves:
             self._say(device_pb2.ConnectRequest(goodbye=device_pb2.Goodbye(reason=reason)), now)

@@ -1,4 +1,4 @@
-"""A device as flags or a line of population.jsonl describe it."""
+"""Descriptions of devices, from flags or a line of population.jsonl."""
 
 import json
 import re
@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from device_agent.absences import Absence, without
-from device_agent.availability import Interval, Spans, always, as_trace, generated, traced
+from device_agent.availability import Absence, Interval, Spans, always, as_trace, generated, traced, without
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.errors import UsageError
 from venn.wire.notation import Constant, parse_distribution
@@ -20,7 +19,7 @@ MOST_LABEL_VALUES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
-    """One device. Numbers are in base units (a score, bytes), durations in the notation."""
+    """The description of one device. Numbers are in base units (a score, bytes), durations in the notation."""
 
     device: str
     seed: int = 0
@@ -55,7 +54,7 @@ class DeviceSpec:
                 raise UsageError("LABEL", f"the label {name} has {len(values)} values", where=self.device, fix=fix)
 
     def intervals(self, trace: Spans | None) -> Iterator[Interval]:
-        """When it is there. Raises UsageError."""
+        """The intervals in which the device is there. Raises UsageError."""
         own = self._own_intervals(trace)
         return without(own, self.absences) if self.absences else own
 
@@ -77,7 +76,7 @@ class DeviceSpec:
 
 
 def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
-    """The devices of a population.jsonl; ``only`` the one of that name. Raises UsageError, naming the line."""
+    """Read the devices of a population.jsonl; ``only`` the one of that name. Raises UsageError, naming the line."""
     devices = []
     try:
         with path.open(encoding="utf-8") as file:

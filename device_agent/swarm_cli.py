@@ -123,7 +123,7 @@ def _alike(
 
 
 def _fleet(reference: str, folder: Path) -> list[DeviceSpec]:
-    """What knows scenarios comes with the testbed; here it is only found."""
+    """Find the reader of scenarios, which comes with the testbed."""
     for entry_point in metadata.entry_points(group=FLEETS):
         load: Callable[[str, Path], Path] = entry_point.load()
         return read_population(load(reference, folder))
@@ -132,5 +132,5 @@ def _fleet(reference: str, folder: Path) -> list[DeviceSpec]:
 
 
 def _with_packages(spec: DeviceSpec) -> DeviceSpec:
-    """Tasks run in this Python, whatever device is played."""
+    """The packages that all devices report: tasks run in this Python, whatever the device is."""
     return replace(spec, labels={"package": importable_packages(), **spec.labels})

@@ -1,4 +1,4 @@
-"""How the devices of this process are slowed down: read from a file that the testbed wrote.
+"""The limits of the devices of this process, from a file that the testbed wrote; and a processor limit without cgroups.
 
 Only the worker is slowed down, never the session beside it: a device that computes slowly still answers. The link is
 another matter: all channels of a device go through its one proxy.
@@ -7,6 +7,9 @@ another matter: all channels of a device go through its one proxy.
 import json
 import os
 import resource
+import signal
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,6 +20,9 @@ from venn.wire.errors import UsageError
 CONTAINER = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # its own group as it sees it, version 2 or 1
 UNLIMITED = {"cpu.max": "max", "cpu.cfs_quota_us": "-1"}  # what the file of version 2, or 1, begins with
 ANY = "*"  # every device of the process
+PERIOD_S = 0.02  # of a duty cycle
+LEAST_WAIT_S = 0.0005
+IDLE_S = 0.005  # between two looks at workers that use less than they may
 
 # Enters each cgroup named before --, then becomes what stands after it.
 _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"/cgroup.procs || exit 96; shift; done; shift; exec "$@"'
@@ -37,7 +43,7 @@ class Throttle:
         return ["/bin/sh", "-c", _ENTER, "sh", *map(str, self.start_in), "--", *command]
 
     def held_back(self) -> int | None:
-        """In how many periods the workers used up their processor time, as the kernel counts.
+        """The number of periods in which the workers used up their processor time, as the kernel counts.
 
         Where they have no group of their own it is that of the container; None where there is none, or it has no limit.
         """
@@ -51,19 +57,19 @@ class Throttle:
         return None
 
     def slow_down(self, pid: int) -> None:
-        """A worker that is warm. Raises OSError: it is not slowed down."""
+        """Apply the limits to a worker that is warm. Raises OSError: it is not slowed down."""
         for cgroup in self.work_in:
             (cgroup / "cgroup.procs").write_text(f"{pid}\n")
         if self.memory_bytes is not None:
             resource.prlimit(pid, resource.RLIMIT_DATA, (self.memory_bytes, self.memory_bytes))
 
     def proxy(self, device: str) -> str | None:
-        """What all of its channels go through."""
+        """The proxy that all channels of a device go through, as host:port; None: there is none."""
         return self.proxies.get(device, self.proxies.get(ANY))
 
 
 def _unlimited(cgroup: Path) -> bool:
-    """Whether it says that its processor time has no limit."""
+    """Whether a cgroup says that its processor time has no limit."""
     for name, says in UNLIMITED.items():
         with suppress(OSError):
             return (cgroup / name).read_text().split()[:1] == [says]
@@ -74,7 +80,7 @@ NOTHING = Throttle()
 
 
 def read_throttle(path: Path | None) -> Throttle:
-    """Raises UsageError THROTTLE."""
+    """Read a file of ``write_throttle``; no file: nothing is slowed down. Raises UsageError THROTTLE."""
     if path is None:
         return NOTHING
     try:
@@ -92,7 +98,7 @@ def read_throttle(path: Path | None) -> Throttle:
 
 
 def write_throttle(path: Path, throttle: Throttle) -> None:
-    """What ``read_throttle`` reads."""
+    """Write a file that ``read_throttle`` reads. Raises OSError."""
     value = {
         "start_in": [os.fspath(each) for each in throttle.start_in],
         "work_in": [os.fspath(each) for each in throttle.work_in],
@@ -101,3 +107,106 @@ def write_throttle(path: Path, throttle: Throttle) -> None:
         "proxies": dict(throttle.proxies),
     }
     path.write_text(json.dumps(value) + "\n", encoding="utf-8")
+
+
+class Account:
+    """Processor time that may be used. Times never decrease.
+
+    It gains ``cores`` seconds per second, and the processor time that the kernel has counted is taken from it. So the
+    mean is right even where a thread wakes late.
+    """
+
+    def __init__(self, cores: float, now: float) -> None:
+        self._cores, self._now = cores, now
+        self._credit = self._share = cores * PERIOD_S
+
+    def book(self, now: float, used_s: float) -> None:
+        """Note what was used since the last call. Time that was not used is kept for a period at most."""
+        self._credit = min(2 * self._share, self._credit + self._cores * (now - self._now) - used_s)
+        self._now = now
+
+    @property
+    def empty(self) -> bool:
+        return self._credit <= 0
+
+    @property
+    def full(self) -> bool:
+        """Whether a period's share is there: they may run again."""
+        return self._credit >= self._share
+
+    def wait_s(self, running: bool) -> float:
+        """Seconds until it may be empty (they run), or is full (they are stopped)."""
+        if running:
+            return max(LEAST_WAIT_S, self._credit)
+        return max(LEAST_WAIT_S, (self._share - self._credit) / self._cores)
+
+
+class DutyCycle:
+    """A processor limit without cgroups: stops and continues the processes that were added, all on one account.
+
+    ``cores`` is above 0.
+    """
+
+    def __init__(self, cores: float) -> None:
+        self._account = Account(cores, time.monotonic())
+        self._used: dict[int, float] = {}  # by process, the processor time at the last look
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._running = True
+        self.stops = 0  # so far
+        self._thread = threading.Thread(target=self._turn, name="duty-cycle", daemon=True)
+        self._thread.start()
+
+    def add(self, pid: int) -> None:
+        with self._lock:
+            used = processor_time(pid)
+            if used is not None:
+                self._used[pid] = used
+
+    def close(self) -> None:
+        """End the limit: all processes that are left run on."""
+        self._over.set()
+        self._thread.join()
+        with self._lock:
+            self._signal(signal.SIGCONT)
+
+    def _turn(self) -> None:
+        wait_s = 0.0
+        while not self._over.wait(wait_s):
+            with self._lock:
+                wait_s = self._look()
+
+    def _look(self) -> float:
+        """Book the time used, stop or continue the processes, and return the seconds until the next look."""
+        used_s = 0.0
+        for pid, before in list(self._used.items()):
+            now_used = processor_time(pid)
+            if now_used is None:
+                del self._used[pid]
+            else:
+                used_s += now_used - before
+                self._used[pid] = now_used
+        self._account.book(time.monotonic(), used_s)
+        if self._running and self._account.empty:
+            self._running = False
+            self.stops += 1
+            self._signal(signal.SIGSTOP)
+        elif not self._running and self._account.full:
+            self._running = True
+            self._signal(signal.SIGCONT)
+        wait_s = self._account.wait_s(self._running)
+        return wait_s if self._used and (used_s or not self._running) else IDLE_S
+
+    def _signal(self, number: int) -> None:
+        for pid in self._used:
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def processor_time(pid: int) -> float | None:
+    """Seconds that a process has used, to the nanosecond; None if there is none."""
+    clock = (~pid << 3) | 2  # how Linux numbers the processor-time clock of another process (clock_getcpuclockid)
+    try:
+        return time.clock_gettime(clock)
+    except OSError:
+        return None

@@ -14,12 +14,11 @@ from typing import NamedTuple, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from device_agent.artifacts import ArtifactStore
-from device_agent.backoff import Backoff
-from device_agent.download import Damaged, Download
+from device_agent.artifacts import ArtifactStore, Damaged, Download
 from device_agent.failures import LeaseOver, TaskFailed
 from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks, frames
+from venn.wire.backoff import Backoff
 from venn.wire.channel import open_channel
 from venn.wire.exchange import Exchange
 from venn.wire.status import peer_error, reason_of
@@ -47,7 +46,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Response(NamedTuple):
-    """What a task came to."""
+    """The response of a task."""
 
     body: bytes
     digest: bytes
@@ -70,7 +69,7 @@ class _Line:
 
 
 class Drivers:
-    """A device's lines to drivers, kept while it is connected: one per address, the latest few.
+    """A device's connections to drivers, kept while it is connected: one per address, the latest few.
 
     While ``reach`` is not set, transfers stand still.
     """
@@ -85,13 +84,13 @@ class Drivers:
         return (await self._line(address)).channel
 
     async def ask(self, address: str, request: bytes) -> bytes:
-        """What the driver answers to a request for something small."""
+        """Ask a driver for something small; returns its answer, serialised."""
         answer = await (await self._line(address)).exchange.ask(request)
         await self.reach.wait()
         return answer
 
     async def drop(self, address: str) -> None:
-        """Its driver is away: the next call dials at once, in place of waiting for gRPC's own backoff."""
+        """Drop the connection to a driver that is away: the next call dials at once, without gRPC's own backoff."""
         if line := self._lines.pop(address, None):
             await line.close()
 
@@ -138,15 +137,17 @@ class Transfer:
         self._under_way = self._moved = False  # a try; the driver moved in the middle of it
 
     def move(self, address: str) -> None:
-        """The driver answers elsewhere now (Redirect). What waits for it where it was goes on there, at once."""
+        """Go on with the driver at another address (Redirect); a transfer that waits goes on there at once."""
         if address != self.address:
             self.address, self._moved = address, self._under_way
             if self._under_way and not self._patience.expired():
                 self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def fetch(self, artifact: common_pb2.Artifact, store: ArtifactStore) -> bytes:
-        """An artifact, checked; from the store if another device of this process brought it meanwhile (the bytes
-        still travel). Raises TaskFailed or LeaseOver."""
+        """Fetch an artifact, and check it. Raises TaskFailed or LeaseOver.
+
+        It is taken from the store if another device of this process fetched it meanwhile; the bytes still travel.
+        """
         download = Download(artifact, store, self.address)
         return await self._persist(lambda: self._fetch(download), common_pb2.PHASE_FETCH)
 
@@ -192,7 +193,7 @@ class Transfer:
             await self._pause(backoff.next_s(), phase)
 
     def _give_up(self, error: grpc.aio.AioRpcError, phase: common_pb2.Phase.ValueType) -> None:
-        """Raises TaskFailed unless it is worth trying again."""
+        """Raise TaskFailed unless it is worth trying again."""
         said = peer_error(error, where=f"driver at {self.address}")
         if error.code() not in AWAY:
             full = reason_of(error) in SPACE
@@ -202,7 +203,7 @@ class Transfer:
             raise TaskFailed(phase, common_pb2.FAILURE_REASON_DRIVER_UNREACHABLE, str(said)) from error
 
     def _heard(self) -> None:
-        """The driver has answered: from now on it may take its time."""
+        """Note that the driver has answered: from now on it may take its time."""
         if not self._reached:
             self._reached = True
             self._patience.reschedule(None)
@@ -283,14 +284,14 @@ class Transfer:
     # -- both
 
     async def _ask(self, request: task_pb2.ExchangeRequest) -> task_pb2.ExchangeResponse:
-        """Where one message each way is all."""
+        """Send one message and return the one that answers it."""
         answer = await self._drivers.ask(self.address, request.SerializeToString())
         self._heard()
         return _parsed(task_pb2.ExchangeResponse, answer)
 
 
 def _parsed(kind: type[M], message: bytes) -> M:
-    """Raises Damaged."""
+    """Parse a message. Raises Damaged."""
     try:
         return kind.FromString(message)
     except DecodeError as error:

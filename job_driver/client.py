@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import grpc
 
 from job_driver.admission import Admission
-from job_driver.backoff import Backoff
 from job_driver.settings import PATIENCE_S
 from venn.v1 import job_pb2 as pb
+from venn.wire.backoff import Backoff
 from venn.wire.errors import PeerError
 from venn.wire.exchange import Exchange
 from venn.wire.logs import log
@@ -25,6 +25,7 @@ from venn.wire.stubs import job_stub
 from venn.wire.versions import this_version
 
 CALL_S = 10.0  # patience with one call
+FIRST_S, MOST_S = 0.05, 3.0  # between two tries of one call, at most: at first, and ever
 FIRST_CONTACT_S = 10.0  # until a coordinator that nobody has met must have answered once, unless told otherwise
 PASSING = (  # UNKNOWN and INTERNAL are what is left of a call that broke off in the middle
     grpc.StatusCode.UNAVAILABLE,
@@ -128,7 +129,7 @@ class Link:
 
         ``missed`` is called where frames were not kept that this driver has not read: it followed too slowly.
         """
-        incarnation, after, backoff = self.incarnation, 0, Backoff()
+        incarnation, after, backoff = self.incarnation, 0, Backoff(first_s=FIRST_S, most_s=MOST_S)
         while True:
             request = pb.FollowJobRequest(job=self.job, driver_incarnation=self.driver_incarnation, after_seq=after)
             gone = False
@@ -159,7 +160,7 @@ class Link:
 
         Raises Ended where the job is over, PeerError once the patience is, or for an answer that will not change.
         """
-        incarnation, backoff = self.incarnation, Backoff()
+        incarnation, backoff = self.incarnation, Backoff(first_s=FIRST_S, most_s=MOST_S)
         give_up_at = time.monotonic() + (self._patience_s if self.incarnation else self._first_contact_s)
         while True:
             try:

@@ -65,7 +65,7 @@ _BEFORE_TIES = frozenset(
 
 
 def _nothing(*_: object) -> None:
-    """It was a sign of life, as every frame is; or what was due has happened."""
+    """Handle an event that has no effect of its own: a sign of life, as every frame is, or time that has passed."""
 
 
 # What follows from an event, by its class: looked up, for this runs for every event.
@@ -164,7 +164,7 @@ class Engine:
 
     @property
     def now(self) -> float:
-        """Of the last event."""
+        """Engine time of the last event, in seconds."""
         return self.world.now
 
     @property
@@ -202,7 +202,7 @@ class Engine:
 
     @property
     def plan_number(self) -> int:
-        """Of the plan, from 1; 0: none was made yet."""
+        """Number of the plan in force, from 1; 0 before the first plan."""
         return self.world.plan_number
 
     @property

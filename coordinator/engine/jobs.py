@@ -314,7 +314,7 @@ def _forget_leases(world: World) -> None:
 
 
 def _forget_attempts(world: World, job: Job) -> None:
-    """Of an ended job only the last attempt is kept."""
+    """Forget all attempts of an ended job but the last."""
     for request in job.requests():
         if request is not job.latest:
             purge(world, request)

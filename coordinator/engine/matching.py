@@ -95,7 +95,7 @@ class Matcher:
                 self._rest(session)
 
     def candidates(self, device: Device) -> Candidates:
-        """Of a device like this."""
+        """The requests that a device like this may be leased to, by the present plan."""
         regions, klass = self.world.regions, device.capability_class
         if klass == OVERFLOW:
             return self._list(regions.overflow, device)
@@ -133,7 +133,7 @@ class Matcher:
         return first
 
     def _first_in(self, queue: int, klass: int) -> tuple[int, Request | Literal[False]]:
-        """Of those that such devices may be leased to, the first below its target, and its place in the queue."""
+        """The first request of a queue for such devices that is below its target, and its place; False: none."""
         world, names = self.world, self.world.plan.queues[queue]
         groups, requests = world.regions.regions[world.regions.classes[klass].region].groups, world.open_requests
         for at, id_ in enumerate(names):

@@ -12,8 +12,8 @@ from coordinator.service.convert.devices import duration, seconds
 from coordinator.service.convert.jobs import job_id
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.device_service import DeviceService
+from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
-from coordinator.service.story import Story
 from coordinator.service.view import View
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2_grpc import AdminServiceServicer
@@ -31,10 +31,10 @@ MOST_DRAINED = 10_000  # devices named in one call
 
 
 class AdminService(AdminServiceServicer):
-    """Shows everything, and changes the policy, the fleet and, where allowed, the weather."""
+    """Serves admins: shows everything, changes the policy, drains devices and, where allowed, injects faults."""
 
-    def __init__(self, host: Host, view: View, story: Story, devices: DeviceService, *, allow_faults: bool) -> None:
-        self._host, self._view, self._story, self._devices = host, view, story, devices
+    def __init__(self, host: Host, view: View, log: EventLog, devices: DeviceService, *, allow_faults: bool) -> None:
+        self._host, self._view, self._log, self._devices = host, view, log, devices
         self._allow_faults = allow_faults
         self._coming: dict[int, asyncio.Task[admin_pb2.Snapshot]] = {}  # by interval, in tenths of a second
 
@@ -102,7 +102,7 @@ class AdminService(AdminServiceServicer):
         return answer
 
     async def SetPolicy(self, request: admin_pb2.SetPolicyRequest, context: Context) -> admin_pb2.SetPolicyResponse:
-        """By entry point only: files are named by the coordinator's own user, never over the wire."""
+        """Change to an installed policy. Only the coordinator's own user may name one by its file, never a call."""
         if split(request.policy)[0] not in policy_names():
             known = ", ".join(policy_names())
             await _invalid(context, f"no policy is called {printable(request.policy, limit=64)!r}; known are {known}")
@@ -114,7 +114,7 @@ class AdminService(AdminServiceServicer):
         self._host.engine.set_policy(policy)
         await self._host.ask(events.PolicyChanged(request.policy))
         self._view.policy = request.policy
-        self._story.add(self._host.now(), "POLICY", f"{before} gives way to {request.policy}")
+        self._log.add(self._host.now(), "POLICY", f"{before} gives way to {request.policy}")
         return admin_pb2.SetPolicyResponse(before=before)
 
     async def DrainDevices(

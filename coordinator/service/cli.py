@@ -83,7 +83,7 @@ def main(argv: list[str]) -> int:
 
 
 def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str, files: int) -> EngineSettings:
-    """``files`` is how many may be open: each session has a connection. Raises UsageError."""
+    """The settings that the flags mean; ``files``: how many may be open, one for each session. Raises UsageError."""
     heartbeat_s = parse_duration(heartbeat)
     if not SHORTEST_HEARTBEAT_S <= heartbeat_s <= LONGEST_HEARTBEAT_S:
         raise UsageError("USAGE", f"{heartbeat} is not between 50ms and 10m", where="--heartbeat", fix="e.g. 3s")
@@ -101,12 +101,14 @@ def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str
 
 
 def sessions_within(files: int) -> int:
-    """Sessions that leave a fifth of the files to devices that are sent away, drivers, people and the journal."""
+    """The number of sessions that leaves a fifth of the files to devices that are sent away, drivers, people and the
+    journal.
+    """
     return max(1, files * 4 // 5)
 
 
 async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float, as_json: bool) -> int:
-    """Until it is stopped: then every device is told to leave first."""
+    """Run until stopped; then tell every device to leave first."""
     async with running(settings, policy) as coordinator:
         announce(coordinator, as_json=as_json)
         try:
@@ -120,7 +122,7 @@ async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float
 
 
 def announce(coordinator: Coordinator, *, as_json: bool) -> None:
-    """One line on stdout: it is ready. A reader that has gone away is no reason to stop."""
+    """Print one line on stdout: the coordinator is ready. A reader that has gone away is no reason to stop."""
     said = {"listening": coordinator.address, "pid": os.getpid(), "incarnation": coordinator.host.incarnation}
     line = json.dumps(said) if as_json else f"listening on {coordinator.address}"
     with suppress(BrokenPipeError):

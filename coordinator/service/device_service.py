@@ -21,9 +21,9 @@ from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.host import Host
-from coordinator.service.offers import Offers
+from coordinator.service.jobs import Offers
+from coordinator.service.liveness import LivenessMonitor
 from coordinator.service.sessions import Context, Ending, Session
-from coordinator.service.silence import Silence
 from venn.v1 import device_pb2
 from venn.wire.logs import log
 from venn.wire.status import abort
@@ -55,12 +55,14 @@ class LastSeen(NamedTuple):
 
 
 def _seen(session: Session) -> LastSeen:
-    """gRPC writes ``ipv4:HOST:PORT``, and the brackets of ``ipv6:`` as in a URL."""
+    """The address and the time of the last sign of life. gRPC writes ``ipv4:HOST:PORT``, and the brackets of ``ipv6:``
+    as in a URL.
+    """
     return LastSeen(unquote(session.context.peer().partition(":")[2]), session.heard_at)
 
 
 class DeviceService:
-    """The sessions of one host. It answers the engine's effects towards devices."""
+    """Serves the sessions of one host: turns frames into events, and the engine's effects into frames."""
 
     def __init__(self, host: Host, settings: EngineSettings, offers: Offers) -> None:
         self._host, self._settings, self._offers = host, settings, offers
@@ -70,7 +72,7 @@ class DeviceService:
         self._gathering: list[Session] = []  # with something to say that can wait
         self._last = 0
         self._streams = 0
-        self._silence = Silence(host, settings, self._sessions, self._fell_silent)
+        self._liveness = LivenessMonitor(host, settings, self._sessions, self._fell_silent)
         self.draining = False
         self.empty = asyncio.Event()  # no stream is open
         self.empty.set()
@@ -81,12 +83,14 @@ class DeviceService:
         host.listen(effects.SendAway, self._send_away)
 
     def handlers(self) -> grpc.GenericRpcHandler:
-        """Without (de)serialisers: bytes are measured before they are parsed, and outboxes are bounded in bytes."""
+        """The method handlers, without (de)serialisers: bytes are measured before they are parsed, and outboxes are
+        bounded in bytes.
+        """
         connect: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self.connect)
         return grpc.method_handlers_generic_handler(SERVICE, {"Connect": connect})
 
     async def connect(self, _: AsyncIterator[bytes], context: Context) -> None:
-        """One stream, from its first byte to its last."""
+        """Serve one stream, from its first byte to its last."""
         self._streams += 1
         self.empty.clear()
         session = Session(SessionSeq(0), context)
@@ -129,7 +133,7 @@ class DeviceService:
             self._heard(session, event)
 
     async def _check_in(self, session: Session) -> bool:
-        """The first frame. False if the stream ended before it."""
+        """Read the first frame and begin the session; returns False if the stream ended before it."""
         try:
             async with asyncio.timeout(FIRST_FRAME_S):
                 raw = await session.context.read()
@@ -152,7 +156,7 @@ class DeviceService:
         self._sessions[session.seq] = session
         session.open = True
         self._host.handle(event)
-        self._silence.watch(session.seq)
+        self._liveness.watch(session.seq)
         return True
 
     def _heard(self, session: Session, event: events.Event) -> None:
@@ -178,7 +182,7 @@ class DeviceService:
                 self._gather(session)
 
     def _gather(self, session: Session) -> None:
-        """Its outbox waits for more, a moment."""
+        """Let the outbox of a session wait a moment for more frames."""
         self._gathering.append(session)
         if len(self._gathering) == 1:
             self._host.loop.call_later(ACKNOWLEDGED_WITHIN_S, self._let_go)
@@ -213,12 +217,12 @@ class DeviceService:
             self._send(session, convert.revoke_frame(effect).SerializeToString())
 
     def redirect(self, session: SessionSeq, lease: int, address: str) -> None:
-        """The driver of a live lease has moved."""
+        """Tell a device that the driver of a live lease has moved."""
         if found := self._sessions.get(session):
             self._send(found, convert.redirect_frame(lease, address).SerializeToString())
 
     def _send_away(self, now: float, effect: effects.SendAway) -> None:
-        """The device says goodbye then; the engine closes the session of one that does not."""
+        """Tell a device to leave. It says goodbye then; the engine closes the session of one that does not."""
         if session := self._sessions.get(effect.session):
             self._send(session, convert.come_back_frame(effect).SerializeToString())
 
@@ -235,7 +239,7 @@ class DeviceService:
     # -- ends
 
     def _ended(self, session: Session, reason: SessionEnd, why: str) -> None:
-        """Tell the engine, if it does not know."""
+        """Tell the engine that a session has ended, if it does not know."""
         if session.open:
             session.open = False
             if why:
@@ -247,12 +251,12 @@ class DeviceService:
         session.end(_ending(SessionEnd.SILENT))
 
     def alive(self, session: SessionSeq) -> None:
-        """A driver has acknowledged bytes of its device, which may not have spoken here meanwhile."""
+        """Note a sign of life: a driver has acknowledged bytes of a device that may not have spoken here meanwhile."""
         if found := self._sessions.get(session):
             found.heard_at = self._host.now()
 
     def last_seen(self, device: DeviceId) -> LastSeen | None:
-        """When a device was heard last that is connected, or is among those that left last; None: another."""
+        """The last sign of life of a device; None if it is neither connected nor among those that left last."""
         known = self._host.engine.devices.get(device)
         session = self._sessions.get(known.session.seq) if known is not None and known.session is not None else None
         return self._gone.get(device) if session is None else _seen(session)
@@ -264,7 +268,7 @@ class DeviceService:
             del self._gone[next(iter(self._gone))]
 
     def drop(self, device: str) -> bool:
-        """A fault on purpose: cut a device's stream, as if its connection had ended."""
+        """Inject a fault: cut a device's stream, as if its connection had ended. Returns whether it had one."""
         for session in self._sessions.values():
             if session.device == device and session.ending is None:
                 self._ended(session, SessionEnd.CONNECTION_ENDED, "a fault was injected")

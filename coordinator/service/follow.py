@@ -21,7 +21,7 @@ from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.ledger import Ledger
-from coordinator.service.silence import Silence
+from coordinator.service.liveness import LivenessMonitor
 from venn.v1 import job_pb2, task_pb2
 from venn.v1.job_pb2 import JobPaused
 from venn.wire.channel import open_channel
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Stream:
-    """One follow stream."""
+    """A follow stream of one job."""
 
     job: Job
     incarnation: int  # of its driver
@@ -68,7 +68,7 @@ class Followers:
         self._heartbeat_s = settings.heartbeat_s
         self._streams: dict[int, Stream] = {}
         self._last = 0  # number of the newest stream
-        self._silence = Silence(host, settings, self._streams, self._fell_silent)
+        self._liveness = LivenessMonitor(host, settings, self._streams, self._fell_silent)
         host.listen(effects.OfferLease, self._granted)
         host.listen(effects.ResumeLease, self._resumed)
         host.listen(effects.EndLease, self._lease_ended)
@@ -87,7 +87,7 @@ class Followers:
             job.tell(convert.granted_frame(effect, self._host.wall_ms(effect.ends_at)), can_wait=True)
 
     def _resumed(self, now: float, effect: effects.ResumeLease) -> None:
-        """Its device may not have heard that the driver moved."""
+        """Tell the device of a lease that its driver has moved, in case it has not heard."""
         offer = self._ledger.offers.get(effect.lease)
         job = self._jobs.get(offer.job) if offer else None
         if job is not None and effect.lease <= job.moved:
@@ -99,7 +99,7 @@ class Followers:
             job.tell(convert.lease_ended_frame(effect), can_wait=decided)
 
     def _attempt_opened(self, now: float, effect: effects.AcceptAttempt) -> None:
-        """Offers are made with this one's task from here on."""
+        """Make offers with the task of this attempt from here on."""
         if (job := self._jobs.get(effect.job)) and effect.status is AttemptStatus.OPEN:
             for key in [key for key in job.templates if key < (effect.round, effect.attempt)]:
                 del job.templates[key]
@@ -132,7 +132,7 @@ class Followers:
     # -- the stream
 
     async def follow(self, job: Job, after_seq: int, context: Context) -> None:
-        """Until the job or the stream ends, or a newer stream of this job's driver takes over."""
+        """Serve a follow stream until it or the job ends, or a newer stream of this job's driver takes over."""
         cursor = after_seq or job.history.first - 1
         me, older = asyncio.current_task(), job.follower
         assert me is not None
@@ -140,7 +140,7 @@ class Followers:
         job.follower = me
         self._last += 1
         number, self._streams[self._last] = self._last, stream
-        self._silence.watch(number)
+        self._liveness.watch(number)
         if older is not None:
             older.cancel()
         verifier = asyncio.create_task(self._verify(job, stream.incarnation))
@@ -161,28 +161,28 @@ class Followers:
             self._lost(stream)
 
     def _lost(self, stream: Stream) -> None:
-        """If it was its job's one."""
+        """Forget a stream that has ended, if it was its job's one."""
         if stream.open:
             stream.job.follower = None
             self._forget_told(stream.job)
             self._host.handle(events.DriverLost(stream.job.job, stream.incarnation))
 
     def _fell_silent(self, stream: Stream) -> None:
-        """The engine hears of it at once: a driver that does not read may hold up the stream's end."""
+        """Tell the engine of the loss at once: a driver that does not read may hold up the stream's end."""
         log(logger, logging.WARNING, "nothing was heard from a driver", job=stream.job.job, address=stream.job.address)
         self._lost(stream)
         stream.silent = True
         stream.task.cancel()
 
     def dismiss(self) -> None:
-        """The coordinator is going down: end all streams. That is no loss of their drivers."""
+        """End all streams, since the coordinator is going down. That is no loss of their drivers."""
         for job in self._jobs:
             if job.follower is not None:
                 follower, job.follower = job.follower, None
                 follower.cancel()
 
     async def _tell(self, job: Job, cursor: int, context: Context) -> None:
-        """The frames after ``cursor``; a sign of life per heartbeat, and when the address or a pause has news."""
+        """Send the frames after ``cursor``; a sign of life per heartbeat, and when the address or a pause has news."""
         told: job_pb2.DriverAlive | None = None
         while True:
             changed = job.changed()
@@ -216,13 +216,13 @@ class Followers:
                 told = None
 
     def _paused(self, job: Job) -> JobPaused | None:
-        """By the pause that is in force now, but for the driver's own absence."""
+        """The pause that is in force now, but for the driver's own absence."""
         known = self._host.engine.jobs.get(job.job)
         pauses = known.pauses.items() if known is not None else ()
         return next((JobPaused(reason=r, message=m) for r, m in pauses if r != DRIVER_AWAY), None)
 
     def _forget_told(self, job: Job) -> None:
-        """A job that has ended and has no follower has nothing to tell: whoever submits it again is told its end."""
+        """Drop the history of a job that has ended and has no follower: whoever submits it again is told its end."""
         if job.ended and job.follower is None:
             job.history.told(job.history.last)
 

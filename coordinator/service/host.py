@@ -7,21 +7,40 @@ plan and one write.
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TypeVar
+from functools import partial
+from typing import Protocol, TypeVar
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import Event, TimePassed, TurnEnded
-from coordinator.service.clock import CallLater, Clock, Timer
 from coordinator.service.journal import Journal
 
 E = TypeVar("E", bound=Effect)
 Listener = Callable[[float, E], None]
 Recorded = Callable[[list[Effect]], None]
+Clock = Callable[[], float]  # engine time: seconds since the first coordinator of a run started, never decreasing
 
 SHORTEST_TIMER_S = 0.001
+
+
+class Timer(Protocol):
+    """A call that is to come, which can be cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[float, Callable[[], None]], Timer]  # delay in seconds
+
+
+def boot_clock() -> Clock:
+    """A clock that starts at 0 now and goes on while the machine is suspended (where the system has such a clock)."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)  # Linux only
+    read = time.monotonic if boot_time is None else partial(time.clock_gettime, boot_time)
+    started = read()
+    return lambda: read() - started
 
 
 class Host:
@@ -65,11 +84,11 @@ class Host:
 
     @property
     def latest(self) -> float:
-        """What ``now`` gave last, when the turn began or later."""
+        """The engine time that ``now`` gave last, when the turn began or later."""
         return self._now
 
     def wall_ms(self, at: float) -> int:
-        """Coordinator's time, Unix milliseconds, at an engine time."""
+        """The coordinator's time at an engine time, in Unix milliseconds."""
         return self._wall_ms + int(at * 1000)
 
     # -- events in, effects out
@@ -145,7 +164,7 @@ class Host:
             self.fail(error)
 
     def _set_timer(self) -> None:
-        """One timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
+        """Set the one timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
         deadline = self.engine.next_deadline(self._timer_at)
         if deadline is None or deadline >= self._timer_at:
             return
@@ -163,6 +182,6 @@ class Host:
             self._set_timer()
 
     def fail(self, error: BaseException) -> None:
-        """The coordinator cannot go on. The first reason stands."""
+        """Stop handling events: the coordinator cannot go on. The first reason stands."""
         if not self.failure.done():
             self.failure.set_exception(error)

@@ -20,9 +20,8 @@ from coordinator.service.convert.limits import MalformedError
 from coordinator.service.device_service import DeviceService
 from coordinator.service.follow import Followers
 from coordinator.service.host import Host
-from coordinator.service.jobs import Job, Jobs
+from coordinator.service.jobs import Job, Jobs, Offers
 from coordinator.service.ledger import Ledger
-from coordinator.service.offers import Offers
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
@@ -50,7 +49,7 @@ REFUSALS = {  # of the engine
 
 
 class JobService(JobServiceServicer):
-    """Turns calls into events, and the effects into answers.
+    """Serves job drivers: turns calls into events, and the effects into answers.
 
     The streams are coroutines that write to their context, not generators: a generator that is left at a yield would
     clean up only when it is collected. The stubs' types know generators only.
@@ -73,7 +72,7 @@ class JobService(JobServiceServicer):
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """All methods as they are generated, but FollowJob without a serialiser: histories are kept in bytes."""
+        """Add the generated method handlers, but FollowJob without a serialiser: histories are kept in bytes."""
         follow: grpc.RpcMethodHandler[job_pb2.FollowJobRequest, bytes] = grpc.unary_stream_rpc_method_handler(
             self.FollowJob, request_deserializer=job_pb2.FollowJobRequest.FromString
         )
@@ -241,13 +240,13 @@ class JobService(JobServiceServicer):
         raise AssertionError(f"{event} has no {wanted.__name__}")
 
     async def _end(self, event: events.JobEnded, context: Context) -> None:
-        """A job that has ended otherwise stays as it is, and the call is refused."""
+        """End a job; one that has ended otherwise stays as it is, and the call is refused."""
         for effect in await self._host.ask(event):
             if isinstance(effect, effects.RefuseJob):
                 await self._refused(effect, context)
 
     async def _refused(self, effect: effects.RefuseJob, context: Context) -> NoReturn:
-        """With JOB_ENDED goes how and why the job ended."""
+        """The details that go with JOB_ENDED: how and why the job ended."""
         job = self._host.engine.jobs.get(effect.job)
         end = {"phase": job.state.value, "why": job.message} if job is not None and job.ended else {}
         await _refuse(context, effect.reason, effect.message, **end)
@@ -263,7 +262,7 @@ class JobService(JobServiceServicer):
         return job
 
     async def _driven(self, name: JobId, incarnation: int, context: Context) -> Job:
-        """A job, called by its driver's newest incarnation."""
+        """The job, if its driver's newest incarnation calls; any other call is refused."""
         job = self._jobs.get(name)
         if job is None:
             await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
@@ -280,7 +279,9 @@ class JobService(JobServiceServicer):
 
 
 def check_address(address: str, *, insecure: bool) -> None:
-    """A driver's address is a literal host:port, on loopback unless the operator said otherwise. Raises UsageError."""
+    """Check that a driver's address is a literal host:port, on loopback unless the operator said otherwise. Raises
+    UsageError.
+    """
     if not is_literal(address):
         raise UsageError("ADDRESS", "a driver's address is literal", where=address, fix="name an IP address and a port")
     if not insecure and not is_loopback(address):
@@ -293,7 +294,7 @@ def check_address(address: str, *, insecure: bool) -> None:
 
 
 def _same(status: job_pb2.JobStatus, told: job_pb2.JobStatus) -> bool:
-    """But for the age, which always changes."""
+    """A frame without its age, which always changes."""
     aged = job_pb2.JobStatus()
     aged.CopyFrom(told)
     aged.age.CopyFrom(status.age)

@@ -1,4 +1,4 @@
-"""What the shell keeps of each job beside the engine: its key, tasks, driver's address, follower and metrics."""
+"""Jobs as the service knows them beside the engine: key, tasks, driver's address, follower, metrics, and the offers."""
 
 import asyncio
 import hashlib
@@ -7,21 +7,26 @@ from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from coordinator.engine.effects import OfferLease
 from coordinator.engine.ids import JobId
+from coordinator.engine.model import EngineSettings
+from coordinator.service.convert.devices import offer_bytes, offer_template
+from coordinator.service.host import Host
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.tickets import KEY_BYTES
+from venn.wire.tickets import FORMAT, KEY_BYTES, mac_of
 
 KEPT_BYTES = 1 << 20  # of a job's history that was sent, for a follower that comes back: some 9,000 frames
 MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
 FRAME_OVERHEAD_BYTES = 48  # of a frame in memory, beside its bytes
 MOST_ATTEMPTS = 64  # whose bodies are remembered, as many as the engine does
 MOST_ROUNDS_SHOWN = 64
+TICKET_SPARE_MS = 60_000  # a ticket outlives its lease by this, however late that ends
 GATHER_S = 0.1  # a frame that can wait leaves at most so much later, with those that come meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all offers of one attempt share; what differs is filled in for each, and serialised at once."""
+    """The common part of an attempt's offers. What differs is filled in for each offer, which is serialised at once."""
 
     offer: device_pb2.ConnectResponse
     ticket: common_pb2.TicketPayload
@@ -52,21 +57,21 @@ class History:
 
     @property
     def first(self) -> int:
-        """Seq of the oldest frame that is still here."""
+        """Number of the oldest frame that is still here."""
         return self.last - len(self._frames) + 1
 
     def after(self, seq: int, most: int) -> list[bytes]:
-        """At most so many frames, the next ones after ``seq``, which is at least ``first - 1``."""
+        """The next frames after ``seq``, which is at least ``first - 1``."""
         start = seq - self.first + 1
         return [self._frames[place] for place in range(start, min(start + most, len(self._frames)))]
 
     def told(self, seq: int) -> None:
-        """The follower was sent all frames through this one."""
+        """Note that the follower was sent all frames through this one."""
         self._sent = max(self._sent, seq)
         self._trim()
 
     def end(self) -> None:
-        """The job has ended: what the follower has been sent nobody needs any more."""
+        """Drop what the follower has been sent: the job has ended, and nobody needs it any more."""
         self._kept = 0
         self._trim()
 
@@ -100,13 +105,13 @@ class Job:
     _later: asyncio.TimerHandle | None = None  # frames gather until then
 
     def changed(self) -> asyncio.Event:
-        """Is set at the next change. To be taken before looking, so that none is missed."""
+        """The event that is set at the next change. Take it before you look, so that no change is missed."""
         if self._changed is None:
             self._changed = asyncio.Event()
         return self._changed
 
     def wake(self) -> None:
-        """Tell those who wait that something is new."""
+        """Wake those who wait for a change."""
         if self._later is not None:
             self._later.cancel()
             self._later = None
@@ -123,7 +128,7 @@ class Job:
             self._later = asyncio.get_running_loop().call_later(GATHER_S, self.wake)
 
     def report(self, round_: int, metrics: Mapping[str, float]) -> None:
-        """What a closed round reached; told again, it replaces what was told."""
+        """Keep the metrics of a closed round, in place of those that were told of it before."""
         kept = [entry for entry in self.metrics if entry[0] != round_]
         self.metrics.clear()
         self.metrics.extend(sorted([*kept, (round_, metrics)], key=lambda entry: entry[0]))
@@ -139,13 +144,13 @@ class Job:
         return known == digest
 
     def forget(self, round_: int, attempt: int) -> None:
-        """An attempt that was refused: its key was not used."""
+        """Forget an attempt that was refused: its key was not used."""
         self.bodies.pop((round_, attempt), None)
         self.templates.pop((round_, attempt), None)
 
 
 class Jobs:
-    """All of them, by id; the services share it."""
+    """All jobs by id; the services share it."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, Job] = {}
@@ -154,14 +159,48 @@ class Jobs:
         return self._jobs.get(job)
 
     def add(self, job: Job, known: Container[JobId]) -> None:
-        """A new job; those that the engine no longer knows are forgotten here as well."""
+        """Add a job; those that the engine no longer knows are forgotten here as well."""
         for name in [name for name in self._jobs if name not in known]:
             del self._jobs[name]
         self._jobs[job.job] = job
 
     def __iter__(self) -> Iterator[Job]:
-        """By arrival."""
+        """All jobs, by arrival."""
         return iter(self._jobs.values())
 
     def __reversed__(self) -> Iterator[Job]:
         return reversed(self._jobs.values())
+
+
+class Offers:
+    """Builds the offers of leases, from the jobs' templates."""
+
+    def __init__(self, host: Host, jobs: Jobs, settings: EngineSettings) -> None:
+        self._host, self._jobs, self._settings = host, jobs, settings
+
+    def prepare(self, job: Job, attempt: common_pb2.AttemptKey, task: common_pb2.Task) -> None:
+        """Build what the offers of an attempt share, as it opens."""
+        offer = offer_template(attempt, task, job.key_id, self._settings)
+        ticket = common_pb2.TicketPayload(version=FORMAT, attempt=attempt)
+        job.templates[(attempt.round, attempt.attempt)] = Template(offer, ticket)
+
+    def offer(self, effect: OfferLease, now: float) -> bytes | None:
+        """The offer of a lease, serialised; None if the attempt's task is not known any more: then the lease is not
+        accepted, and ends.
+        """
+        job = self._jobs.get(effect.job)
+        template = job.templates.get((effect.round, effect.attempt)) if job else None
+        if job is None or template is None:
+            return None
+        ticket = template.ticket
+        ticket.device, ticket.lease = effect.device, effect.lease
+        ticket.not_after_ms = self._host.wall_ms(effect.ends_at + self._settings.driver_grace_s) + TICKET_SPARE_MS
+        payload = ticket.SerializeToString()
+        return offer_bytes(
+            template.offer,
+            effect.lease,
+            payload=payload,
+            mac=mac_of(payload, job.ticket_key),
+            address=job.verified,
+            remaining_s=effect.ends_at - now,
+        )

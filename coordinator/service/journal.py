@@ -21,7 +21,7 @@ EVENTS = "events.jsonl"
 
 
 class Journal:
-    """Lines gather in memory and are handed to the system once per turn of the event loop.
+    """The journal's file. Lines gather in memory and are handed to the system once per turn of the event loop.
 
     Raises PeerError OUT_OF_SPACE when they cannot be; then the file ends with the last whole turn.
     """
@@ -82,12 +82,12 @@ class Journal:
         self._size += len(data)
 
     def close(self) -> None:
-        """The clean end: the digest of all that was recorded."""
+        """End the journal cleanly, with the digest of all that was recorded."""
         self._lines.append(self._encode({"kind": "end", "digest": self._digest.hex()}))
         self.break_off()
 
     def break_off(self) -> None:
-        """As a coordinator that was killed leaves it."""
+        """Close the file as a coordinator that was killed leaves it."""
         try:
             self.flush()
         finally:

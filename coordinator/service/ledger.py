@@ -1,4 +1,4 @@
-"""Leases that live, as the effects told of them: at the moment when an effect leaves the engine may be further on."""
+"""The live leases, as the effects told of them: when an effect leaves, the engine may be further on already."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +9,7 @@ from coordinator.service.host import Host
 
 
 class Ledger:
-    """From its offer to its end, each with the session that holds it: after a resume that is another one."""
+    """The live leases from offer to end, each with the session that holds it (after a resume another one)."""
 
     def __init__(self, host: Host) -> None:
         self.offers: dict[LeaseSeq, OfferLease] = {}

@@ -1,4 +1,4 @@
-"""The policy that somebody named: foreign code, perhaps, whose failure is told with the plan that it was making."""
+"""Policies by name, and errors of a policy's code: told with the plan that it was making."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def policy_of(name: str, where: str = "policy") -> Policy:
-    """Raises UsageError, which names the known policies."""
+    """Load a policy by its name or FILE.py:NAME. Raises UsageError, which names the known policies."""
     try:
         return load_policy(name)
     except PolicyError as error:
@@ -53,12 +53,12 @@ def _is_foreign(name: str) -> bool:
 
 
 def _view_in(trace: TracebackType | None) -> View | None:
-    """What the policy was given, if the error came from its ``plan``."""
+    """The view that the policy was given, if the error came from its ``plan``."""
     return _in(trace, View, function="plan")
 
 
 def _in(trace: TracebackType | None, kind: type[T], function: str = "") -> T | None:
-    """The first value of this kind that is local to where the error came through."""
+    """The first local variable of this kind in the frames that an error came through."""
     while trace is not None:
         frame = trace.tb_frame
         if function in ("", frame.f_code.co_name):

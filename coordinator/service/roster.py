@@ -1,4 +1,4 @@
-"""All known devices by name, for pages and for guesses at a mistyped name: neither looks at more than it shows."""
+"""An index of all known devices by name, for pages and for guesses at a mistyped name."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,10 @@ MOST_NEW = 1_000  # devices that are not merged in yet
 
 
 class Roster:
-    """Sorted; who came lately is merged in when somebody asks, at the latest when they are many. What the engine forgot
+    """The sorted names of all known devices. Newcomers are merged in when somebody asks, at the latest when they are
+    many.
+
+    A page or a guess looks at no more names than it shows. What the engine forgot
     is skipped.
     """
 
@@ -24,12 +27,14 @@ class Roster:
         host.listen(effects.OpenSession, self._opened)
 
     def after(self, name: str, most: int) -> list[DeviceId]:
-        """At most so many, the next ones by name."""
+        """The next devices by name, at most ``most``."""
         names = self._merged()
         return list(islice(self._from(bisect_right(names, name)), most))
 
     def near(self, name: str, most: int) -> list[DeviceId]:
-        """At most so many on each side of where the name would stand: they begin as it does, if any do."""
+        """The devices next to where the name would stand, at most ``most`` on each side: they begin as it does, if any
+        do.
+        """
         names = self._merged()
         return list(islice(self._from(max(0, bisect_left(names, name) - most)), 2 * most))
 

@@ -20,18 +20,15 @@ from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.service import admin_service, device_service, job_service
 from coordinator.service.admin_service import AdminService
-from coordinator.service.clock import CallLater, Clock, boot_clock
 from coordinator.service.device_service import DeviceService
+from coordinator.service.event_log import EventLog
 from coordinator.service.follow import Followers
-from coordinator.service.host import Host
+from coordinator.service.host import CallLater, Clock, Host, boot_clock
 from coordinator.service.job_service import JobService
-from coordinator.service.jobs import Jobs
+from coordinator.service.jobs import Jobs, Offers
 from coordinator.service.journal import EVENTS, Journal, first_start_ms
 from coordinator.service.ledger import Ledger
-from coordinator.service.machine import Machine
-from coordinator.service.offers import Offers
-from coordinator.service.story import Story
-from coordinator.service.view import View
+from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
@@ -47,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSettings:
-    """How a coordinator runs. ``folder`` receives events.jsonl and load.jsonl; without it nothing is recorded."""
+    """The settings of a coordinator. ``folder`` receives events.jsonl and load.jsonl; without one, nothing is."""
 
     engine: EngineSettings
     tokens: Tokens
@@ -63,7 +60,7 @@ class CoordinatorSettings:
 
 
 class Coordinator:
-    """All parts of one coordinator. Made by ``running``."""
+    """One coordinator with all its parts. Made by ``running``."""
 
     def __init__(self, settings: CoordinatorSettings, policy: Policy) -> None:
         self.settings = settings
@@ -84,9 +81,9 @@ class Coordinator:
         )
         self.jobs = Jobs()
         offers = Offers(self.host, self.jobs, settings.engine)
-        # The ledger listens first, the story before the services: each may rely on those before it.
+        # The ledger listens first, the event log before the services: each may rely on those before it.
         self.ledger = Ledger(self.host)
-        self.story = Story(self.host, self.ledger)
+        self.log = EventLog(self.host, self.ledger)
         self.devices = DeviceService(self.host, settings.engine, offers)
         self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
@@ -94,7 +91,7 @@ class Coordinator:
         self.view = View(
             self.host,
             jobs=self.jobs,
-            story=self.story,
+            log=self.log,
             machine=self.machine,
             name=settings.name,
             policy=settings.engine.policy,
@@ -110,7 +107,7 @@ class Coordinator:
             view=self.view,
             insecure=settings.insecure,
         )
-        self.admin = AdminService(self.host, self.view, self.story, self.devices, allow_faults=settings.allow_faults)
+        self.admin = AdminService(self.host, self.view, self.log, self.devices, allow_faults=settings.allow_faults)
         self.health = HealthServicer()
         self.address = ""
 
@@ -133,7 +130,7 @@ class Coordinator:
         )
 
     def make_server(self) -> grpc.aio.Server:
-        """With every service, each behind its token but health; reflection, if wanted, is the admin's."""
+        """The server with every service, each behind its token but health; reflection, if wanted, is the admin's."""
         tokens = self.settings.tokens
         guarded = dict(zip(SERVICES, (tokens.device, tokens.job, tokens.admin), strict=True))
         server = make_server(interceptors=[TokenInterceptor({**guarded, reflection.SERVICE_NAME: tokens.admin})])
@@ -147,7 +144,7 @@ class Coordinator:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Watches the machine meanwhile. If that fails, as on a full disk, the coordinator cannot go on."""
+        """Watch the machine meanwhile. If that fails, as on a full disk, the coordinator cannot go on."""
         watchers = [asyncio.create_task(watcher.run()) for watcher in (self.lag, self.machine)]
         for watcher in watchers:
             watcher.add_done_callback(self._watcher_ended)

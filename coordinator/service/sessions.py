@@ -13,11 +13,13 @@ from typing import Any
 import grpc
 
 from coordinator.engine.ids import DeviceId, SessionSeq
-from coordinator.service.convert.packed import TO_DEVICES, joined
+from venn.v1.device_pb2 import ConnectResponse
+from venn.wire.frames import joined
 from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+MORE = ConnectResponse.MORE_FIELD_NUMBER  # of a message: frames that leave together with its own
 MOST_OUTBOX_FRAMES = 256
 MOST_OUTBOX_BYTES = 1024 * 1024
 FAREWELL_S = 1.0  # to flush the outbox and the status of a session that ends
@@ -30,7 +32,7 @@ FRAMES_PER_OFFER = 8.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the coordinator ends a stream."""
+    """The way in which the coordinator ends a stream."""
 
     code: grpc.StatusCode
     reason: str
@@ -106,22 +108,24 @@ class Session:
         return True
 
     def let_go(self) -> None:
-        """What is in the outbox leaves."""
+        """Send what is in the outbox."""
         if self._outbox and self._writer is None:
             self._writer = self._loop.create_task(self._write())
 
     def expect_answers(self) -> None:
-        """An offer was sent: the device may say that much more."""
+        """Raise the session's allowance: an offer was sent, which the device will answer with frames."""
         self._allowance = min(FRAMES_AT_ONCE, self._allowance + FRAMES_PER_OFFER)
 
     async def _write(self) -> None:
-        """Until the outbox is empty. A stream that has ended takes nothing more; its reader finds that out itself."""
+        """Write until the outbox is empty. A stream that has ended takes nothing more; its reader finds that out
+        itself.
+        """
         outbox = self._outbox
         assert outbox is not None
         try:
             while outbox:
                 frames = tuple(outbox)
-                await self.context.write(frames[0] if len(frames) == 1 else joined(frames, TO_DEVICES))
+                await self.context.write(frames[0] if len(frames) == 1 else joined(frames, MORE))
                 for frame in frames:  # they counted until now: what a device does not read is not free
                     self._bytes -= len(frame)
                     outbox.popleft()
@@ -141,13 +145,15 @@ class Session:
                 self._reader.cancel()
 
     async def flush(self) -> None:
-        """Before the stream ends of itself: let what is in the outbox leave, if the device still reads."""
+        """Send what is in the outbox before the stream ends of itself, if the device still reads."""
         self.let_go()
         if self._writer is not None:
             await asyncio.wait([self._writer], timeout=FAREWELL_S)
 
     async def farewell(self) -> None:
-        """In the reader's task, after ``end``: flush, then the status. Bounded in time, whatever the device does."""
+        """Flush, then send the status; called in the reader's task after ``end``. Bounded in time, whatever the device
+        does.
+        """
         assert self.ending is not None
         ending = self.ending
         self.let_go()

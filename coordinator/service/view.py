@@ -1,46 +1,73 @@
-"""The world as people see it: the engine's census, and what the shell knows beside it, as messages."""
+"""Snapshots, pages and explanations for people: the counts of the engine and the service, as messages."""
 
+import asyncio
 from dataclasses import asdict
 from itertools import islice
+
+import psutil
 
 from coordinator.engine import census
 from coordinator.engine.census import JobCount, RegionCount
 from coordinator.engine.explain import device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
-from coordinator.engine.lifecycle import Story as StoryOf
-from coordinator.engine.lifecycle import written
+from coordinator.engine.lifecycle import Story, written
 from coordinator.engine.state import Device
 from coordinator.engine.waiting import Present
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert import names
 from coordinator.service.convert.devices import duration
+from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
-from coordinator.service.machine import Machine
 from coordinator.service.roster import Roster
-from coordinator.service.story import Story
 from venn.v1 import admin_pb2, common_pb2, job_pb2
+from venn.wire.lag import LagMonitor
 from venn.wire.versions import this_version
 
+SAMPLE_S = 1.0  # between two samples of the machine
 MOST_JOBS, MOST_REGIONS = 100, 64  # in a snapshot
 FEW_DEVICES, LATELY_S = 100, 1.0  # more than so many are looked at again after so long, whoever asks
 MOST_GUESSES = 200  # jobs, and devices each way, that a mistyped name is held against
 
 
+class Machine:
+    """The coordinator's own machine: how busy it is, and how late the event loop. Sampled once a second."""
+
+    def __init__(self, lag: LagMonitor) -> None:
+        self._lag = lag
+        self._cpu_fraction = 0.0
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        psutil.cpu_percent(interval=None)
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self._cpu_fraction = psutil.cpu_percent(interval=None) / 100
+
+    def status(self) -> admin_pb2.HostStatus:
+        memory = psutil.virtual_memory()
+        return admin_pb2.HostStatus(
+            cpu_fraction=self._cpu_fraction,
+            memory_used_bytes=memory.total - memory.available,
+            memory_total_bytes=memory.total,
+            loop_lag_p99=duration(self._lag.p99_s),
+        )
+
+
 class View:
-    """Reads only. ``policy`` is the name of the one in force."""
+    """Makes the messages that the admin's calls answer with; it only reads. ``policy`` is the name of that in force."""
 
     def __init__(
-        self, host: Host, *, jobs: Jobs, story: Story, machine: Machine, name: str, policy: str, seed: int
+        self, host: Host, *, jobs: Jobs, log: EventLog, machine: Machine, name: str, policy: str, seed: int
     ) -> None:
         self._host, self._engine, self._jobs = host, host.engine, jobs
-        self._story, self._machine, self._name, self._seed = story, machine, name, seed
+        self._log, self._machine, self._name, self._seed = log, machine, name, seed
         self._roster = Roster(host, host.engine.devices)
         self.policy = policy
         self._seen: tuple[float, Present] | None = None
 
     def snapshot(self) -> admin_pb2.Snapshot:
-        """The foremost of everything: its size has a bound, however much there is."""
+        """A snapshot of the foremost of everything: its size has a bound, however much there is."""
         jobs = self._foremost()
         regions, more_regions = census.region_counts(self._engine, MOST_REGIONS)
         return admin_pb2.Snapshot(
@@ -55,7 +82,7 @@ class View:
             more_regions=more_regions,
             leases=admin_pb2.LeaseCounts(**asdict(census.lease_counts(self._engine))),
             host=self._machine.status(),
-            log=self._story.latest(),
+            log=self._log.latest(),
             incarnation=self._host.incarnation,
             version=this_version(),
         )
@@ -63,13 +90,15 @@ class View:
     # -- jobs
 
     def jobs(self, *, after: str, most: int) -> tuple[list[job_pb2.JobStatus], bool]:
-        """A page by arrival, and whether more follow. If the job that it comes after is forgotten it is the first."""
+        """A page of jobs by arrival, and whether more follow. If the job that it comes after is forgotten it is the
+        first.
+        """
         known = [job for job in self._jobs if job.job in self._engine.jobs]
         first = next((place for place, job in enumerate(known, 1) if job.job == after), 0)
         return [self.job(job) for job in known[first : first + most]], len(known) > first + most
 
     def _foremost(self) -> list[Job]:
-        """By arrival: unfinished jobs, and, where there is room, the latest of those that ended."""
+        """The foremost jobs by arrival: unfinished ones, and, where there is room, the latest of those that ended."""
         known = [job for job in self._jobs if job.job in self._engine.jobs]
         going = [job for job in known if not job.ended][:MOST_JOBS]
         over = [job for job in known if job.ended][len(going) - MOST_JOBS :] if len(going) < MOST_JOBS else []
@@ -110,7 +139,7 @@ class View:
         return self._seen[1]
 
     def attempt_state(self, request: RequestId | None) -> job_pb2.AttemptState | None:
-        """What a restarted driver needs to know of its open attempt."""
+        """The state of an attempt, as a restarted driver needs it."""
         found = None if request is None else self._engine.requests.get(request)
         if found is None:
             return None
@@ -124,12 +153,12 @@ class View:
     # -- devices
 
     def devices(self, *, after: str, most: int) -> tuple[list[admin_pb2.DeviceStatus], bool]:
-        """A page by id, and whether more follow."""
+        """A page of devices by id, and whether more follow."""
         ids = self._roster.after(after, most + 1)
         return [self._device(self._engine.devices[device]) for device in ids[:most]], len(ids) > most
 
     def is_connected(self, device: str) -> bool:
-        """Whether it has a session."""
+        """Whether a device has a session."""
         known = self._engine.devices.get(DeviceId(device))
         return known is not None and known.session is not None
 
@@ -165,7 +194,9 @@ class View:
         return _explanation(job.job, census.job_count(engine, known).phase, reasons, known.story)
 
     def like(self, subject: str) -> list[str]:
-        """What can be explained and may have been meant: the latest jobs, and devices whose names begin alike."""
+        """The names that can be explained and may have been meant: the latest jobs, and devices whose names begin
+        alike.
+        """
         jobs = {job_name(job.job): None for job in islice(reversed(self._jobs), MOST_GUESSES)}
         return [*jobs, *self._roster.near(subject, MOST_GUESSES)]
 
@@ -174,14 +205,14 @@ class View:
         return [near for near in self._roster.near(device, MOST_GUESSES) if self.is_connected(near)]
 
     def _named(self, subject: str) -> Job | None:
-        """The latest of this key or name."""
+        """The latest job of this key or name."""
         named = [job for job in self._jobs if subject in (job.job, job_name(job.job))]
         known = [job for job in named if job.job in self._engine.jobs]
         return known[-1] if known else None
 
 
 def _waits(job: Job, count: JobCount) -> str:
-    """One sentence; empty if it waits for nothing."""
+    """Why a job waits, in one sentence; empty if it waits for nothing."""
     return f"its driver cannot be offered: {job.problem}" if job.problem and count.waits else count.waits
 
 
@@ -195,7 +226,7 @@ def _region(count: RegionCount) -> admin_pb2.RegionStatus:
     )
 
 
-def _explanation(subject: str, state: str, reasons: list[str], story: StoryOf) -> admin_pb2.ExplainResponse:
+def _explanation(subject: str, state: str, reasons: list[str], story: Story) -> admin_pb2.ExplainResponse:
     answer = admin_pb2.ExplainResponse(subject=subject, state=state, reasons=reasons)
     for at, kind, text in written(story):
         answer.story.add(at=duration(at), kind=kind, text=text)

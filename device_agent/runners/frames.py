@@ -16,24 +16,24 @@ Header = dict[str, Any]  # JSON
 
 
 class BrokenFrame(Exception):
-    """These bytes are no frame: the job's code wrote where it should not."""
+    """The bytes are no message: the job's code wrote where it should not."""
 
 
 def pack(header: Header, body: bytes | memoryview = b"") -> bytes:
-    """Everything before the body."""
+    """The bytes of a message before its body."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return PREFIX.pack(len(text), len(body)) + text
 
 
 def write(file: BinaryIO, header: Header, body: bytes | memoryview = b"") -> None:
-    """Blocks until the other side has room."""
+    """Write a message; blocks until the other side has room."""
     file.write(pack(header, body))
     file.write(body)
     file.flush()
 
 
 def read(file: BinaryIO) -> tuple[Header, bytes] | None:
-    """Blocks; None at the end."""
+    """Read a message; blocks. None at the end."""
     prefix = file.read(PREFIX.size)
     if len(prefix) < PREFIX.size:
         return None
@@ -43,7 +43,7 @@ def read(file: BinaryIO) -> tuple[Header, bytes] | None:
 
 
 async def receive(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
-    """Raises IncompleteReadError at the end, BrokenFrame for other bytes."""
+    """Read a message. Raises IncompleteReadError at the end, BrokenFrame for other bytes."""
     header_bytes, body_bytes = PREFIX.unpack(await reader.readexactly(PREFIX.size))
     if header_bytes > MOST_HEADER or body_bytes > MOST_BODY:
         raise BrokenFrame(f"a header of {header_bytes} bytes")

@@ -4,17 +4,16 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 
-from device_agent.duty import DutyCycle
 from device_agent.failures import TaskFailed
 from device_agent.runners.process import Output, Work, WorkerProcess
-from device_agent.throttle import NOTHING, Throttle
+from device_agent.throttle import NOTHING, DutyCycle, Throttle
 from venn.v1 import common_pb2
 
 IDLE_KEPT = 4  # besides one per slot: processes of other jobs that stay warm
 
 
 class WorkerPool:
-    """``size`` tasks run at once, the others wait in the order they came. ``nice``: how far the workers step back."""
+    """Runs ``size`` tasks at once; the others wait in the order they came. ``nice``: how far the workers step back."""
 
     def __init__(self, size: int, *, nice: int = 5, throttle: Throttle = NOTHING) -> None:
         self._slots = asyncio.Semaphore(size)
@@ -27,18 +26,18 @@ class WorkerPool:
         self._background: set[asyncio.Task[None]] = set()
 
     async def warm(self) -> None:
-        """Have a fresh worker at hand: starting one takes a good part of a second. Raises OSError."""
+        """Start a worker ahead of the first task: starting one takes a good part of a second. Raises OSError."""
         self._idle.insert(0, await self._start())
 
     async def run(self, work: Work) -> Output:
-        """Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
+        """Run a task. Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
         async with self._slots:
             worker = await self._take(work.code_digest)
             with self._returned(worker):
                 return await worker.run(work, self._held_back if self._counted else None)
 
     async def close(self) -> None:
-        """All workers are gone when this returns."""
+        """End all workers; they are gone when this returns."""
         if self._background:
             await asyncio.wait(self._background)
         idle, self._idle = self._idle, []
@@ -48,13 +47,13 @@ class WorkerPool:
             self._duty.close()
 
     def _held_back(self) -> int:
-        """How often the processor limit was used up so far."""
+        """The number of times that the processor limit was used up so far."""
         if self._duty is not None:
             return self._duty.stops
         return self._throttle.held_back() or 0
 
     async def _start(self) -> WorkerProcess:
-        """Warm first, slowed down from then on: its start is no part of any task. Raises OSError."""
+        """Start a worker, and slow it down once it is warm: its start is no part of any task. Raises OSError."""
         worker = await WorkerProcess.start(self._nice, self._throttle)
         try:
             self._throttle.slow_down(worker.pid)
@@ -89,7 +88,7 @@ class WorkerPool:
                 self._later(self._idle.pop(0).close())
 
     async def _replace(self) -> None:
-        """A new one in the place of one that was killed, before it is needed; if that fails, its need will tell."""
+        """Start a worker in place of one that was killed, before it is needed; if that fails, its next task does."""
         with suppress(OSError):
             await self.warm()
 

@@ -48,7 +48,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a task came to."""
+    """The result of a task."""
 
     body: bytes  # encoded arrays
     digest: bytes
@@ -64,7 +64,7 @@ class NotStarted(OSError):
 
 
 class WorkerProcess:
-    """Spawned, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens.
+    """A worker process, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens.
 
     What the job's code starts is in its process group, and is killed with it, or when it ends by itself. The group is
     signalled only while the worker lives or has just ended: later its number may be another's.
@@ -83,7 +83,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, nice: int, throttle: Throttle = NOTHING) -> "WorkerProcess":
-        """Raises OSError. If cancelled, its process has ended when this returns."""
+        """Start the process. Raises OSError. If cancelled, its process has ended when this returns."""
         output, theirs = os.pipe()
         spawning = asyncio.create_task(_spawn(nice, throttle, theirs))
         cancelled = await _settled(spawning)  # cut short here, nobody would know the process, to end it
@@ -112,11 +112,11 @@ class WorkerProcess:
         return self._process.pid
 
     def fits(self, code_digest: bytes) -> bool:
-        """Whether it holds this code, or none yet: one job's code never runs where another's has been."""
+        """Whether the worker holds this code, or none yet: one job's code never runs where another's has been."""
         return self._code is None or self._code == code_digest
 
     async def run(self, work: Work, held_back: Callable[[], int] | None = None) -> Output:
-        """``held_back`` counts how often the processor limit was used up so far; None: nobody does.
+        """Run a task. ``held_back`` counts how often the processor limit was used up so far; None: nobody does.
 
         Raises TaskFailed, or LeaseOver when the lease ends first. If cancelled, the task has stopped, or its process
         was killed, when this returns.
@@ -145,7 +145,7 @@ class WorkerProcess:
         return "\n".join(text.splitlines()[-TAIL_LINES:])[-TAIL_CHARACTERS:]
 
     async def close(self) -> None:
-        """It is gone when this returns."""
+        """End the process; it is gone when this returns."""
         if self.alive:  # not by asyncio's kill(), which may take the exit code from asyncio's own watcher (3.11)
             self._kill_group()
         await asyncio.wait({self._gone})
@@ -205,7 +205,7 @@ class WorkerProcess:
                     raise frames.BrokenFrame(f"{said.get('say')}")
 
     async def _stop(self) -> None:
-        """The task under way ends, or its process does."""
+        """Stop the task under way, or end its process."""
         try:
             async with asyncio.timeout(STOP_WITHIN_S):
                 await self._send({"do": "cancel", "id": self._task})
@@ -247,7 +247,7 @@ _CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
 
 
 async def _spawn(nice: int, throttle: Throttle, errors: int) -> asyncio.subprocess.Process:
-    """``errors``: the descriptor that the job's output goes to."""
+    """Start the program. ``errors``: the descriptor that the job's output goes to."""
     return await asyncio.create_subprocess_exec(
         *throttle.launch([sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)]),
         stdin=asyncio.subprocess.PIPE,
@@ -261,7 +261,7 @@ async def _spawn(nice: int, throttle: Throttle, errors: int) -> asyncio.subproce
 
 
 async def _settled(task: asyncio.Task[Any]) -> bool:
-    """Wait for its end, which comes no sooner and no later for being cancelled. Whether it was, meanwhile."""
+    """Wait for the end of a task, even if cancelled meanwhile; returns whether that was so."""
     cancelled = False
     while not task.done():
         try:
@@ -272,6 +272,6 @@ async def _settled(task: asyncio.Task[Any]) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, without what is secret, and with one thread per task."""
+    """The environment of a worker: ours without secrets, with one thread per task."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_") or name == RUN_MARK}
     return {**kept, **ONE_THREAD, "PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "1"}

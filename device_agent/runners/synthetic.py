@@ -21,7 +21,7 @@ def is_synthetic(params: Mapping[str, object]) -> bool:
 
 
 def on_device(model: Arrays, task: Task) -> Result:
-    """Raises ValueError for parameters that make no sense."""
+    """Do the task. Raises ValueError for parameters that make no sense."""
     compute_s = float(task.params.get("compute_s", 0.0))
     if not (math.isfinite(compute_s) and compute_s >= 0):
         raise ValueError(f"compute_s must be seconds, at least 0, not {compute_s}")

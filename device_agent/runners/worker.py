@@ -32,7 +32,7 @@ from device_agent.runners.frames import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
 from venn.wire.digest import digest_of
-from venn.wire.supervised import end_with_parent
+from venn.wire.marks import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"
@@ -88,7 +88,9 @@ class Worker:
         frames.write(self._up, answer, body)
 
     def _function(self) -> tuple[OnDevice, bool]:
-        """What runs on the device, from a file that is run afresh; and whether its result must be like the model."""
+        """The function that runs on the device, from a file that is run afresh; and whether its result must be like the
+        model.
+        """
         if self._bundle is None:
             return synthetic.on_device, False
         _, name, source = self._bundle
@@ -125,7 +127,7 @@ class Worker:
         return result, took
 
     def _one_line(self, error: BaseException) -> str:
-        """What was raised, and at which line of the job's file."""
+        """The error that was raised, and its line in the job's file."""
         name = self._bundle[1] if self._bundle else ""
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
         place = f" ({name}, line {lines[-1]})" if lines else ""
@@ -161,13 +163,13 @@ def _unpack(bundle: bytes) -> tuple[str, bytes]:
 
 
 def _seed(header: Header) -> int:
-    """Of (job's seed, device, round, attempt): the same task draws the same numbers wherever it runs."""
+    """The seed of a task, from (job's seed, device, round, attempt): it draws the same numbers wherever it runs."""
     text = f"{header['seed']}/{header['device']}/{header['round']}/{header['attempt']}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "little")
 
 
 def _print_trace(error: BaseException) -> None:
-    """From the job's first line on; how it was called is ours."""
+    """Print the trace of an error from the job's first line on; how the job was called is ours."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
-from device_agent.duty import DutyCycle, processor_time
+from device_agent.throttle import DutyCycle, processor_time
 from testbed.bench.fidelity import missing, task_times
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.bench.loads.traffic import Echo, answer

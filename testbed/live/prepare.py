@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from device_agent.absences import Going
+from device_agent.availability import AbsenceKind
 from testbed.live.throttle.plan import relayed
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
@@ -66,8 +66,8 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
 def _left_to_itself(device: DeviceSpec, *, linked: bool) -> DeviceSpec:
     """A device with a process to itself does not play that it is suspended: its process is. Nor does one with a relay
     play that it is cut off: its link is."""
-    really = {Going.SUSPEND} if device.alone else set()
-    really |= {Going.DISCONNECT, Going.PARTITION} if linked else set()
+    really = {AbsenceKind.SUSPEND} if device.alone else set()
+    really |= {AbsenceKind.DISCONNECT, AbsenceKind.PARTITION} if linked else set()
     return replace(device, absences=tuple(each for each in device.absences if each.how not in really))
 
 

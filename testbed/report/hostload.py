@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
-from device_agent.journal import LOAD_S
+from device_agent.activity import LOAD_S
 from testbed.report.record import RunRecord
 from testbed.report.stalls import (
     BUSY_FOR_S,

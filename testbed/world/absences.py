@@ -21,8 +21,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
-from device_agent.absences import Absence, Going, without
-from device_agent.availability import Interval, always, generated, traced
+from device_agent.availability import Absence, AbsenceKind, Interval, always, generated, traced, without
 from testbed.world.devices import DeviceSpec
 from testbed.world.timeline import Action, Entry, Pool, Verb, Wish, generator, hits, wishes
 from venn.wire.errors import UsageError
@@ -31,8 +30,8 @@ from venn.wire.notation import PROGRAMS, Constant, Rate, Selector, Whom, parse_d
 RESTART_S = 2.0  # a device that is always there is back so long after a crash
 
 OVER = {  # what ends which absences
-    Verb.JOIN: (Going.LEAVE, Going.CRASH),
-    Verb.RECONNECT: (Going.DISCONNECT, Going.PARTITION),
+    Verb.JOIN: (AbsenceKind.LEAVE, AbsenceKind.CRASH),
+    Verb.RECONNECT: (AbsenceKind.DISCONNECT, AbsenceKind.PARTITION),
 }
 WHILE_THERE = (Verb.CRASH, Verb.SUSPEND)  # only devices that are in a session of their own
 
@@ -65,7 +64,7 @@ class World(ABC):
 
     def stay_away(self, device: int) -> None:
         """It is not there from the start, until it joins."""
-        self._gone[device] = [Absence(0.0, math.inf, Going.LEAVE)]
+        self._gone[device] = [Absence(0.0, math.inf, AbsenceKind.LEAVE)]
 
     def grant(self, wish: Wish, turn: int) -> Iterator[Action]:
         """In the order of the devices."""
@@ -91,7 +90,7 @@ class World(ABC):
         if wish.verb is Verb.LIMIT:
             self._limited[device] = until
         else:
-            gone.append(Absence(wish.at_s, until, Going(wish.verb.value)))
+            gone.append(Absence(wish.at_s, until, AbsenceKind(wish.verb.value)))
         ends = until if math.isfinite(until) else None
         return Action(wish.at_s, wish.verb, name, wish.entry, ends, wish.change)
 

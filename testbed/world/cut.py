@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.requirements import Comparison
-from device_agent.absences import Absence, Going
-from device_agent.availability import LEAST_SESSION_S
+from device_agent.availability import LEAST_SESSION_S, Absence, AbsenceKind
 from testbed.world.absences import expand_timeline, selected
 from testbed.world.arrays import CheckIns, Ids, Reals
 from testbed.world.columns import chunks
@@ -29,7 +28,7 @@ ROWS = 1 << 18  # of a block, at most
 def without(
     trace: Callable[[], Iterator[CheckIns]], absences: Mapping[int, Sequence[Absence]], devices: int
 ) -> Callable[[], Iterator[CheckIns]]:
-    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.absences``.
+    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.availability``.
 
     Only the numbers of intervals are others: what is left of interval n is numbered from n times the same factor on.
     """
@@ -72,7 +71,7 @@ class _Gone:
             first=np.cumsum(each),
             from_s=np.array([one.from_s for one in rows], np.float64),
             until_s=np.array([one.until_s for one in rows], np.float64),
-            crash=np.array([one.how is not Going.LEAVE for one in rows], np.bool_),
+            crash=np.array([one.how is not AbsenceKind.LEAVE for one in rows], np.bool_),
             factor=int(each.max()) + 1,
         )
 

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from coordinator.engine.requirements import Capabilities
-from device_agent.absences import Absence
-from device_agent.availability import Spans, as_trace, read_trace
+from device_agent.availability import Absence, Spans, as_trace, read_trace
 from venn.wire.errors import UsageError
 from venn.wire.files import read_json_lines, write_atomic
 from venn.wire.notation import Distribution

@@ -6,8 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.absences import Going, without
-from device_agent.availability import generated
+from device_agent.availability import AbsenceKind, generated, without
 from testbed.world.absences import Expansion, Member, Members, expand_timeline
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Verb
 from venn.wire.notation import parse_distribution, parse_rate_of, parse_selector
@@ -56,7 +55,7 @@ def test_the_same_again_and_in_order(timeline: list[Entry], seed: int) -> None:
 @given(TIMELINES, st.integers(0, 5))
 def test_nobody_is_acted_on_while_away(timeline: list[Entry], seed: int) -> None:
     found = expand(timeline, seed)
-    begun = Counter(each.target for each in found.actions if each.verb.value in set(Going))
+    begun = Counter(each.target for each in found.actions if each.verb.value in set(AbsenceKind))
     for device, absences in found.absences.items():
         assert all(one.from_s < one.until_s <= other.from_s for one, other in pairwise(absences))
         stayed_away = bool(absences) and absences[0].from_s == 0.0 and len(absences) == begun[f"d-{device}"] + 1

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.policies.registry import load_policy
-from device_agent.absences import Absence, Going
-from device_agent.absences import without as one_by_one
-from device_agent.availability import Ending, Interval
+from device_agent.availability import Absence, AbsenceKind, Ending, Interval
+from device_agent.availability import without as one_by_one
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
@@ -141,13 +140,13 @@ def test_nothing_is_read_that_nobody_asks_for() -> None:
     wanted = [Wish(1.0, 0, Verb.LEAVE, 3, 1, 2.0)]
     made = CrowdWorld(COUNT, trace, wanted, seed=1)
     assert [action.target for action in made.grant(wanted[0], 0)] == ["3"]
-    assert made.absences() == {3: [Absence(1.0, 3.0, Going.LEAVE)]}
+    assert made.absences() == {3: [Absence(1.0, 3.0, AbsenceKind.LEAVE)]}
 
 
 def test_many_pieces_come_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cut, "ROWS", 4)
     rows = [Session(0.0, 100.0, device) for device in range(COUNT)]
-    away = [Absence(10.0 * at, 10.0 * at + 5, Going.LEAVE) for at in range(1, 5)]
+    away = [Absence(10.0 * at, 10.0 * at + 5, AbsenceKind.LEAVE) for at in range(1, 5)]
     left = list(cut.without(world([], rows).trace, dict.fromkeys(range(COUNT), away), COUNT)())
     assert sum(map(len, left)) == 5 * COUNT
     assert max(map(len, left)) == 4

@@ -1,4 +1,4 @@
-"""What devices say, as events; every field is checked and bounded. What the engine says to them, as frames."""
+"""Frames of devices to events, with every field checked and bounded; effects to frames for devices."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ HELD_PHASES = {
 
 
 def seconds(value: Duration, where: str) -> float:
-    """Seconds, 0 to a year. Raises MalformedError."""
+    """The seconds of a duration, 0 to a year. Raises MalformedError."""
     length = value.seconds + value.nanos / 1e9
     if not 0 <= length <= limits.MOST_SECONDS:
         raise MalformedError(where, f"{length} s is not between 0 s and a year")
@@ -34,12 +34,12 @@ def seconds(value: Duration, where: str) -> float:
 
 
 def split(length: float) -> tuple[int, int]:
-    """Whole seconds and the nanoseconds beyond them, of a length of at least 0 s."""
+    """A length of at least 0 s as whole seconds and the nanoseconds beyond them, of a length of at least 0 s."""
     return divmod(max(0, round(length * 1e9)), 1_000_000_000)
 
 
 def duration(length: float) -> Duration:
-    """Of ``length`` seconds, at least 0."""
+    """A duration of ``length`` seconds, at least 0."""
     whole, nanos = split(length)
     return Duration(seconds=whole, nanos=nanos)
 
@@ -58,7 +58,7 @@ def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
 
 
 def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -> events.DeviceCheckedIn:
-    """A check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
+    """The event of a check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
     if len(frame.instance) != 16:
         raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
     limits.at_most(len(frame.held), limits.MOST_HELD_LEASES, "check_in.held")
@@ -93,7 +93,7 @@ def capabilities(message: common_pb2.Capabilities) -> Capabilities:
 
 
 def _reference_s(cpu: float) -> float:
-    """What a second of work on a device whose score is 1 takes on this one; 0: nobody knows."""
+    """The seconds that this device takes for one second of work of a device whose score is 1; 0: not known."""
     return 1.0 / cpu if cpu > 0.0 and math.isfinite(1.0 / cpu) else 0.0
 
 
@@ -180,7 +180,9 @@ def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
 
 
 def _failed(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    """Its message is one line; the last lines of the task's output follow on lines of their own."""
+    """The event of a failed task. Its message is one line; the last lines of the task's output follow on lines of their
+    own.
+    """
     said = frame.failed
     message = printable(said.message, limit=limits.MOST_TEXT)
     if output := printable(said.output_tail[-limits.MOST_OUTPUT :], limit=limits.MOST_OUTPUT, keep_newlines=True):
@@ -209,7 +211,7 @@ READERS: dict[str, Callable[[SessionSeq, device_pb2.ConnectRequest], events.Even
 
 
 def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    """What a frame after the check-in means. Raises MalformedError."""
+    """The event that a frame after the check-in stands for. Raises MalformedError."""
     kind = frame.WhichOneof("frame")
     reader = READERS.get(kind or "")
     if reader is None:
@@ -239,7 +241,7 @@ def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
 def offer_template(
     attempt: common_pb2.AttemptKey, task: common_pb2.Task, key_id: str, settings: EngineSettings
 ) -> device_pb2.ConnectResponse:
-    """What all offers of one attempt share."""
+    """The frame that all offers of one attempt are made from."""
     offer = device_pb2.Offer(
         attempt=attempt,
         task=task,
@@ -259,7 +261,7 @@ def offer_bytes(
     address: str,
     remaining_s: float,
 ) -> bytes:
-    """One offer. It is filled into the template itself: what differs between offers is overwritten by each."""
+    """One offer, serialised. It is filled into the template itself: each offer overwrites what differs."""
     offer = template.offer
     ticket, remaining = offer.ticket, offer.remaining
     offer.lease, offer.driver_address = lease, address

@@ -1,4 +1,4 @@
-"""What drivers say, checked and bounded; and what happens to their jobs, as frames of the follow stream."""
+"""Messages of drivers to the engine's values, checked and bounded; effects to frames of the follow stream."""
 
 import math
 import re
@@ -12,10 +12,10 @@ from coordinator.engine.model import Asynchronous, JobSpec, Outcome, Workload
 from coordinator.service.convert import limits, names
 from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
-from coordinator.service.convert.packed import TO_FOLLOWERS, joined
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
 from venn.wire.digest import DIGEST_BYTES
+from venn.wire.frames import joined
 from venn.wire.text import printable
 
 DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
@@ -23,7 +23,7 @@ MIN_RESPONSE = Fraction(4, 5)  # when a job does not say
 
 
 def job_id(key: common_pb2.JobKey) -> JobId:
-    """``owner/name/run``. Raises MalformedError."""
+    """The job id ``owner/name/run`` of a key. Raises MalformedError."""
     owner, name, run = (
         limits.name(part, f"job.{field}")
         for part, field in ((key.owner, "owner"), (key.name, "name"), (key.run, "run"))
@@ -38,12 +38,12 @@ def job_key(job: JobId) -> common_pb2.JobKey:
 
 @lru_cache(maxsize=1024)
 def attempt_key(job: JobId, round_: int, attempt: int) -> common_pb2.AttemptKey:
-    """Shared: to be read and copied only."""
+    """The key of an attempt. It is shared: read or copy it only."""
     return common_pb2.AttemptKey(job=job_key(job), round=round_, attempt=attempt)
 
 
 def attempt_of(key: common_pb2.AttemptKey) -> tuple[JobId, int, int]:
-    """Job, round and attempt. Raises MalformedError."""
+    """The job, round and attempt of a key. Raises MalformedError."""
     for value, field in ((key.round, "round"), (key.attempt, "attempt")):
         if value < 1:
             raise MalformedError(f"attempt.{field}", "it counts from 1")
@@ -104,7 +104,7 @@ def _min_response(text: str) -> Fraction:
 
 
 def _fraction(text: str, where: str, *, most: int) -> Fraction:
-    """An exact decimal, never through a float; the empty text is 0."""
+    """An exact decimal of at most ``most``, never through a float; the empty text is 0. Raises MalformedError."""
     if not text:
         return Fraction(0)
     if not DECIMAL.fullmatch(text) or Fraction(text) > most:
@@ -119,7 +119,7 @@ def _positive(value: float, where: str) -> float:
 
 
 def check_task(task: common_pb2.Task) -> None:
-    """A task that every offer of an attempt will carry. Raises MalformedError."""
+    """Check a task that every offer of an attempt will carry. Raises MalformedError."""
     limits.at_most(task.ByteSize(), limits.MOST_TASK_BYTES, "task (bytes)")
     for artifact, where in ((task.code, "task.code.digest"), (task.model, "task.model.digest")):
         if artifact.digest and len(artifact.digest) != DIGEST_BYTES:
@@ -142,7 +142,7 @@ def _outcome(value: int) -> Outcome:
 
 
 def metrics(message: Mapping[str, float]) -> dict[str, float]:
-    """Raises MalformedError. What is not finite is left out: it is for people, and a round is not lost for it."""
+    """The finite metrics of a message; others are left out, for no round is lost for them. Raises MalformedError."""
     limits.at_most(len(message), limits.MOST_METRICS, "metrics")
     return {limits.short(key, "metrics"): value for key, value in message.items() if math.isfinite(value)}
 
@@ -153,7 +153,7 @@ def metrics(message: Mapping[str, float]) -> dict[str, float]:
 def in_one(frames: Sequence[bytes], now_ms: int) -> bytes:
     """Numbered frames as one message. A field that is appended to a serialised message is set in it."""
     now = job_pb2.FollowJobResponse(now_ms=now_ms).SerializeToString()
-    return joined([frames[0] + now, *frames[1:]], TO_FOLLOWERS)
+    return joined([frames[0] + now, *frames[1:]], job_pb2.FollowJobResponse.MORE_FIELD_NUMBER)
 
 
 @lru_cache(maxsize=256)
@@ -167,7 +167,7 @@ def _ended(job: JobId, round_: int, attempt: int) -> job_pb2.FollowJobResponse:
 
 
 def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJobResponse:
-    """Good until the next one of its attempt, which is filled into the same message."""
+    """A frame that is good until the next one of its attempt, which is filled into the same message."""
     frame = _granted(effect.job, effect.round, effect.attempt)
     granted = frame.granted
     granted.lease, granted.device, granted.ends_ms = effect.lease, effect.device, ends_ms
@@ -175,7 +175,7 @@ def granted_frame(effect: effects.OfferLease, ends_ms: int) -> job_pb2.FollowJob
 
 
 def lease_ended_frame(effect: effects.EndLease) -> job_pb2.FollowJobResponse:
-    """Good until the next one of its attempt, which is filled into the same message."""
+    """A frame that is good until the next one of its attempt, which is filled into the same message."""
     frame = _ended(effect.job, effect.round, effect.attempt)
     ended = frame.ended
     ended.lease, ended.device, ended.message = effect.lease, effect.device, effect.message

@@ -1,4 +1,4 @@
-"""How much a peer may say, and the error that says it said too much or something else."""
+"""Bounds of what a peer may send, and the error for a message that breaks them or the protocol."""
 
 import math
 import re
@@ -35,28 +35,28 @@ class MalformedError(PeerError):
 
 
 def name(text: str, where: str) -> str:
-    """A device's id, or a part of a job's key."""
+    """Check a device's id, or a part of a job's key. Raises MalformedError."""
     if not NAME.fullmatch(text):
         raise MalformedError(where, f"{text[:64]!r} is not 1 to 64 of letters, digits, '.', '_' and '-'")
     return text
 
 
 def short(text: str, where: str) -> str:
-    """The name of something that a peer made up, bounded."""
+    """Check the length of a name that a peer made up. Raises MalformedError."""
     if not text or len(text.encode()) > MOST_NAME_BYTES:
         raise MalformedError(where, f"a name has 1 to {MOST_NAME_BYTES} bytes, this one has {len(text.encode())}")
     return text
 
 
 def number(value: float, where: str) -> float:
-    """A finite number."""
+    """Check that a number is finite. Raises MalformedError."""
     if not math.isfinite(value):
         raise MalformedError(where, f"{value} is not a finite number")
     return value
 
 
 def at_most(value: int, most: int, where: str) -> int:
-    """A count within its bound."""
+    """Check that a count is within its bound. Raises MalformedError."""
     if value > most:
         raise MalformedError(where, f"{value} is more than {most}")
     return value

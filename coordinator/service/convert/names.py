@@ -1,4 +1,4 @@
-"""Enumerations: the same names on the wire and in the engine, so each table is built from them."""
+"""Tables between the enumerations of the wire and those of the engine, built from their names, which are the same."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Requirements, from the wire's tree to the engine's, bounded in depth and size; and back."""
+"""Requirements from the wire's tree to the engine's, bounded in depth and size."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -22,12 +22,12 @@ OPERATORS: Mapping[int, model.Operator] = {
 
 
 def requirement_from_wire(message: common_pb2.Requirement) -> model.Requirement:
-    """Raises MalformedError. A requirement of no kind means every device."""
+    """The engine's requirement for a message; one of no kind means every device. Raises MalformedError."""
     return _Reader().read(message, 1)
 
 
 class _Reader:
-    """Counts the nodes, so that a small message cannot make a large predicate."""
+    """Reads one requirement. It counts the nodes, so that a small message cannot make a large predicate."""
 
     def __init__(self) -> None:
         self._nodes = 0

@@ -28,7 +28,9 @@ Options = list[tuple[str, Any]]
 
 
 def channel_options(proxy: str | None = None) -> Options:
-    """A ``no_proxy`` of the environment that matches goes before ``proxy``: see ``ignore_no_proxy``."""
+    """The options of a channel. A ``no_proxy`` of the environment that matches goes before ``proxy``: see
+    ``ignore_no_proxy``.
+    """
     through: Options = [("grpc.enable_http_proxy", 0)]
     if proxy is not None:
         through = [("grpc.enable_http_proxy", 1), ("grpc.http_proxy", f"http://{proxy}")]
@@ -75,7 +77,9 @@ def open_channel(address: str, *, token: str | None = None, proxy: str | None = 
 
 
 def ignore_no_proxy() -> None:
-    """For a process that was given a proxy: what its environment exempts would go past it, unshaped."""
+    """Ignore ``no_proxy`` in the environment of a process that was given a proxy: what its environment exempts would go
+    past it, unshaped.
+    """
     for name in ("no_grpc_proxy", "no_proxy", "NO_PROXY"):
         os.environ.pop(name, None)
 
@@ -83,9 +87,10 @@ def ignore_no_proxy() -> None:
 def make_server(
     *, interceptors: Sequence[grpc.aio.ServerInterceptor] = (), read_ahead: int | None = None
 ) -> grpc.aio.Server:
-    """``read_ahead``: bytes that a peer may send on a stream beyond the message that is being read. By default gRPC
-    widens that as far as it finds the connection fast, and holds as much in memory for each of them. It widens frames
-    with it, so they are as large from the beginning here: of each, and of each read, the pieces are copied one by one.
+    """A server with our options. ``read_ahead``: bytes that a peer may send on a stream beyond the message that is
+    being read. By default gRPC widens that as far as it finds the connection fast, and holds as much in memory for each
+    of them. It widens frames with it, so they are as large from the beginning here: of each, and of each read, the
+    pieces are copied one by one.
     """
     options = server_options()
     if read_ahead is not None:
@@ -111,7 +116,7 @@ def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> st
 
 
 def check_reach(address: str, *, insecure: bool) -> tuple[str, int]:
-    """Host and port to listen on. Raises UsageError ADDRESS or NOT_LOOPBACK."""
+    """Read the host and port to listen on. Raises UsageError ADDRESS or NOT_LOOPBACK."""
     host, port = parse_address(address)
     if not insecure and not is_loopback(address):
         raise UsageError(
@@ -124,7 +129,7 @@ def check_reach(address: str, *, insecure: bool) -> tuple[str, int]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """``127.0.0.1:9700``, ``[::1]:9700`` or ``name:9700``. Raises UsageError ADDRESS."""
+    """Split ``127.0.0.1:9700``, ``[::1]:9700`` or ``name:9700`` into host and port. Raises UsageError ADDRESS."""
     host, colon, port = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
@@ -170,7 +175,7 @@ def resolved(address: str) -> str:
 
 
 def _try_port(address: str, host: str, port: int) -> None:
-    """gRPC says only that it failed; ask the system why. One of a name's addresses is enough."""
+    """Why a port could not be opened: gRPC does not say, so ask the system. One of a name's addresses is enough."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Large bytes in small pieces, each with its place."""
+"""Chunks: large bytes in pieces, each with its offset."""
 
 from collections.abc import Iterator
 
@@ -24,12 +24,12 @@ def pieces(data: bytes | bytearray | memoryview, start: int = 0, stop: int | Non
 
 
 def boundary(offset: int, end: int) -> int:
-    """Where the chunk that begins at ``offset`` ends: at the next multiple of the chunk size, or at ``end``."""
+    """The end of the chunk that begins at ``offset``: at the next multiple of the chunk size, or at ``end``."""
     return min(end, (offset // CHUNK_BYTES + 1) * CHUNK_BYTES)
 
 
 def check_size(offset: int, size: int) -> None:
-    """Raises ChunkError unless a chunk may have so many bytes."""
+    """Check the size of a chunk. Raises ChunkError unless it may have so many bytes."""
     if not 0 < size <= MAX_CHUNK_BYTES:
         raise ChunkError(
             "CHUNK_SIZE", f"the chunk at byte {offset} has {size} bytes, allowed are 1 to {MAX_CHUNK_BYTES}"

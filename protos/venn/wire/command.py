@@ -1,4 +1,4 @@
-"""How a command reads its options, runs, fails and stops.
+"""The frame of a command: how it reads its options, runs, fails and stops.
 
 A setting comes from its flag, else from ``VENN_<FLAG>``, else from venn.toml in the current folder, else it has its
 default. venn.toml holds flags by name; those of one command stand in a table of its name, as ``[agent]`` or
@@ -72,12 +72,12 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def client_command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for a command that calls a coordinator: it has ``--coordinator``, too."""
+    """Give a command the common options and ``--coordinator``, since it calls a coordinator."""
     return _with_options(function, {"coordinator": (DEFAULT_COORDINATOR, Coordinator), **COMMON})
 
 
 def _with_options(function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
-    """``options``: by name, the default and the type."""
+    """Add ``options`` to a command: by name, the default and the type."""
 
     @functools.wraps(function)
     def run(
@@ -109,8 +109,8 @@ def execute(app: typer.Typer, argv: list[str], name: str) -> int:
 
 
 def run_async(main: Coroutine[Any, Any, int | None], *, at_once: Callable[[], None] = lambda: None) -> int:
-    """Run to its end, or until SIGINT, SIGTERM or SIGHUP: then it is cancelled once, may clean up, and the exit code is
-    130, 143 or 129. A second signal calls ``at_once`` and ends the process. What it raises is raised.
+    """Run a coroutine to its end, or until SIGINT, SIGTERM or SIGHUP: then it is cancelled once, may clean up, and the
+    exit code is 130, 143 or 129. A second signal calls ``at_once`` and ends the process. What it raises is raised.
     """
     allow_many_files()
     with asyncio.Runner(loop_factory=_fast_loop()) as runner:
@@ -143,12 +143,14 @@ async def _until_stopped(main: Coroutine[Any, Any, int | None], at_once: Callabl
 
 
 def _ignored(number: int) -> bool:
-    """``nohup venn ...`` goes on when its terminal is closed; a shell that ignores Ctrl-C for us does not mean kill."""
+    """Whether a signal is ignored already: ``nohup venn ...`` goes on when its terminal is closed; a shell
+    that ignores Ctrl-C for us does not mean kill.
+    """
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 def allow_many_files() -> int:
-    """Raise our own limit as far as the system lets us. Returns how many files this program may have open."""
+    """Raise the limit of open files as far as the system allows; returns how many this program may have open."""
     try:
         import resource  # not on every platform
     except ImportError:
@@ -189,7 +191,7 @@ def _invoke(app: typer.Typer, argv: list[str], name: str) -> int:
 
 
 def _tell_usage(error: Any, argv: list[str], name: str) -> int:
-    """Wrong flags, in the one shape of errors."""
+    """An error of wrong flags, in the one shape of errors."""
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":
         error.show(file=sys.stderr)
@@ -209,7 +211,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 def _prepare(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    """Each flag of the command and of those below it may come from the environment or the settings."""
+    """Let each flag of the command and of those below it come from the environment or the settings."""
     command.context_settings["auto_envvar_prefix"] = "VENN"
     below = getattr(command, "commands", None)
     if below:

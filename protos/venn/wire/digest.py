@@ -14,10 +14,10 @@ DIGEST_BYTES = 32
 
 
 def digest_of(data: bytes | bytearray | memoryview) -> bytes:
-    """Of an object in memory."""
+    """The digest of an object in memory."""
     return Hasher(data).digest()
 
 
 def digest_of_file(path: Path) -> bytes:
-    """Of an object on disk."""
+    """The digest of an object on disk. Raises OSError."""
     return Hasher().update_mmap(path).digest()

@@ -1,4 +1,4 @@
-"""What went wrong, where, and what to do about it; and the exit code that says whose fault it is.
+"""Errors for people: what went wrong, where, and what to do; with the exit code that says whose fault it is.
 
 Each package has one root below ``VennError``, split by fault. Over the wire an error is a status code with
 ``google.rpc.ErrorInfo`` (domain ``venn``; reason; metadata ``where``, ``fix`` and any details); nobody parses a text.

@@ -1,4 +1,4 @@
-"""Requests and their answers in turn, on one stream that lasts: a message on it costs a third of what a call does."""
+"""Exchanges: requests and answers in turn on one lasting stream. A message on it costs a third of what a call does."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,16 +14,17 @@ Answer = TypeVar("Answer")
 
 
 class Exchange(Generic[Request, Answer]):
-    """The side that asks. One request is under way at a time, others wait for their turn."""
+    """The side of an exchange that asks. One request is under way at a time, others wait for their turn."""
 
     def __init__(self, begin: Callable[[], "grpc.aio.StreamStreamCall[Request, Answer]"]) -> None:
-        """``begin`` calls the other side: at the first request, and again once a stream has ended."""
+        """``begin`` opens the stream: at the first request, and again once a stream has ended."""
         self._begin = begin
         self._turn = asyncio.Lock()
         self._call: grpc.aio.StreamStreamCall[Request, Answer] | None = None  # that waits for the next request
 
     async def ask(self, request: Request, timeout: float | None = None) -> Answer:  # noqa: ASYNC109 - as calls have it
-        """Raises AioRpcError where it is refused, or not answered: in so many seconds, or because the other side ends.
+        """Send a request and return its answer. Raises AioRpcError where it is refused, or not answered: in so many
+        seconds, or because the other side ends.
 
         A stream that is left in the middle is not used again: the answer could be taken for that to the next request.
         """
@@ -47,20 +48,20 @@ class Exchange(Generic[Request, Answer]):
             return answer  # type: ignore[return-value]  # it is no EOF
 
     def end(self) -> None:
-        """The stream ends, if no answer is due on it."""
+        """End the stream, if no answer is due on it."""
         if self._call is not None:
             self._call.cancel()
 
 
 class Exchanges:
-    """The side that answers."""
+    """The side of exchanges that answers."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Task[Any]] = set()  # handlers, for their next request
         self._over = False
 
     async def request(self, context: grpc.aio.ServicerContext[Any, Any], within_s: float | None = None) -> Any:
-        """The next one, None at the stream's end; where it does not come in time the stream is ended."""
+        """The next request, None at the stream's end; a stream on which none comes in time is ended."""
         handler = asyncio.current_task()
         if self._over or handler is None:
             return None
@@ -80,7 +81,7 @@ class Exchanges:
         return None if message is EOF else message
 
     def end(self) -> None:
-        """All streams end: at once, or with the answer that is due. A server that stops would wait for them."""
+        """End all streams: at once, or with the answer that is due. A server that stops would wait for them."""
         self._over = True
         for handler in self._waiting:
             handler.cancel()

@@ -1,4 +1,4 @@
-"""How a failure leaves the process: one line for people or one JSON object for programs, and an exit code."""
+"""Exits of a process that failed: one line for people or one JSON object for programs, and an exit code."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
 
 
 def tell(error: VennError, name: str, *, as_json: bool) -> int:
-    """Say what went wrong: on stderr for people, on stdout for programs."""
+    """Print what went wrong: on stderr for people, on stdout for programs."""
     if as_json:
         _write_error(error)
     else:
@@ -44,7 +44,7 @@ def tell(error: VennError, name: str, *, as_json: bool) -> int:
 
 
 def tell_stopped(argv: list[str]) -> None:
-    """Ctrl-C before anything began: people know that they did it, programs get their object."""
+    """Report a Ctrl-C before anything began: people know that they did it, programs get their object."""
     if wants_json(argv):
         _write_error(VennError("STOPPED", "stopped before anything ran"))
 
@@ -56,12 +56,12 @@ def _write_error(error: VennError) -> None:
 
 
 def shape(error: VennError) -> dict[str, str]:
-    """An error for programs."""
+    """An error as an object for programs."""
     return {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
 
 
 def write_line(stream: "TextIO", line: str) -> None:
-    """At once: whoever waits for the line may be a program behind a pipe."""
+    """Print a line at once: whoever waits for the line may be a program behind a pipe."""
     stream.write(line + "\n")
     stream.flush()
 
@@ -106,7 +106,7 @@ def wants_json(argv: list[str]) -> bool:
 
 
 def _rpc_error(error: BaseException) -> PeerError | None:
-    """A failed call that nobody explained; gRPC is not imported for this."""
+    """The error of a failed call that nobody explained; gRPC is not imported for this."""
     grpc = sys.modules.get("grpc")
     if grpc is None or not isinstance(error, grpc.RpcError):
         return None
@@ -131,7 +131,7 @@ def _reader_left(error: BaseException) -> bool:
 
 
 def _is_device(stream: "TextIO") -> bool:
-    """A terminal, as a rule; it need not be there any more."""
+    """Whether a stream is a character device: a terminal, as a rule, which need not be there any more."""
     try:
         return stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):
@@ -139,7 +139,7 @@ def _is_device(stream: "TextIO") -> bool:
 
 
 def _nobody_reads(*streams: "TextIO") -> None:
-    """What is still in a buffer goes nowhere, without an error."""
+    """Discard what is still in the buffers, without an error."""
     for stream in streams:
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -16,7 +16,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def file_error(error: OSError, path: object) -> VennError:
-    """The one line for people: a full disk (or quota) is the machine's fault, what else cannot be used the caller's."""
+    """The error of a file: a full disk (or quota) is the machine's fault, what else cannot be used the caller's."""
     if error.errno in FULL:
         fix = "free some space there and start again"
         return PeerError("OUT_OF_SPACE", "no space is left on the disk", where=str(path), fix=fix)
@@ -37,7 +37,7 @@ def out_of_space(error: BaseException, path: object) -> VennError | None:
 
 @contextmanager
 def writing(path: object) -> Iterator[None]:
-    """Turns a full disk, met inside, into OUT_OF_SPACE; other errors of the system pass."""
+    """Turn a full disk, met inside, into OUT_OF_SPACE; other errors of the system pass."""
     try:
         yield
     except OSError as error:
@@ -71,7 +71,7 @@ def write_atomic(
 
 
 def write_all(write: Callable[[memoryview], int | None], data: bytes | bytearray | memoryview) -> None:
-    """Raw writes may be short; go on until all is written."""
+    """Write everything: a raw write may be short."""
     view = memoryview(data).cast("B")
     while view:
         view = view[write(view) or 0 :]
@@ -87,7 +87,7 @@ def sync_folder(folder: Path) -> None:
 
 
 class JsonLines:
-    """Appends one JSON value per line; each line is handed to the system at once, whole, or not at all.
+    """A line log: appends one JSON value per line; each line is handed to the system at once, whole, or not at all.
 
     Raises PeerError OUT_OF_SPACE; then what was written of the line is taken back.
     """
@@ -101,7 +101,7 @@ class JsonLines:
         self.write_many((value,))
 
     def write_many(self, values: "Iterator[Any] | tuple[Any, ...] | list[Any]") -> None:
-        """Several lines with one system call."""
+        """Append several lines with one system call."""
         text = "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in values)
         before = os.fstat(self._file.fileno()).st_size
         with writing(self.path):

@@ -1,9 +1,11 @@
-"""Messages that are nearly all chunk, written and read without copying the chunk: FetchResponse and SubmitRequest.
+"""Serialised messages that are nearly all chunk, written and read without copying the chunk: FetchResponse and
+SubmitRequest.
 
 Protobuf's Python API copies a chunk's bytes four times on each side, and most of the time of a large transfer goes
 there. The bytes on the wire are the same; what is not a plain chunk is left to protobuf. See task.proto for the fields.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from venn.wire.chunks import check_size
@@ -31,6 +33,11 @@ def fetch_response(total: int, offset: int, data: bytes | memoryview) -> bytes:
 def field(number: int, message: bytes) -> bytes:
     """A message that has one field, an embedded message that is serialised already."""
     return b"".join((bytes((number << 3 | 2,)), _varint(len(message)), message))
+
+
+def joined(messages: Sequence[bytes], more: int) -> bytes:
+    """Serialised messages as one, which costs less to send: the first, with the others in its field ``more``."""
+    return messages[0] + b"".join(field(more, message) for message in messages[1:])
 
 
 def submit_request(offset: int, data: bytes | memoryview) -> bytes:
@@ -86,7 +93,9 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number, and where it ends; a number that is cut short or too long ends nowhere, past the message."""
+    """Read a varint: the number, and where it ends. A number that is cut short or too long ends nowhere, past the
+    message.
+    """
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(message):

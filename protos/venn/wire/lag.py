@@ -1,4 +1,4 @@
-"""How late the event loop runs: the sign of a machine or a program that is too busy to be believed."""
+"""The lag of the event loop: how late it runs, which shows a machine or a program that is too busy to be believed."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ STALL_S = 0.050  # later than this is a stall: the process stood still
 
 
 class LagMonitor:
-    """Run it as a task: ``tasks.create_task(monitor.run())``. Appends ``row()`` each second."""
+    """Measures the lag of the loop that ``run`` is a task on, and appends ``row()`` to ``path`` each second."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -28,13 +28,15 @@ class LagMonitor:
         return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))] if ordered else 0.0
 
     def row(self) -> dict[str, object]:
-        """``at`` (Unix seconds), ``lag_p99_s``, and ``stalls`` since the last row: [Unix time of the end, seconds]."""
+        """A row of the log: ``at`` (Unix seconds), ``lag_p99_s``, and ``stalls`` since the last row: [Unix time of the
+        end, seconds].
+        """
         stalls, self._stalls = self._stalls, []
         said = [[round(at, 3), round(late, 3)] for at, late in stalls]
         return {"at": round(time.time(), 3), "lag_p99_s": round(self.p99_s, 6), "stalls": said}
 
     def hear(self, now: float, late: float) -> None:
-        """A probe came at this loop time, so late."""
+        """Note a probe that came at this loop time, ``late`` seconds after it was due."""
         if late > STALL_S:
             self._stalls.append((time.time(), late))
         self._lags.append((now, max(0.0, late)))
@@ -42,7 +44,7 @@ class LagMonitor:
             self._lags.popleft()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Probe until cancelled."""
         loop = asyncio.get_running_loop()
         log = JsonLines(self.path) if self.path else None
         try:

@@ -28,7 +28,7 @@ def log(logger: logging.Logger, level: int, message: str, /, **fields: object) -
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-02-03T04:05:06.789 INFO component message key=value``."""
+    """Formats a record as ``2026-02-03T04:05:06.789 INFO component message key=value``."""
 
     def __init__(self, component: str) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The same as one JSON object per line."""
+    """Formats a record as one JSON object per line."""
 
     def __init__(self, component: str) -> None:
         super().__init__()

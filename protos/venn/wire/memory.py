@@ -1,4 +1,4 @@
-"""How programs treat memory: what large messages pass through, and when garbage is collected."""
+"""Memory settings of a program: the allocator for large messages, and when garbage is collected."""
 
 import ctypes
 import gc
@@ -16,14 +16,14 @@ NOBODY_WAITS = 2_000_000  # in place of the first: one collection of so many tak
 
 
 class _LeftBehind:
-    """By engines in this process."""
+    """What engines in this process have left behind."""
 
     objects = 0  # that the collector has not looked at
 
 
 @contextmanager
 def collecting_seldom(after: int = COLLECTOR_THRESHOLDS[0]) -> Iterator[None]:
-    """Around whatever runs an engine: what is there already is not looked at, and the rest seldom.
+    """Collect garbage seldom while an engine runs; objects that are there already are not looked at.
 
     ``after``: so many objects more than were freed. What an engine leaves behind, which is all reachable until it goes,
     is looked at only before another one runs, once it is as many.

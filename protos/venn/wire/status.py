@@ -35,7 +35,7 @@ FIXES = {
 
 
 def unreachable(where: str) -> PeerError:
-    """Of a peer that was not even dialled."""
+    """The error of a peer that was not even dialled."""
     reason, message, fix = REASONS[grpc.StatusCode.UNAVAILABLE]
     return PeerError(reason, message, where=where, fix=fix)
 
@@ -57,13 +57,13 @@ async def abort(
 
 
 def reason_of(error: grpc.RpcError) -> str:
-    """The reason that the other side gave; "" if none."""
+    """The reason that the other side gave; empty if none."""
     info = _info_of(error)
     return info.reason if info else ""
 
 
 def metadata_of(error: grpc.RpcError) -> dict[str, str]:
-    """What the other side added to its reason."""
+    """The metadata that the other side added to its reason."""
     info = _info_of(error)
     return dict(info.metadata) if info else {}
 

@@ -41,11 +41,11 @@ NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
 
 
 class TensorError(PeerError):
-    """TENSOR_MALFORMED, TENSOR_DTYPE, TENSOR_NOT_FINITE or TENSOR_MISMATCH."""
+    """An error of an encoding or an array: TENSOR_MALFORMED, TENSOR_DTYPE, TENSOR_NOT_FINITE or TENSOR_MISMATCH."""
 
 
 class Place(NamedTuple):
-    """Where an array lies in an encoding."""
+    """The place of an array in an encoding."""
 
     name: str
     dtype: np.dtype[Any]
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Names, dtypes and shapes, by name."""
+    """The dtypes and shapes of arrays, by name."""
 
     tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
 
@@ -72,7 +72,9 @@ def signature_of(arrays: Mapping[str, Array]) -> Signature:
 
 
 def check_same(expected: Signature, got: Signature) -> None:
-    """Raises TensorError TENSOR_MISMATCH that names the first difference, both ways."""
+    """Check that arrays have these shapes. Raises TensorError TENSOR_MISMATCH that names the first difference, both
+    ways.
+    """
     if expected == got:
         return
     want = {name: (dtype, shape) for name, dtype, shape in expected.tensors}
@@ -89,30 +91,30 @@ def check_same(expected: Signature, got: Signature) -> None:
 
 
 def encode(arrays: Mapping[str, Array]) -> bytes:
-    """One copy of each array. Raises TensorError for a dtype, rank or name that does not travel."""
+    """Encode arrays, with one copy of each. Raises TensorError for a dtype, rank or name that does not travel."""
     return b"".join(_parts(arrays))
 
 
 def write(arrays: Mapping[str, Array], file: BinaryIO) -> int:
-    """As encode, into a binary file, without a copy in memory; returns the bytes written."""
+    """Encode arrays into a binary file, without a copy in memory; returns the bytes written. Raises as ``encode``."""
     return sum(file.write(part) for part in _parts(arrays))
 
 
 def decode(buffer: bytes | bytearray | memoryview, *, refuse_nan: bool = False) -> dict[str, Array]:
-    """Read-only views of the buffer, by name. Raises TensorError."""
+    """Decode a buffer into read-only views of it, by name. Raises TensorError."""
     return _views(memoryview(buffer).cast("B").toreadonly(), refuse_nan)
 
 
 def header_end(head: bytes | bytearray) -> int:
-    """How many of its first bytes an encoding must show until its ``places`` can be told, or that it has none."""
+    """The number of first bytes of an encoding that ``places`` needs, to find the arrays or that there are none."""
     if len(head) < PREFIX:
         return PREFIX
     return PREFIX + min(MAX_HEADER_BYTES, int.from_bytes(head[len(MAGIC) : PREFIX], "little"))
 
 
 def places(head: memoryview, size: int) -> list[Place]:
-    """Where the arrays lie in an encoding of ``size`` bytes that begins so. Raises TensorError, as decode would; and
-    where not all of the header is in ``head``.
+    """The places of the arrays in an encoding of ``size`` bytes that begins so. Raises TensorError, as decode would;
+    and where not all of the header is in ``head``.
     """
     header, at = _read_header(head)
     found = []
@@ -125,7 +127,7 @@ def places(head: memoryview, size: int) -> list[Place]:
 
 
 def finite(array: Array) -> bool:
-    """Whether it has neither NaN nor infinity. No sum with one of them is finite, and a sum takes one pass and no
+    """Whether an array has neither NaN nor infinity. No sum with one of them is finite, and a sum takes one pass and no
     memory; where it is not, large numbers may have made it so: then each number is looked at.
     """
     if array.dtype.kind != "f":
@@ -134,7 +136,7 @@ def finite(array: Array) -> bool:
 
 
 def open_file(path: Path, *, refuse_nan: bool = False) -> dict[str, Array]:
-    """As decode, over a mapped file: its pages are read when they are used. Raises TensorError, OSError."""
+    """Decode a file that is mapped into memory: its pages are read when they are used. Raises TensorError, OSError."""
     if path.stat().st_size == 0:
         raise _malformed("it is empty", str(path))
     mapped = np.memmap(path, dtype=np.uint8, mode="r")

@@ -1,4 +1,4 @@
-"""Text that came from others, made safe to show; and guesses at what a mistyped word meant."""
+"""Text of others, made safe to show; and guesses at what a mistyped word meant."""
 
 import difflib
 import unicodedata

@@ -22,7 +22,7 @@ class TicketError(PeerError):
 
 
 def sign(payload: TicketPayload, key: bytes, key_id: str) -> Ticket:
-    """``payload.version`` is set here."""
+    """Sign a ticket; ``payload.version`` is set here."""
     signed = TicketPayload()
     signed.CopyFrom(payload)
     signed.version = FORMAT
@@ -36,7 +36,7 @@ def mac_of(exact: bytes, key: bytes) -> bytes:
 
 
 def verify(ticket: Ticket, key: bytes, key_id: str, *, now_ms: int) -> TicketPayload:
-    """What a genuine, living ticket says; ``now_ms`` is the coordinator's time. Raises TicketError."""
+    """Check a ticket and return its payload; ``now_ms`` is the coordinator's time. Raises TicketError."""
     if not hmac.compare_digest(_mac(key, ticket.payload), ticket.mac) or ticket.key_id != key_id:
         raise TicketError("TICKET_FORGED", "the ticket was not signed for this job", fix="take a new offer")
     payload = TicketPayload()

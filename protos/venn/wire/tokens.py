@@ -39,7 +39,9 @@ class Tokens:
 
 
 def default_dir() -> Path:
-    """``$VENN_TOKENS``, else ``$XDG_STATE_HOME/venn/tokens``, else ``~/.local/state/venn/tokens``."""
+    """The folder of the tokens: ``$VENN_TOKENS``, else ``$XDG_STATE_HOME/venn/tokens``, else
+    ``~/.local/state/venn/tokens``.
+    """
     if named := os.environ.get("VENN_TOKENS"):
         return Path(named).expanduser()
     state = os.environ.get("XDG_STATE_HOME")
@@ -57,7 +59,9 @@ def ensure_tokens(dir: Path | None = None) -> Tokens:
 
 
 def load_token(role: Role, *, dir: Path | None = None) -> str:
-    """From ``$VENN_<ROLE>_TOKEN``, else from the folder. Raises UsageError NO_TOKEN, TOKEN_UNSAFE or TOKEN_DAMAGED."""
+    """Load a token from ``$VENN_<ROLE>_TOKEN``, else from the folder. Raises UsageError NO_TOKEN, TOKEN_UNSAFE or
+    TOKEN_DAMAGED.
+    """
     variable = f"VENN_{role.upper()}_TOKEN"
     if named := os.environ.get(variable):
         return _checked(named, f"${variable}")
@@ -74,7 +78,8 @@ def load_token(role: Role, *, dir: Path | None = None) -> str:
 
 
 def client_token(role: Role, coordinator: str, *, dir: Path | None = None) -> str:
-    """As ``load_token``; but where there is no token since there is no coordinator, that is what is told.
+    """Load a token as ``load_token`` does; but where there is no token since there is no coordinator, that is what is
+    told.
 
     Raises PeerError UNREACHABLE: nothing listens at ``coordinator``.
     """
@@ -133,7 +138,9 @@ async def _refuse(requests: object, context: grpc.aio.ServicerContext[Any, Any])
 
 
 def _read_or_make(path: Path) -> str:
-    """Of several programs that start at once, the first one's token stands, and none reads half of it."""
+    """Read a token, or make it. Of several programs that start at once, the first one's stands, and none reads half of
+    it.
+    """
     if not path.exists():
         mine = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
         write_atomic(mine, secrets.token_hex(32) + "\n", mode=0o600)

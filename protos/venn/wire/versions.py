@@ -1,4 +1,4 @@
-"""Who speaks to whom: the protocol's number, and the window of numbers that this software understands."""
+"""Versions of the protocol: its number, and the numbers that this software understands."""
 
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -35,7 +35,7 @@ def understands(spoken: Version) -> bool:
 
 
 async def check_version(context: grpc.aio.ServicerContext[Any, Any], spoken: Version) -> None:
-    """Ends the call with FAILED_PRECONDITION/VERSION, both versions named, if they do not understand each other."""
+    """End the call with FAILED_PRECONDITION/VERSION, both versions named, if they do not understand each other."""
     if not understands(spoken):
         await abort(
             context,

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from device_agent.activity import ActivityLog
 from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
 from device_agent.availability import Interval, always
-from device_agent.backoff import FirstContact
+from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
-from device_agent.journal import Journal
 from device_agent.runners.pool import WorkerPool
 from device_agent.spec import DeviceSpec
 from tests.integration.agent.scripted import TOKEN, Coordinator, Driver, serving
@@ -33,7 +33,7 @@ class Stage:
         self.patience_s = 60.0
         self.token = TOKEN
         self.store = ArtifactStore()
-        self.journal = Journal(folder)
+        self.activity = ActivityLog(folder)
         self._playing: list[asyncio.Task[None]] = []
 
     def play(self, intervals: Callable[[], Iterator[Interval]] = always, **spec: Any) -> asyncio.Task[None]:
@@ -43,7 +43,7 @@ class Stage:
             token=self.token,
             epoch=time.time(),
             means=Means(self.pool, self.store, self.allowed, self.modelled),
-            journal=self.journal,
+            activity=self.activity,
             first_contact=FirstContact(self.patience_s),
         )
         device = Device(DeviceSpec(**{"device": "d-1", **spec}), setting, intervals())
@@ -59,7 +59,7 @@ class Stage:
             with suppress(BaseException):
                 await playing
         await self.pool.close()
-        self.journal.close()
+        self.activity.close()
 
 
 @pytest.fixture

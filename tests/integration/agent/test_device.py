@@ -420,7 +420,7 @@ async def test_a_full_disk_ends_the_device_with_one_clear_line(stage: Stage, mon
     def full(*_: object) -> None:
         raise PeerError("OUT_OF_SPACE", "no space is left on the disk", where="receipts.jsonl")
 
-    monkeypatch.setattr(stage.journal, "receipt", full)
+    monkeypatch.setattr(stage.activity, "receipt", full)
     playing = stage.play()
     stream = await leased(stage, synthetic(stage))
     await stream.hear("goodbye")

@@ -272,5 +272,5 @@ async def test_a_driver_may_give_up_its_attempt_for_the_next_and_the_log_says_so
         assert (await driver.open(attempt=2, data="faces")).status == job_pb2.ATTEMPT_STATUS_OPEN
         ended = (await follower.next("attempt_ended")).attempt_ended
         assert (ended.status, ended.reason) == (ABORTED, job_pb2.ATTEMPT_END_REASON_GIVEN_UP)
-        (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]
+        (entry,) = [entry for entry in made.coordinator.log.latest() if entry.kind == "ABORT"]
         assert entry.text == "digits round 1: 0 of 3 responses when its driver gave it up; opened again"

@@ -284,7 +284,7 @@ async def test_crashes_are_told_and_pause_the_job() -> None:
         paused = (await follower.next("alive")).alive.paused
         assert paused.reason == "JOB_CRASHES"
         assert "x has 0 rows" in paused.message
-        texts = [entry.text for entry in made.coordinator.story.latest() if entry.kind == "FAILED"]
+        texts = [entry.text for entry in made.coordinator.log.latest() if entry.kind == "FAILED"]
         assert any("phone-1 in digits round 1, on_device" in text and "x has 0 rows" in text for text in texts)
         assert not any("epoch" in text for text in texts)  # a line for people is one line
 
@@ -328,7 +328,7 @@ async def test_a_deadline_aborts_and_the_log_says_so() -> None:
         await time.advance(6.0)
         assert (await follower.next("attempt_ended")).attempt_ended.status == ABORTED
         await driver.open(attempt=2)
-        (entry,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "ABORT"]
+        (entry,) = [entry for entry in made.coordinator.log.latest() if entry.kind == "ABORT"]
         assert entry.text == "digits round 1: 0 of 3 responses at its deadline of 5 s; opened again"
 
 

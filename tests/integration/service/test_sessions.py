@@ -172,7 +172,7 @@ async def test_a_second_device_with_the_same_id_is_refused_and_shown() -> None:
         await second.call.write(check_in_frame("phone-1"))
         said = await refused(second, by=grpc.StatusCode.ALREADY_EXISTS, reason="DUPLICATE_DEVICE")
         assert float(said["retry_after_s"]) > 0
-        assert any(entry.kind == "DUPLICATE" for entry in made.coordinator.story.latest())
+        assert any(entry.kind == "DUPLICATE" for entry in made.coordinator.log.latest())
 
 
 async def test_silence_is_a_loss() -> None:
@@ -275,7 +275,7 @@ async def test_a_lost_device_gives_its_place_to_another() -> None:
         assert offer.attempt == driver.attempt()
         await driver.record(offer.lease)
         assert (await follower.next("attempt_ended")).attempt_ended.status == 2
-        (lost,) = [entry for entry in made.coordinator.story.latest() if entry.kind == "LOST"]
+        (lost,) = [entry for entry in made.coordinator.log.latest() if entry.kind == "LOST"]
         assert lost.text == "phone in digits round 1, connection ended without goodbye; its place went to tablet"
         assert made.of(effects.EndLease)[0].reason in (LeaseEnd.COUNTED, LeaseEnd.REVOKED)
 

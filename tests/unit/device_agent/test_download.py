@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from device_agent.artifacts import MOST_BROUGHT, ArtifactStore, Brought
-from device_agent.download import Damaged, Download
+from device_agent.artifacts import MOST_FETCHED, ArtifactStore, Damaged, Download, Fetched
 from venn.v1.common_pb2 import Artifact
 from venn.wire import frames
 from venn.wire.chunks import SMALL_BYTES
@@ -119,12 +118,12 @@ async def test_what_nobody_fetches_any_more_is_forgotten() -> None:
 
 
 def test_a_device_remembers_the_artifacts_that_it_used_last_and_no_more() -> None:
-    brought = Brought()
+    fetched = Fetched()
     code = bytes(32)
     for number in range(10_000):
-        brought.add(number.to_bytes(32, "big"))
-        brought.add(code)  # of the same job, round after round
-    assert len(brought) == MOST_BROUGHT
-    assert code in brought
-    assert (9_999).to_bytes(32, "big") in brought
-    assert (1).to_bytes(32, "big") not in brought
+        fetched.add(number.to_bytes(32, "big"))
+        fetched.add(code)  # of the same job, round after round
+    assert len(fetched) == MOST_FETCHED
+    assert code in fetched
+    assert (9_999).to_bytes(32, "big") in fetched
+    assert (1).to_bytes(32, "big") not in fetched

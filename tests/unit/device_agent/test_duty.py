@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_agent.duty import PERIOD_S, Account
+from device_agent.throttle import PERIOD_S, Account
 
 
 @pytest.mark.parametrize("cores", [0.1, 0.25, 0.5, 0.9])

@@ -5,7 +5,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from device_agent.actions import Action, LeaseKey, MoveDriver, Part, Refusal, Send, StartTask, StopTask, Why
+from device_agent.actions import (
+    Action,
+    CloseReason,
+    CloseStream,
+    LeaseKey,
+    MoveDriver,
+    Refusal,
+    Send,
+    StartTask,
+    StopTask,
+)
 from device_agent.session import WELCOME_WITHIN_S, Link, Session, Stage
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as pb
@@ -148,7 +158,7 @@ def test_a_silent_coordinator_ends_the_session() -> None:
     script.at(109.9)
     assert script.session.link is Link.OPEN
     script.at(110.0)
-    assert script.asked == [Part(Why.SILENT)]
+    assert script.asked == [CloseStream(CloseReason.SILENT)]
 
 
 def test_an_acknowledged_heartbeat_is_a_sign_of_life() -> None:
@@ -164,7 +174,7 @@ def test_a_check_in_without_an_answer_is_given_up() -> None:
     script = Script()
     script.dial()
     script.at(100 + WELCOME_WITHIN_S)
-    assert script.asked == [Part(Why.SILENT)]
+    assert script.asked == [CloseStream(CloseReason.SILENT)]
 
 
 def test_after_goodbye_offers_are_ignored() -> None:
@@ -325,22 +335,24 @@ def test_a_redirect_moves_the_driver_of_a_held_lease_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "after_s", "part"),
+    ("reason", "after_s", "close"),
     [
-        (pb.COME_BACK_REASON_LIMIT, None, Part(Why.LIMIT)),
-        (pb.COME_BACK_REASON_LIMIT, 3600, Part(Why.COME_BACK, 3600.0)),
-        (pb.COME_BACK_REASON_NO_WORK, 4, Part(Why.COME_BACK, 4.0)),
-        (pb.COME_BACK_REASON_OVERLOAD, 60, Part(Why.COME_BACK, 60.0)),
+        (pb.COME_BACK_REASON_LIMIT, None, CloseStream(CloseReason.LIMIT)),
+        (pb.COME_BACK_REASON_LIMIT, 3600, CloseStream(CloseReason.COME_BACK, 3600.0)),
+        (pb.COME_BACK_REASON_NO_WORK, 4, CloseStream(CloseReason.COME_BACK, 4.0)),
+        (pb.COME_BACK_REASON_OVERLOAD, 60, CloseStream(CloseReason.COME_BACK, 60.0)),
     ],
 )
-def test_come_back_is_answered_by_goodbye(reason: pb.ComeBackReason.ValueType, after_s: int | None, part: Part) -> None:
+def test_come_back_is_answered_by_goodbye(
+    reason: pb.ComeBackReason.ValueType, after_s: int | None, close: CloseStream
+) -> None:
     script = Script().open()
     come_back = pb.ComeBack(reason=reason)
     if after_s is not None:
         come_back.after.FromSeconds(after_s)
     script.hear(come_back=come_back)
     assert script.said[-1].goodbye.reason == pb.GOODBYE_REASON_TOLD_TO
-    assert script.asked == [part]
+    assert script.asked == [close]
 
 
 def test_a_drain_is_answered_by_goodbye_and_work_goes_on() -> None:
@@ -348,7 +360,7 @@ def test_a_drain_is_answered_by_goodbye_and_work_goes_on() -> None:
     script.offer(7)
     script.hear(drain=pb.Drain())
     assert script.said[-1].goodbye.reason == pb.GOODBYE_REASON_TOLD_TO
-    assert script.asked[-1] == Part(Why.DRAINED)
+    assert script.asked[-1] == CloseStream(CloseReason.DRAINED)
     script.session.cut()
     assert script.dial().held[0].lease == 7
 

@@ -11,13 +11,14 @@ from device_agent import capabilities, flags
 from device_agent.allowed import AllowedCode, parse_allowed
 from device_agent.artifacts import ArtifactStore
 from device_agent.availability import Interval
-from device_agent.backoff import Backoff, FirstContact
+from device_agent.connection import FirstContact
 from device_agent.flags import Behaviour
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from job_driver.bundle import pack
 from testbed.world.devices import DeviceSpec as Written
 from testbed.world.devices import write_population
+from venn.wire.backoff import Backoff
 from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agent.absences import Absence, Going
+from device_agent.availability import Absence, AbsenceKind
 from device_agent.spec import read_population
 from testbed.live.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
@@ -100,7 +100,7 @@ def test_a_process_of_its_own_is_really_suspended_and_a_device_of_a_swarm_plays_
     assert any(device.startswith("phones") for device in hit)
     for device, gone in absences.items():
         if device in hit and device.startswith("phones"):
-            assert gone == (Absence(1.0, 2.5, Going.SUSPEND),)  # the time scale is a half
+            assert gone == (Absence(1.0, 2.5, AbsenceKind.SUSPEND),)  # the time scale is a half
     [row] = [row for row in rows(folder.population) if row["device"] == "bench-01"]
     assert row["absences"] == []
 

@@ -20,9 +20,9 @@ from coordinator.engine.model import (
 )
 from coordinator.service.convert import devices, jobs, limits, names
 from coordinator.service.convert.limits import MalformedError
-from coordinator.service.convert.packed import TO_DEVICES, joined
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.frames import joined
 from venn.wire.notation import parse_requirement
 
 SESSION = SessionSeq(5)
@@ -291,7 +291,7 @@ def test_frames_that_leave_together_are_one_message() -> None:
     frames[1].revoke.reason = common_pb2.LEASE_END_REVOKED
     long = devices.redirect_frame(9, "x" * 300)  # its length takes two bytes
     message = device_pb2.ConnectResponse.FromString(
-        joined([one.SerializeToString() for one in (*frames, long)], TO_DEVICES)
+        joined([one.SerializeToString() for one in (*frames, long)], device_pb2.ConnectResponse.MORE_FIELD_NUMBER)
     )
     assert list(message.more) == [*frames[1:], long]
     message.ClearField("more")

@@ -18,7 +18,7 @@ PATIENCE_S = 30.0
 # A child that has become another program since, and says that it is one.
 CHILD = """
 import os, sys
-from venn.wire.supervised import end_with_parent
+from venn.wire.marks import end_with_parent
 end_with_parent()
 os.execv(sys.executable, [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"])
 """

@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from device_agent.absences import Absence, Going
-from device_agent.availability import Interval, always
+from device_agent.availability import Absence, AbsenceKind, Interval, always
 from testbed.world import absences as expanding
 from testbed.world.absences import RESTART_S, Expansion, Member, Members, expand_timeline
 from testbed.world.timeline import Entry, Verb
@@ -52,9 +51,9 @@ def test_selectors_mean_devices() -> None:
 def test_a_crash_that_says_not_for_how_long_ends_the_session() -> None:
     sessions = [Interval(1, 0, 10), Interval(2, 15, 20)]
     found = expand([entry("crash", "all", 4)], members(1, sessions))
-    assert found.absences == {0: [Absence(4, 10, Going.CRASH)]}
+    assert found.absences == {0: [Absence(4, 10, AbsenceKind.CRASH)]}
     found = expand([entry("crash", "all", 4)], members(1))
-    assert found.absences == {0: [Absence(4, 4 + RESTART_S, Going.CRASH)]}
+    assert found.absences == {0: [Absence(4, 4 + RESTART_S, AbsenceKind.CRASH)]}
 
 
 def test_who_is_in_no_session_cannot_crash_but_can_be_cut_off() -> None:
@@ -80,7 +79,7 @@ def test_who_is_away_is_not_acted_on() -> None:
 def test_leave_until_join_and_disconnect_until_reconnect() -> None:
     entries = [entry("leave", "even", 2), entry("disconnect", "odd", 3), entry("join", "all", 6)]
     found = expand([*entries, entry("reconnect", "all", 9)], members(2))
-    assert found.absences == {0: [Absence(2, 6, Going.LEAVE)], 1: [Absence(3, 9, Going.DISCONNECT)]}
+    assert found.absences == {0: [Absence(2, 6, AbsenceKind.LEAVE)], 1: [Absence(3, 9, AbsenceKind.DISCONNECT)]}
     assert told(found)[2:] == [(6, "join", "d-0"), (9, "reconnect", "d-1")]
     for_good = expand([entry("leave", "even", 2)], members(1))
     assert for_good.absences[0][0].until_s == math.inf
@@ -114,7 +113,7 @@ def test_generators_stay_within_their_time(verb: str, lasts: float) -> None:
 
 def test_flapping_is_away_and_there_for_as_long() -> None:
     (absences,) = expand([entry("flap", "all", 0, to=10, lasts=1)], members(1)).absences.values()
-    assert {each.how for each in absences} == {Going.DISCONNECT}
+    assert {each.how for each in absences} == {AbsenceKind.DISCONNECT}
     assert [each.until_s - each.from_s for each in absences] == pytest.approx([1.0] * len(absences))
     assert [b.from_s - a.from_s for a, b in pairwise(absences)] == pytest.approx([2.0] * (len(absences) - 1))
 

@@ -30,7 +30,7 @@ KEYWORDS = ("and", "or", "not", "in", "all", "id")
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Raises NotationError."""
+    """Parse a requirement. Raises NotationError."""
     return _Parser(text).whole()
 
 
@@ -70,7 +70,7 @@ def _bracketed(item: Requirement, *looser: str) -> str:
 
 
 class _Parser:
-    """Recursive descent over tokens (kind, text)."""
+    """A recursive-descent parser over tokens (kind, text)."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -19,7 +19,7 @@ _RATE = re.compile(r"(?P<share>[^\s/]+(?:\s*%)?)\s*/\s*(?P<per>\S+)(?:\s+of\s+(?
 
 
 class Whom(StrEnum):
-    """What a selector selects from."""
+    """The set that a selector selects from."""
 
     ALL = "all"
     FLEET = "fleet"
@@ -34,7 +34,7 @@ PROGRAMS = (Whom.COORDINATOR, Whom.BROKER, Whom.DRIVER)
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Devices, or one of the programs that are none. ``part`` and ``count`` are None: all of them; never both."""
+    """Selected devices, or one of the programs. ``part`` and ``count`` are None: all of them; never both."""
 
     whom: Whom
     name: str = ""  # of the fleet, of the label, or of the driver's job
@@ -59,7 +59,7 @@ class Selector:
         return whom if self.count is None else f"{self.count} of {whom}"
 
     def size(self, members: int) -> int:
-        """How many of so many; a part is rounded half up."""
+        """The number of devices selected from ``members``; a part is rounded half up."""
         if self.part is not None:
             return int(self.part * members + Fraction(1, 2))
         return members if self.count is None else min(self.count, members)
@@ -67,7 +67,7 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """``20%/min of all``: a part of the selected devices per minute."""
+    """A rate such as ``20%/min of all``: a part of the selected devices per minute."""
 
     per_minute: Fraction  # > 0
     of: Selector  # without a part or a count
@@ -77,7 +77,7 @@ class Rate:
 
 
 def parse_selector(text: object) -> Selector:
-    """Raises NotationError."""
+    """Parse a selector. Raises NotationError."""
     if not isinstance(text, str):
         raise NotationError(text, "is not a selector", EXAMPLE)
     said = text.strip()
@@ -101,7 +101,7 @@ def parse_selector(text: object) -> Selector:
 
 
 def parse_rate_of(text: object) -> Rate:
-    """``20%/min``, ``20%/min of budget``. Raises NotationError."""
+    """Parse a rate: ``20%/min``, ``20%/min of budget``. Raises NotationError."""
     match = _RATE.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None or not match["share"].endswith("%"):
         raise NotationError(text, "is not a part per minute", RATE_EXAMPLE)

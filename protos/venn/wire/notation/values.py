@@ -49,19 +49,19 @@ LARGEST = Fraction(sys.float_info.max)
 
 
 class NotationError(UsageError):
-    """Text that is not in the notation."""
+    """An error of text that is not in the notation."""
 
     def __init__(self, read: object, problem: str, example: str) -> None:
         super().__init__("NOTATION", f"{printable(str(read), 80)!r} {problem}", fix=f"write e.g. {example}")
 
 
 def parse_duration(text: Readable) -> float:
-    """Seconds, at least 0."""
+    """Parse a duration: seconds, at least 0. Raises NotationError."""
     return float(_with_unit(text, DURATIONS, "a duration", "15s, 250ms, 2m or 1h"))
 
 
 def parse_bytes(text: Readable) -> int:
-    """Bytes, at least 0, whole."""
+    """Parse a size: whole bytes, at least 0. Raises NotationError."""
     value = _with_unit(text, BYTES, "a size", "512 MB or 4 GB")
     if value.denominator != 1 or value >= 2**63:
         raise NotationError(text, "is no whole number of bytes below 2^63", "512 MB or 4 GB")
@@ -69,12 +69,12 @@ def parse_bytes(text: Readable) -> int:
 
 
 def parse_rate(text: Readable) -> float:
-    """Bits per second, at least 0."""
+    """Parse a rate: bits per second, at least 0. Raises NotationError."""
     return float(_with_unit(text, RATES, "a rate", "4 Mbit/s"))
 
 
 def parse_fraction(text: Readable) -> Fraction:
-    """An exact fraction, at least 0: ``80%``, ``0.8`` and the number 0.8 are all 4/5."""
+    """Parse an exact fraction, at least 0: ``80%``, ``0.8`` and the number 0.8 are all 4/5."""
     value = _plain(text, "a fraction", "80% or 0.8", PERCENT)
     if value < 0:
         raise NotationError(text, "is below 0", "80% or 0.8")
@@ -82,17 +82,17 @@ def parse_fraction(text: Readable) -> Fraction:
 
 
 def parse_number(text: Readable) -> float:
-    """A bare number: a count or a score."""
+    """Parse a bare number: a count or a score. Raises NotationError."""
     return float(_plain(text, "a bare number", "7 or 2.5", {}))
 
 
 def format_duration(seconds: float) -> str:
-    """``15s``, ``2m``, ``250ms``: in the largest unit that makes it whole, else in seconds."""
+    """A duration as text, ``15s``, ``2m`` or ``250ms``: in the largest unit that makes it whole, else in seconds."""
     return _in_units(seconds, DURATIONS, ("d", "h", "m", "s", "ms"), "s", "")
 
 
 def format_bytes(count: float) -> str:
-    """``4 GB``, ``1.5 GB``, ``512 MiB``."""
+    """A size as text: ``4 GB``, ``1.5 GB``, ``512 MiB``."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if count and count % int(UNITS[unit]) == 0 and count % 1000:
             return f"{format_number(count / int(UNITS[unit]))} {unit}"
@@ -100,12 +100,12 @@ def format_bytes(count: float) -> str:
 
 
 def format_rate(bits_per_second: float) -> str:
-    """``4 Mbit/s``."""
+    """A rate as text: ``4 Mbit/s``."""
     return _scaled(bits_per_second, RATES, ("Gbit/s", "Mbit/s", "kbit/s"), "bit/s")
 
 
 def format_fraction(fraction: Fraction | float) -> str:
-    """``80%``."""
+    """A fraction as text: ``80%``."""
     return f"{exact_decimal(100 * _exact(fraction))}%"
 
 

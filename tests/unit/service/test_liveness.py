@@ -7,8 +7,8 @@ from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.policies.registry import load_policy
 from coordinator.service.host import Host
+from coordinator.service.liveness import LivenessMonitor
 from coordinator.service.sessions import Session
-from coordinator.service.silence import Silence
 from testbed.testing.clock import FakeClock
 
 
@@ -27,13 +27,13 @@ class Bench:
         )
         self.sessions: dict[SessionSeq, Session] = {}
         self.silent: list[tuple[float, int]] = []
-        self.silence = Silence(self.host, settings, self.sessions, self._fell_silent)
+        self.monitor = LivenessMonitor(self.host, settings, self.sessions, self._fell_silent)
 
     def check_in(self, number: int) -> Session:
         session = Session(SessionSeq(number), cast(Any, None))
         session.open, session.heard_at = True, self.time.now
         self.sessions[session.seq] = session
-        self.silence.watch(session.seq)
+        self.monitor.watch(session.seq)
         return session
 
     def _fell_silent(self, session: Session) -> None:

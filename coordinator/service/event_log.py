@@ -1,4 +1,4 @@
-"""What happened, for people: the live view's log. (The story of a single job or device is the engine's.)"""
+"""The log of the live view: what happened, for people. (The history of a single job or device is the engine's.)"""
 
 import logging
 from collections import defaultdict, deque
@@ -55,14 +55,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An attempt, as it was opened."""
+    """An open attempt."""
 
     responses_needed: int
     deadline_s: float | None  # None: it is asynchronous
 
 
-class Story:
-    """Listens to all effects. Bounded in every direction."""
+class EventLog:
+    """The lines of the log, made from all effects. Bounded in every direction."""
 
     def __init__(self, host: Host, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -92,16 +92,16 @@ class Story:
     # -- told
 
     def latest(self) -> list[admin_pb2.LogEntry]:
-        """Newest first."""
+        """The latest lines, the newest first."""
         return [entry.to_wire() for entry in reversed(self._entries)]
 
     @property
     def awaited(self) -> int:
-        """Attempts with a lost place whose next holder is still to be named."""
+        """The number of attempts with a lost place whose next holder is still to be named."""
         return len(self._places)
 
     def add(self, at: float, kind: str, text: str, **fields: object) -> Entry:
-        """A line for the log, here and in the program's own."""
+        """Add a line to this log and to the program's own."""
         entry = Entry(at, kind, text)
         self._entries.append(entry)
         log(logger, logging.INFO, f"{kind} {text}", **fields)
@@ -138,7 +138,7 @@ class Story:
         self._place_lost(lease.request, entry)
 
     def _place_lost(self, request: RequestId, entry: Entry) -> None:
-        """Another device may get the place, while the attempt is open."""
+        """Note a lost place, which another device may get while the attempt is open."""
         if request in self._opened:
             self._places[request].append(entry)
 

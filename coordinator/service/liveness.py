@@ -1,11 +1,11 @@
-"""Who is silent: sessions of devices, and follow streams of drivers, that say nothing for a liveness interval.
+"""Liveness of peers: finds sessions of devices, and follow streams of drivers, that are silent for a liveness interval.
 
-That is kept beside the engine. So a heartbeat, which changes nothing, is neither handled nor recorded, and a replay
+This is kept beside the engine. So a heartbeat, which changes nothing, is neither handled nor recorded, and a replay
 needs none: only the end is an event (``SessionEnded``, SILENT; ``DriverLost``).
 
-Silence is what a peer did not say, not what was not read yet. Where this process stood still for longer than a third of
-the interval (it was stopped, or too busy), all peers get a new interval, counted from when it goes on. After a shorter
-halt a peer that speaks every heartbeat is still within its interval.
+A peer is silent if it sent nothing, not if it was not read yet. Where this process stood still for longer than a third
+of the interval (it was stopped, or too busy), all peers get a new interval, counted from when it goes on. After a
+shorter halt a peer that speaks every heartbeat is still within its interval.
 """
 
 import heapq
@@ -24,14 +24,14 @@ class Watched(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """Engine time."""
+        """Engine time of the last sign of life."""
 
 
 Seq = TypeVar("Seq", bound=int)
 Stream = TypeVar("Stream", bound=Watched)
 
 
-class Silence(Generic[Seq, Stream]):
+class LivenessMonitor(Generic[Seq, Stream]):
     """Calls ``silent`` for each open stream whose ``heard_at`` is a liveness interval ago.
 
     An entry of the heap is a hint, never later than the truth: to hear a peer costs no heap operation.
@@ -51,7 +51,7 @@ class Silence(Generic[Seq, Stream]):
         self._looks_at: float | None = None  # when the timer is due; None: there is none
 
     def watch(self, seq: Seq) -> None:
-        """From its beginning until it is closed."""
+        """Watch a stream from its beginning until it is closed."""
         heapq.heappush(self._heap, (self._due(self._streams[seq]), seq))
         if self._looks_at is None:
             self._set_timer(self._host.now())
@@ -60,7 +60,7 @@ class Silence(Generic[Seq, Stream]):
         return max(stream.heard_at + self._liveness_s, self._not_before)
 
     def _set_timer(self, now: float) -> None:
-        """At the first hint, and at least once in a heartbeat, so as to notice that this process stood still."""
+        """Set the timer at the first hint, at least once in a heartbeat, to notice that this process stood still."""
         self._looks_at = min(max(self._heap[0][0], now), now + self._tick_s)
         self._host.call_later(self._looks_at - now, self._look)
 

@@ -1,4 +1,4 @@
-"""What a process that hosts devices writes down: receipts, the ends of sessions, its own load."""
+"""The logs of a process that hosts devices: receipts, sessions, its own load."""
 
 import asyncio
 import time
@@ -20,8 +20,8 @@ OUTCOMES = {
 }
 
 
-class Journal:
-    """Files in ``folder``; without one nothing is written. Writing raises PeerError OUT_OF_SPACE."""
+class ActivityLog:
+    """The log files in ``folder``; without one nothing is written. Writing raises PeerError OUT_OF_SPACE."""
 
     def __init__(self, folder: Path | None) -> None:
         self._receipts = self._sessions = self._load = None
@@ -36,7 +36,7 @@ class Journal:
                 raise file_error(error, folder) from error
 
     def receipt(self, device: str, key: LeaseKey, receipt: common_pb2.Receipt, measure: device_pb2.TaskMeasure) -> None:
-        """A driver has answered this device; what its task took."""
+        """Record that a driver has answered a device, and what its task took."""
         attempt = receipt.attempt
         if self._receipts is not None:
             self._receipts.write(
@@ -60,7 +60,7 @@ class Journal:
             )
 
     def task_done(self, *, late: bool) -> None:
-        """A task's work is done; ``late``: after its modelled time."""
+        """Count a task whose work is done; ``late``: after its modelled time."""
         self._done += 1
         self._late += late
 
@@ -68,14 +68,14 @@ class Journal:
         self._session(device, interval, {"event": "start"})
 
     def ended(self, device: str, interval: Interval, how: str, *, in_task: bool) -> None:
-        """``how``: goodbye, crash (written before it), cut, silent or stopped."""
+        """Record the end of an interval; ``how``: goodbye, crash (written before it), cut, silent or stopped."""
         self._session(device, interval, {"event": "end", "how": how, "in_task": in_task})
 
     def counts(self) -> dict[str, int]:
         return {"tasks": self._done, "late": self._late}
 
     async def watch_load(self) -> None:
-        """Until cancelled."""
+        """Record the load of this process each second until cancelled."""
         if self._load is None:
             return
         monitor = LagMonitor()

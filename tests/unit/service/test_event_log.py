@@ -7,9 +7,9 @@ from typing import Any, cast
 from coordinator.engine import effects
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
+from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
 from coordinator.service.ledger import Ledger
-from coordinator.service.story import Story
 
 JOB = JobId("ann/digits/1")
 
@@ -19,7 +19,7 @@ class Bench:
 
     def __init__(self) -> None:
         self._listeners: defaultdict[type, list[Callable[[float, Any], None]]] = defaultdict(list)
-        self.story = Story(cast(Host, self), Ledger(cast(Host, self)))
+        self.log = EventLog(cast(Host, self), Ledger(cast(Host, self)))
 
     def listen(self, kind: type, listener: Callable[[float, Any], None]) -> None:
         self._listeners[kind].append(listener)
@@ -45,7 +45,7 @@ class Bench:
         self.say(effects.EndLease(*ids, JOB, round_, 1, LeaseEnd.EXPIRED))
 
     def texts(self) -> list[str]:
-        return [entry.text for entry in self.story.latest()]
+        return [entry.text for entry in self.log.latest()]
 
 
 def test_who_gets_a_lost_place_is_told() -> None:
@@ -65,4 +65,4 @@ def test_a_place_that_is_lost_after_the_close_waits_for_nobody() -> None:
         bench.close(round_)
         bench.expire(round_, round_, "phone")
     assert bench.texts()[0] == "phone in digits round 100: its lease ran out"
-    assert bench.story.awaited == 0
+    assert bench.log.awaited == 0
