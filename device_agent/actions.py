@@ -56,7 +56,7 @@ class CloseReason(Enum):
     SILENT = "nothing was heard from the coordinator"
     LIMIT = "a limit is reached: served until the next interval"
     COME_BACK = "the coordinator has nothing to do for this device"
-    DRAINED = "the coordinator goes down"
+    DRAINED = "the coordinator is shutting down"
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,9 @@ def parse_allowed(values: Sequence[str], *, coordinator: str, insecure: bool) ->
     if ANY in values and not (insecure or is_loopback(coordinator)):
         raise UsageError(
             "ALLOW_ANY",
-            "would let whoever reaches that coordinator run code on this machine",
+            "would let anyone who reaches that coordinator run code on this machine",
             where="--allow-code any",
-            fix="name the job's file or digest, or say --insecure if the network is yours",
+            fix="name the job's file or digest, or give --insecure if you trust the network",
         )
     return AllowedCode(ANY in values, frozenset(_digest(value) for value in values if value != ANY))
 

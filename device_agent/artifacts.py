@@ -170,7 +170,7 @@ class Download:
             raise Damaged(f"the driver has {piece.total} bytes where the offer says {self._size}")
         end = piece.offset + len(piece.data)
         if piece.offset != self.offset or end > self._size:
-            raise Damaged(f"bytes from {piece.offset} came where those from {self.offset} were due")
+            raise Damaged(f"bytes from {piece.offset} came in place of those from {self.offset}")
         if held < self.offset:  # what was put together so far was wrong, and is given up
             raise self._wrong()
         if end > held:
@@ -192,4 +192,4 @@ class Download:
 
     def _wrong(self) -> Damaged:
         self.offset = 0
-        return Damaged("the bytes are not those that the offer names")
+        return Damaged("the bytes do not have the digest of the offer")

@@ -312,7 +312,7 @@ class Device:
     def _start_task(self, start: StartTask) -> None:
         key, attempt = start.key, start.offer.attempt
         job = printable(attempt.job.name, 64)
-        self._say("works on a task", job=job, round=attempt.round, attempt=attempt.attempt, lease=key.lease)
+        self._say("is working on a task", job=job, round=attempt.round, attempt=attempt.attempt, lease=key.lease)
         reports = Reports(
             moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
             progressed=lambda fraction: self._session.progressed(key, fraction),

@@ -110,7 +110,7 @@ async def _worker() -> str:
     try:
         await pool.run(work)
     except TaskFailed as error:
-        raise PeerError("WORKER", error.message, fix="see that numpy loads in this Python") from error
+        raise PeerError("WORKER", error.message, fix="check that numpy loads in this Python") from error
     finally:
         await pool.close()
     return f"runs tasks; started in {asyncio.get_running_loop().time() - now:.1f} s"
@@ -118,7 +118,7 @@ async def _worker() -> str:
 
 async def _data(values: list[str] | None) -> str:
     data = flags.parse_data(values)
-    return ", ".join(data) if data else "none; jobs that need data will pass this device by (--data NAME=PATH)"
+    return ", ".join(data) if data else "none; this device gets no jobs that need data (--data NAME=PATH)"
 
 
 async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -> str:

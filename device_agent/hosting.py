@@ -137,4 +137,4 @@ async def _play(device: Device, refusals: list[Refused], after_s: float) -> None
         for error in group.exceptions:
             assert isinstance(error, Refused)
             refusals.append(error)
-            log(logger, logging.INFO, f"refused for good: {error}", device=device.spec.device)
+            log(logger, logging.INFO, f"refused permanently: {error}", device=device.spec.device)

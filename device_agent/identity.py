@@ -18,7 +18,7 @@ def kept_identity(folder: Path) -> str:
         pass
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
-            "IDENTITY", f"cannot be read: {error}", where=str(path), fix="remove it, or say --name"
+            "IDENTITY", f"cannot be read: {error}", where=str(path), fix="remove it, or give --name"
         ) from error
     name = f"device-{secrets.token_hex(4)}"
     try:

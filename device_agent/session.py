@@ -273,7 +273,7 @@ class Session:
 
     def _refusal(self, offer: device_pb2.Offer) -> Refusal | None:
         if self.in_task:
-            return Refusal(common_pb2.FAILURE_REASON_BUSY, "the device does something else", BUSY_RETRY_S)
+            return Refusal(common_pb2.FAILURE_REASON_BUSY, "the device is busy with something else", BUSY_RETRY_S)
         return self._judge(offer)
 
     def _decline(self, lease: int, refusal: Refusal, now: float) -> None:

@@ -38,16 +38,14 @@ class DeviceSpec:
         if not NAME.fullmatch(self.device):
             raise UsageError(
                 "NAME",
-                "is no name of a device",
+                "is not a device name",
                 where=repr(printable(self.device, 80)),
                 fix="use 1 to 64 letters, digits, '.', '_' and '-'",
             )
         if not 0 <= self.crash <= 1:
             raise UsageError("CRASH", f"crash {self.crash:g} is not between 0 and 1", where=self.device, fix="e.g. 30%")
         if self.gap is not None and self.session is None:
-            raise UsageError(
-                "GAP", "a gap needs sessions around it", where=self.device, fix="say --session exp(8s) too"
-            )
+            raise UsageError("GAP", "a gap needs sessions", where=self.device, fix="give --session exp(8s) too")
         for name, values in self.labels.items():
             if len(values) > MOST_LABEL_VALUES:
                 fix = f"at most {MOST_LABEL_VALUES} values"
@@ -102,7 +100,7 @@ def _from_line(line: str, where: str) -> DeviceSpec:
         return _from_json(json.loads(line))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"is not a device: {type(error).__name__}: {error}"
-        raise UsageError("POPULATION", message, where=where, fix="take the file as `venn run` wrote it") from error
+        raise UsageError("POPULATION", message, where=where, fix="use the file as `venn run` wrote it") from error
     except UsageError as error:
         error.where = f"{where}: {error.where}"
         raise

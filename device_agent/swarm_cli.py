@@ -62,7 +62,7 @@ def swarm(
     """Run many devices in one process: each joins, works and vanishes by itself."""
     logs.configure(component="swarm", verbose=context.verbose, quiet=context.quiet)
     if [population, count, fleet].count(None) != 2:
-        raise UsageError("USAGE", "one of --from, --count and --fleet says which devices", fix="see: venn swarm --help")
+        raise UsageError("USAGE", "give exactly one of --from, --count and --fleet", fix="see: venn swarm --help")
     if population is not None:
         specs: Sequence[DeviceSpec] = read_population(population)
     elif fleet is not None:

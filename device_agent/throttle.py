@@ -94,7 +94,7 @@ def read_throttle(path: Path | None) -> Throttle:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"cannot be read: {type(error).__name__}: {error}"
-        raise UsageError("THROTTLE", message, where=str(path), fix="take the file as `venn run` wrote it") from error
+        raise UsageError("THROTTLE", message, where=str(path), fix="use the file as `venn run` wrote it") from error
 
 
 def write_throttle(path: Path, throttle: Throttle) -> None:

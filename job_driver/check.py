@@ -166,9 +166,9 @@ def _evaluate(file: JobFile, model: Arrays, held_out: Path | None, finding: Find
     if job.stop is not None:
         with job_code(file, "stop", UsageError):
             job.stop((Round(1, SHARES, 0, finding.seconds, finding.metrics),))
-        finding.notes.append("stop is called with max_rounds only: with an exact number of rounds it never is")
+        finding.notes.append("stop is called with max_rounds only, never with an exact number of rounds")
     if job.aggregate is WeightedMean and job.evaluate is None:
-        finding.notes.append("there is no evaluate: nobody will see whether the model gets better")
+        finding.notes.append("there is no evaluate: the run will not show whether the model improves")
 
 
 def _encoded(file: JobFile, function: str, arrays: Arrays) -> bytes:

@@ -206,7 +206,9 @@ def params_of(texts: list[str]) -> dict[str, ParamValue]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
-            raise UsageError("PARAM", f"{text!r} is no parameter", where="--param", fix="write e.g. --param epochs=40")
+            raise UsageError(
+                "PARAM", f"{text!r} is not a parameter", where="--param", fix="write e.g. --param epochs=40"
+            )
         params[name] = _value(value)
     return params
 

@@ -138,7 +138,7 @@ class Driver:
         if self._checkpoints.exists() and self._spool.begun():
             raise UsageError(
                 "DIR_IN_USE", "this folder holds a job that has begun", where=str(self._folder),
-                fix="go on from it with --resume, or give another --dir",
+                fix="continue with --resume, or give another --dir",
             )  # fmt: skip
         with job_code(self._file, "initial", UsageError):
             model = self._file.job.initial(np.random.default_rng([self._settings.seed, 0]))
@@ -274,7 +274,7 @@ class Driver:
             case _:
                 over, waits = self._settings.folder is None, self._settings.folder is not None
         if waits:
-            message = "the job waits for its driver: go on with --resume, or end it with `venn job cancel`"
+            message = "the job waits for its driver: continue with --resume, or end it with `venn job cancel`"
             log(logger, logging.WARNING, message, job=key_text(self._settings.key), dir=self._folder)
         if over:
             failed = not isinstance(error, asyncio.CancelledError)

@@ -81,7 +81,7 @@ class TaskService:
             await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no header came")
         first = _parsed(message or b"")
         if first is None or first.WhichOneof("frame") != "header":
-            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is no header")
+            await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is not a header")
         told = await self._receipt(first.header, context)
         await context.write(task.SubmitResponse(receipt=told).SerializeToString())
 
@@ -100,7 +100,7 @@ class TaskService:
                     told = await self._receipt(request.submit, context)
                     answer = task.ExchangeResponse(receipt=told).SerializeToString()
                 case "submit" | None:
-                    await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "this is no request")
+                    await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "this is not a request")
                 case other:
                     assert_never(other)
             await context.write(answer)
@@ -122,7 +122,7 @@ class TaskService:
         lease = (await self._admit(request.ticket, context)).lease
         artifact = self._artifacts.find(request.digest)
         if artifact is None:
-            await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is served here no more, or never was")
+            await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is not served here, or not any more")
         if request.offset > artifact.size:
             await abort(context, grpc.StatusCode.OUT_OF_RANGE, "OFFSET", f"the artifact has {artifact.size} bytes")
         length = request.length or artifact.size
@@ -163,7 +163,7 @@ class _Call:
             return piece
         frame = _parsed(message)
         if frame is None or frame.WhichOneof("frame") != "chunk":
-            raise Refused("HEADER", "a frame after the header is no chunk")
+            raise Refused("HEADER", "a frame after the header is not a chunk")
         data = frame.chunk.data
         check_size(frame.chunk.offset, len(data))
         return frames.Piece(frame.chunk.offset, memoryview(data))
@@ -226,7 +226,7 @@ def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
         raise Refused("HEADER", f"{len(metrics)} metrics, allowed are {MOST_METRICS}")
     for name, value in metrics.items():
         if not math.isfinite(value):
-            raise Refused("HEADER", f"metric {printable(name, 64)} is no finite number")
+            raise Refused("HEADER", f"metric {printable(name, 64)} is not a finite number")
     return {printable(name, 64): metrics[name] for name in sorted(metrics)}
 
 

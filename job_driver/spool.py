@@ -180,7 +180,7 @@ class Spool:
             if not path.exists() or digest_of_file(path) != response.decision.digest:
                 raise UsageError(
                     "DAMAGED_SPOOL", "an acknowledged response is missing or damaged", where=str(path),
-                    fix="bring it back, or start again in another --dir; to survive power cuts, run with --fsync",
+                    fix="restore it, or start again in another --dir; to survive power cuts, run with --fsync",
                 )  # fmt: skip
 
     def discard(self, no: AttemptNo) -> None:

@@ -140,7 +140,7 @@ class AdminService(AdminServiceServicer):
                 context,
                 grpc.StatusCode.PERMISSION_DENIED,
                 "FAULTS_OFF",
-                "this coordinator breaks nothing on purpose",
+                "this coordinator injects no faults",
                 fix="start it with --allow-faults",
             )
         if request.WhichOneof("fault") != "drop_session":

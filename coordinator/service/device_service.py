@@ -119,7 +119,7 @@ class DeviceService:
         read = session.context.read
         while (raw := await read()) is not EOF:
             if not session.may_speak():
-                raise MalformedError("stream", "more frames than a device has reason to send")
+                raise MalformedError("stream", "more frames than a device needs to send")
             frame = convert.parse_frame(raw)
             if frame.seq <= session.received:
                 raise MalformedError("seq", f"{frame.seq} does not follow {session.received}")
@@ -147,7 +147,7 @@ class DeviceService:
             raise MalformedError("frame", "the first frame is a CheckIn")
         await check_version(session.context, frame.check_in.version)
         if self.draining:
-            await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
+            await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is shutting down")
         self._last += 1
         session.seq = SessionSeq(self._last)
         event = convert.check_in(frame.check_in, session.seq, self._host.incarnation)

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 GONE = {
     SessionEnd.GOODBYE_SESSION_OVER: "said goodbye, its session was over",
     SessionEnd.GOODBYE_STOPPED: "said goodbye, its owner stopped it",
-    SessionEnd.GOODBYE_TOLD_TO: "said goodbye, as it was told",
+    SessionEnd.GOODBYE_TOLD_TO: "said goodbye, as the coordinator asked",
     SessionEnd.CONNECTION_ENDED: "connection ended without goodbye",
     SessionEnd.SILENT: "nothing was heard from it",
     SessionEnd.SLOW_READER: "it did not read what it was sent",

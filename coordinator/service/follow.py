@@ -153,7 +153,7 @@ class Followers:
             if stream.silent:
                 await abort(context, grpc.StatusCode.UNAVAILABLE, "SILENT", "nothing was heard from this driver")
             if job.follower is None:
-                await abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is going down")
+                await abort(context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is shutting down")
             await abort(context, grpc.StatusCode.ABORTED, "SUPERSEDED", "a newer stream of this job has taken over")
         finally:
             verifier.cancel()

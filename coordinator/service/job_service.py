@@ -267,7 +267,7 @@ class JobService(JobServiceServicer):
         if job is None:
             await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
         if incarnation < job.incarnation:
-            await _refuse(context, "SUPERSEDED", f"a newer driver has taken up {name}")
+            await _refuse(context, "SUPERSEDED", f"a newer driver has taken over {name}")
         if incarnation > job.incarnation:
             await _refuse(context, "OUT_OF_ORDER", f"this driver has not submitted {name} yet")
         job.heard_at = self._host.now()
@@ -283,13 +283,15 @@ def check_address(address: str, *, insecure: bool) -> None:
     UsageError.
     """
     if not is_literal(address):
-        raise UsageError("ADDRESS", "a driver's address is literal", where=address, fix="name an IP address and a port")
+        raise UsageError(
+            "ADDRESS", "a driver's address must be an IP address", where=address, fix="name an IP address and a port"
+        )
     if not insecure and not is_loopback(address):
         raise UsageError(
             "NOT_LOOPBACK",
             "this coordinator offers loopback addresses only",
             where=address,
-            fix="start it with --insecure if the network is yours",
+            fix="start it with --insecure if you trust the network",
         )
 
 

@@ -50,7 +50,7 @@ async def receive(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
     try:
         header = json.loads(await reader.readexactly(header_bytes))
     except ValueError as error:
-        raise BrokenFrame("a header that is no JSON") from error
+        raise BrokenFrame("a header that is not JSON") from error
     if not isinstance(header, dict):
-        raise BrokenFrame("a header that is no object")
+        raise BrokenFrame("a header that is not an object")
     return header, await reader.readexactly(body_bytes)

@@ -80,7 +80,7 @@ def _check_simulated(plan: Plan) -> None:
     """Raises UsageError for what has no effect in simulations."""
     if plan.simulated and plan.allow_degraded:
         fix = "leave it out, or give --backend process"
-        raise UsageError("USAGE", "limits nothing in a simulation", where="--allow-degraded", fix=fix)
+        raise UsageError("USAGE", "has no effect in a simulation", where="--allow-degraded", fix=fix)
 
 
 def _load(scenarios: list[str], settings: list[str]) -> tuple[Workload, ...]:
@@ -126,7 +126,7 @@ def _stopped(plan: Plan, context: Context, progress: Progress) -> None:
     if not context.quiet:
         folder = shlex.quote(str(plan.out))
         look = f"; venn report {folder} shows what there is" if plan.simulated and progress.done else ""
-        write_line(sys.stderr, f"stopped after {progress.done} of {progress.total} runs; go on with --resume{look}")
+        write_line(sys.stderr, f"stopped after {progress.done} of {progress.total} runs; continue with --resume{look}")
 
 
 def _cores() -> int:

@@ -68,7 +68,7 @@ def drain(
 ) -> int:
     """Send devices away and give them no more work."""
     if bool(devices) == everything:
-        raise UsageError("USAGE", "name devices, or say --all", fix="e.g. venn device drain my-pi")
+        raise UsageError("USAGE", "name devices, or give --all", fix="e.g. venn device drain my-pi")
     drained: list[int] = []
 
     async def ask(stub: "AdminServiceAsyncStub") -> None:

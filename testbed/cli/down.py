@@ -47,9 +47,9 @@ def down(
             why = f": {failed[each.name]}" if each.name in failed else ""
             write_line(sys.stdout, f"{verb} {each.kind} {printable(each.name, 200)} ({each.mark}){why}")
         if spared:
-            write_line(sys.stdout, f"left alone: {len(spared)} things of runs that go on (--all removes them too)")
+            write_line(sys.stdout, f"left alone: {len(spared)} items of runs that still go on (--all removes them too)")
         if not found:
-            write_line(sys.stdout, "nothing of ours is left")
+            write_line(sys.stdout, "nothing is left to remove")
     return ExitCode.PEER if failed else ExitCode.OK
 
 

@@ -107,7 +107,7 @@ def _dispatch(argv: list[str]) -> int:
     word = next((word for word in argv if not word.startswith("-")), argv[0])
     raise UsageError(
         "USAGE",
-        f"{printable(word, 40)!r} is no command",
+        f"{printable(word, 40)!r} is not a command",
         fix=did_you_mean(word, COMMANDS) or "see: venn --help",
     )
 

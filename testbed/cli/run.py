@@ -92,7 +92,7 @@ def run_file(
     if result is not None:
         _tell(context, name, result, file)
     else:
-        stopped = PeerError("STOPPED", "stopped before anything ran", fix="nothing of it is left")
+        stopped = PeerError("STOPPED", "stopped before the run began", fix="nothing is left behind")
         tell(stopped, name, as_json=context.json)
     return code
 

@@ -49,7 +49,7 @@ def prepare(plan: Plan, command: Sequence[str], *, resume: bool) -> None:
     before = read_row(path)
     if plan.out.exists() and (not plan.out.is_dir() or any(plan.out.iterdir())):
         if not resume:
-            fix = "add --resume to go on with it, or name another with --out"
+            fix = "add --resume to continue it, or name another with --out"
             raise UsageError("NOT_EMPTY", "exists already and is not an empty folder", where=str(plan.out), fix=fix)
         same = before.get("backend") == _backend(plan) if plan.simulated else before.get("plan") == _described(plan)
         if not same:
@@ -90,7 +90,7 @@ def read_comparisons(folder: Path) -> tuple[Row, list[Comparison]]:
     about = read_row(folder / MANIFEST)
     rows = about.get("runs")
     if not isinstance(rows, list) or not rows:
-        fix = "give the folder of a comparison or of a run; go on with an interrupted one by venn compare --resume"
+        fix = "give the folder of a comparison or of a run; continue an interrupted one with venn compare --resume"
         raise UsageError("NO_COMPARISON", "has no comparison with a finished run", where=str(folder), fix=fix)
     policies = texts(about, "policies")
     over = texts(about, "over")

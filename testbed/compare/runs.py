@@ -141,7 +141,7 @@ def read_answer(output: bytes, code: int, one: Asked) -> Row:
         failure.exit_code = ExitCode(code) if code in (2, 3, 4) else ExitCode.PEER
         raise failure
     if not isinstance(said, dict) or said.get("interrupted"):
-        raise PeerError("RUN_STOPPED", "was stopped from outside", where=where, fix="go on with --resume")
+        raise PeerError("RUN_STOPPED", "was stopped from outside", where=where, fix="continue with --resume")
     return said
 
 

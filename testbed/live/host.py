@@ -103,7 +103,7 @@ class HostMonitor:
             if late > LONGEST_STALL_S:
                 self._say(f"stall {name}", f"{name} stood still for {late:.1f} s: do not trust this run's times")
             elif len(known) == AGAIN and end - known[0] <= BUSY_FOR_S:
-                text = f"{name} stands still again and again, for {late * 1000:.0f} ms now: this machine is too busy"
+                text = f"{name} stands still repeatedly, for {late * 1000:.0f} ms now: this machine is too busy"
                 self._say(f"stall {name}", text)
 
     def _say(self, key: str, text: str) -> None:

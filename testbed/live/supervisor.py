@@ -191,7 +191,7 @@ class Supervisor:
         driver = self._drivers[name]
         while (code := await driver.wait()) < 0 and await self._may_resume(name):
             killed = signal.Signals(-code).name
-            self._say(f"the driver of {name} was killed by {killed}: another takes up its job")
+            self._say(f"the driver of {name} was killed by {killed}: another one continues its job")
             await driver.stop()
             driver.resume()
             await driver.start()

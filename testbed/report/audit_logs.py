@@ -106,7 +106,7 @@ def _outcome(row: Row, key: str) -> Outcome:
     try:
         return Outcome(text(row, key))
     except ValueError:
-        message = f"{text(row, key)!r} is no outcome of a response (lease {integer(row, 'lease')})"
+        message = f"{text(row, key)!r} is not an outcome of a response (lease {integer(row, 'lease')})"
         raise UsageError("RUN_DAMAGED", message, fix="restore the log, or run again") from None
 
 

@@ -130,9 +130,7 @@ def _stalling(stalls: Sequence[Stall]) -> list[str]:
     for name, own in by_process.items():
         if (when := again_and_again(own)) is not None:
             total = sum(stall.for_s for stall in own if when[0] <= stall.at_s <= when[1])
-            said = (
-                f"{name} stood still again and again between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
-            )
+            said = f"{name} stood still repeatedly between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
             found.append(f"{said}: {SMALLER}")
     longest = max(stalls, key=lambda stall: stall.for_s, default=None)
     if longest is not None and longest.for_s > LONGEST_STALL_S:

@@ -135,10 +135,10 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
             (*here, "rounds"), "is missing", "add e.g. rounds: 10, or max_rounds: 10 if the job may stop earlier"
         )
     if job.rounds is not None and job.max_rounds is not None:
-        yield Finding((*here, "max_rounds"), "goes against rounds", "keep one: rounds is exact, max_rounds a limit")
+        yield Finding((*here, "max_rounds"), "conflicts with rounds", "keep one: rounds is exact, max_rounds a limit")
     yield from _asynchronous(here, job)
     if job.arrives * scenario.time_scale >= scenario.duration:
-        yield Finding((*here, "arrives"), "is after the run is given up", "raise duration, or let the job come earlier")
+        yield Finding((*here, "arrives"), "is after the end of the run", "raise duration, or let the job come earlier")
     if job.data is not None and job.data not in scenario.data:
         yield Finding((*here, "data"), f"there is no data set '{job.data}' in data", known(job.data, scenario.data))
     stated, text = scenario.requirement_of(name)
@@ -155,11 +155,11 @@ def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:
             yield Finding((*here, "max_staleness"), "has no effect without buffer", "add e.g. buffer: 8")
         return
     if job.buffer > job.demand:
-        message = f"{job.buffer} responses cannot wait for each other with {job.demand} devices at work"
+        message = f"a buffer of {job.buffer} is more than the {job.demand} devices at work"
         yield Finding((*here, "buffer"), message, f"have at most {job.demand}, the demand")
     if job.over_commit > 0:
         yield Finding(
-            (*here, "over_commit"), "goes against buffer", "take it out, and raise demand: all who work count"
+            (*here, "over_commit"), "conflicts with buffer", "remove it, and raise demand: all devices at work count"
         )
 
 
@@ -174,19 +174,19 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     yield from _devices(scenario, name, fleet)
     if fleet.trace is not None:
         if fleet.session is not None:
-            yield Finding((*here, "trace"), "says when devices are there, as session does", "take one of them out")
+            yield Finding((*here, "trace"), "says when devices are there, as session does", "remove one of them")
         yield from _trace(name, fleet)
     if fleet.processes > fleet.count:
         message = f"{fleet.processes} processes cannot host {fleet.count} devices"
         yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
     elif scenario.backend == "compose" and fleet.processes != fleet.count:
         message = f"{fleet.processes} processes for {fleet.count} devices, and each device is a container"
-        yield Finding((*here, "processes"), message, "take it out")
+        yield Finding((*here, "processes"), message, "remove it")
     for label in OURS & fleet.labels.keys():
         yield Finding((*here, "labels", label), f"{label} is set for every device already", "take another name")
     for key in ("session", "gap"):
         if scenario.time_scale != 1 and isinstance(getattr(fleet, key), Empirical):
-            yield Finding((*here, key), "a column of a file cannot be scaled", "take time_scale out")
+            yield Finding((*here, key), "a column of a file cannot be scaled", "remove time_scale")
 
 
 def _devices(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:

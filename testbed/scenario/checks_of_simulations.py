@@ -35,13 +35,13 @@ def check_population(scenario: "Scenario", population: Population) -> Iterator[F
     if scenario.backend != "sim":
         yield Finding(HERE, "works in the simulator only", "write backend: sim, or describe fleets")
     if scenario.fleets:
-        yield Finding(HERE, "goes against fleets", "keep one of the two")
+        yield Finding(HERE, "conflicts with fleets", "keep one of the two")
     if scenario.time_scale != 1:
-        yield Finding(("time_scale",), "goes against population", "take it out: virtual time takes no waiting")
+        yield Finding(("time_scale",), "conflicts with population", "remove it: virtual time needs no waiting")
     yield from _files(population)
     yield from _how_many(population)
     if scenario.scale != 1 and population.count is None and population.check_ins_per_day is None:
-        fix = "give population count or check_ins_per_day" if population.sessions == GENERATED else "take it out"
+        fix = "give population count or check_ins_per_day" if population.sessions == GENERATED else "remove it"
         yield Finding(("scale",), "cannot multiply the devices of a file", fix)
     asked = _asked(scenario)
     if population.devices == PHONES:
@@ -63,10 +63,10 @@ def _how_many(population: Population) -> Iterator[Finding]:
     if population.sessions != GENERATED:
         default = Population()
         for key in (*stated, *(key for key in _LENGTHS if getattr(population, key) != getattr(default, key))):
-            yield Finding((*HERE, key), "has no effect: the file says when devices are there", "take it out")
+            yield Finding((*HERE, key), "has no effect: the file says when devices are there", "remove it")
         return
     if len(stated) == 2:
-        yield Finding((*HERE, "check_ins_per_day"), "goes against count", "keep one of the two")
+        yield Finding((*HERE, "check_ins_per_day"), "conflicts with count", "keep one of the two")
     if not stated and population.devices == PHONES:
         yield Finding((*HERE, "count"), "is missing", "add e.g. count: 20000, or check_ins_per_day: 1400000")
     if population.spec().count > MOST_SIMULATED:
@@ -163,7 +163,7 @@ def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -
     """Of an entry of ``churn`` that changes links."""
     here = ("churn", number)
     if scenario.time_scale != 1:
-        yield Finding(here, "limit is not scaled, and time_scale is not 1", "take time_scale out, or the entry")
+        yield Finding(here, "limit is not scaled, and time_scale is not 1", "remove time_scale, or the entry")
     for name in meant_fleets(scenario, of):
         fleet = scenario.fleets[name]
         delay = fleet.delay if change.delay is None else change.delay
@@ -179,12 +179,12 @@ def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Fi
     here = ("fleets", name, key)
     shared = scenario.backend in REAL and fleet.processes != fleet.count
     if key in OF_A_TASK and scenario.backend not in REAL:
-        fix = "take it out, or say profile: NAME, whose limits are left out here"
+        fix = "remove it, or give profile: NAME, whose limits are left out here"
         yield Finding(here, f"has no effect with backend: {scenario.backend}", fix)
     elif key in OF_A_TASK and shared:
         message = "needs a process for each device"
-        yield Finding(here, message, f"add processes: {fleet.count}, or take it out and let task time be modelled")
+        yield Finding(here, message, f"add processes: {fleet.count}, or remove it and let task time be modelled")
     elif key == "loss" and shared:
         yield Finding(here, "needs a process for each device: a relay loses nothing", f"add processes: {fleet.count}")
     elif scenario.time_scale != 1:
-        yield Finding(here, "is not scaled, and time_scale is not 1", "take time_scale out, or the limit")
+        yield Finding(here, "is not scaled, and time_scale is not 1", "remove time_scale, or the limit")

@@ -90,19 +90,19 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
     if "at" in times and over:
         raise wrong("has both at and from or to", "write at for a moment, from and to for a time")
     if "at" not in times and not over:
-        raise wrong("says not when", "add at: 30s, or from: 30s, to: 60s")
+        raise wrong("does not say when", "add at: 30s, or from: 30s, to: 60s")
     if over and not {"from", "to"} <= times.keys():
         raise wrong(f"has no {'to' if 'from' in times else 'from'}", "from and to go together")
     if over and times["to"] <= times["from"]:
         raise wrong("to is not after from", "let it end later")
     if verb in GENERATORS and not over:
-        raise wrong(f"{verb} goes on for a time", "write from: 30s, to: 60s in place of at")
+        raise wrong(f"{verb} needs a time span", "write from: 30s, to: 60s in place of at")
     if verb in MOMENTS and "for" in times:
-        raise wrong(f"for: {verb} is no state that would end", "take for out")
+        raise wrong(f"for: {verb} has no duration", "remove for")
     if "for" not in times and verb not in (*ENDLESS, *MOMENTS):
-        raise wrong(f"{verb} says not for how long", "add e.g. for: 5s")
+        raise wrong(f"{verb} does not say for how long", "add e.g. for: 5s")
     if verb in (Verb.FLAP, Verb.DIURNAL) and times["for"] > times["to"] - times["from"]:
-        raise wrong("for is longer than from its from to its to", "let it be shorter")
+        raise wrong("for is longer than the time between from and to", "let it be shorter")
 
 
 def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
         ends = entry.end_s * scenario.time_scale
         if ends > scenario.duration:
             message = (
-                f"ends at {format_duration(ends)}, after the run is given up ({format_duration(scenario.duration)})"
+                f"ends at {format_duration(ends)}, after the end of the run ({format_duration(scenario.duration)})"
             )
             yield Finding(here, message, "raise duration, or let it end earlier")
 
@@ -129,15 +129,17 @@ def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) ->
         yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
     if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
         most = format_duration(PATIENCE_S)
-        yield Finding(here, f"for: drivers give a coordinator up that is away for {most}", "let it be shorter")
+        yield Finding(here, f"for: drivers give up on a coordinator that is away for {most}", "let it be shorter")
     if entry.to_s is not None:
-        yield Finding(here, f"{of} is one, and from and to spread over many", "write at in place of from and to")
+        yield Finding(
+            here, f"{of} is a single program, and from and to are for many devices", "write at in place of from and to"
+        )
 
 
 def _of_population(population: "Population", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
     """How many devices it means is known when they are made, and told then."""
     if entry.verb is Verb.LIMIT:
-        yield Finding(here, "limit: the links of a population do not change", "take it out, or describe fleets")
+        yield Finding(here, "limit: the links of a population do not change", "remove it, or describe fleets")
     if of.whom is Whom.FLEET:
         yield Finding(here, f"there is no fleet '{of.name}': a population has none", "write all, or label=value")
     elif of.whom is Whom.LABEL and population.devices == PHONES:
@@ -164,9 +166,9 @@ def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Find
             return
     meant = sum(meant_fleets(scenario, of).values())
     if of.count is not None and of.count > meant:
-        yield Finding(here, f"'{of}' are more than there are: {meant}", f"write at most {meant}")
+        yield Finding(here, f"'{of}' asks for more than there are: {meant}", f"write at most {meant}")
     elif of.size(meant) == 0:
-        yield Finding(here, f"'{of}' are none of {meant} devices", "select more")
+        yield Finding(here, f"'{of}' selects none of {meant} devices", "select more")
 
 
 def meant_fleets(scenario: "Scenario", of: Selector) -> dict[str, int]:
@@ -216,7 +218,7 @@ def as_link_change(value: Mapping[str, object], info: ValidationInfo) -> LinkCha
     own = {key: value[key] for key in LINK_FIELDS if key in value}
     stated = {**(_of_profile(value[PROFILE], info) if PROFILE in value else {}), **own}
     if not stated:
-        raise wrong("limit says not to what", "add e.g. link: 3g, or up: 500 kbit/s")
+        raise wrong("limit does not say the new limits", "add e.g. link: 3g, or up: 500 kbit/s")
     read: dict[str, Any] = {}
     for key, written in stated.items():
         try:
@@ -235,7 +237,7 @@ def _of_profile(stated: object, info: ValidationInfo) -> dict[str, object]:
     except UsageError as error:
         raise wrong(f"{PROFILE}: {error.message}", error.fix) from None
     if other := [key for key in profile.values if key not in LINK_FIELDS]:
-        message = f"{PROFILE}: {reference} is a device and no link: it gives {other[0]}"
+        message = f"{PROFILE}: {reference} is a device and not a link: it gives {other[0]}"
         raise wrong(message, "`venn profile list` shows links")
     return {key: value.value for key, value in profile.values.items()}
 

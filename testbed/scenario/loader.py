@@ -215,7 +215,7 @@ def _problems(findings: Sequence[Finding], places: Places) -> list[Problem]:
 
 def _without_value(value: Value, path: KeyPath) -> Iterator[Finding]:
     if value is None:
-        yield Finding(path, "has no value", "write one, or take the key out")
+        yield Finding(path, "has no value", "write one, or remove the key")
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _without_value(inner, (*path, key))
@@ -260,7 +260,7 @@ def _unknown_key(path: KeyPath) -> Finding:
     key = str(path[-1])
     name, model = _kind(path[:-1])
     if key in LATER.get(name, {}):
-        return Finding(path, "has no effect yet", f"take it out: {LATER[name][key]}")
+        return Finding(path, "has no effect yet", f"remove it: {LATER[name][key]}")
     for other, other_model in KINDS.values():
         if other != name and key in _keys_of(other, other_model):
             return Finding(path, "unknown key here", f"it belongs {HOMES[other]}")

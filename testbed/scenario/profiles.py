@@ -48,7 +48,7 @@ def fill(document: Document, folder: Path) -> Iterator[Finding]:
                 continue
             given = _given(fleet, source, real)
             if source == "link" and (wrong := [key for key in profile.values if key not in LINK_FIELDS]):
-                message = f"{reference} is a device and no link: it gives {wrong[0]}"
+                message = f"{reference} is a device and not a link: it gives {wrong[0]}"
                 yield Finding(("fleets", name, source), message, "`venn profile list` shows links")
                 continue
             for key, value in profile.values.items():

@@ -98,7 +98,7 @@ def as_duration(value: object, info: ValidationInfo, *, positive: bool) -> float
     """Seconds. In a file a duration has a unit; a Python program, which has no context, passes seconds."""
     seconds = value if info.context is None and isinstance(value, float) else _read(parse_duration, value)
     if seconds < 0 or (positive and seconds == 0):
-        raise wrong(f"{shown(value)} is no time", "write e.g. 15s")
+        raise wrong(f"{shown(value)} is not a time", "write e.g. 15s")
     if not seconds <= LONGEST:
         raise wrong(f"{shown(value)} is too long", f"it is at most {format_duration(LONGEST)}")
     return seconds
@@ -116,7 +116,7 @@ def as_fraction(value: object, least: Fraction, most: Fraction | None, *, open_b
     try:
         exact_decimal(fraction)
     except ValueError:
-        raise wrong(f"{fraction} has no end as a decimal", "write e.g. 33.3%") from None
+        raise wrong(f"{fraction} is not a finite decimal", "write e.g. 33.3%") from None
     return fraction
 
 
@@ -152,7 +152,7 @@ def as_rate(value: object, info: ValidationInfo) -> float:
     """Bits per second, above 0. A Python program, which has no context, passes them as they are."""
     rate = value if info.context is None and isinstance(value, float) else _read(parse_rate, value)
     if not 0 < rate < math.inf:
-        raise wrong(f"{shown(value)} is no rate", "write e.g. 4 Mbit/s")
+        raise wrong(f"{shown(value)} is not a rate", "write e.g. 4 Mbit/s")
     return rate
 
 
@@ -160,7 +160,7 @@ def as_size(value: object, info: ValidationInfo) -> int:
     """Bytes, above 0. A Python program, which has no context, passes them as they are."""
     size = value if info.context is None and isinstance(value, int) else _read(parse_bytes, value)
     if size <= 0:
-        raise wrong(f"{shown(value)} is no limit", "write e.g. 512 MB")
+        raise wrong(f"{shown(value)} is not a limit", "write e.g. 512 MB")
     return size
 
 
@@ -168,7 +168,9 @@ def as_bytes(value: object, info: ValidationInfo) -> int:
     """Of a transfer, 0 or more. A Python program, which has no context, passes them as they are."""
     size = value if info.context is None and type(value) is int else _read(parse_bytes, value)
     if not 0 <= size <= MOST_BYTES:
-        raise wrong(f"{shown(value)} is no size of a transfer", f"write e.g. 5 MB, at most {format_bytes(MOST_BYTES)}")
+        raise wrong(
+            f"{shown(value)} is not a size of a transfer", f"write e.g. 5 MB, at most {format_bytes(MOST_BYTES)}"
+        )
     return size
 
 

@@ -155,7 +155,7 @@ class _Column:
         elif math.isfinite(cell):
             self._numbers.append(cell)
         else:
-            raise ValueError(f"{self.name} is {cell}, and no finite number")
+            raise ValueError(f"{self.name} is {cell}, which is not a finite number")
 
     def _fill(self, rows: int) -> None:
         """Rows that do not report it."""
@@ -252,4 +252,4 @@ def opened_csv(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[list[str],
     except UnicodeDecodeError as error:
         raise bad(path, f"is not UTF-8 text after line {reader.line_num}") from error
     except csv.Error as error:
-        raise bad(f"{path}:{reader.line_num}", f"is no CSV: {error}") from error
+        raise bad(f"{path}:{reader.line_num}", f"is not CSV: {error}") from error

@@ -159,10 +159,10 @@ def _check(entry: Entry, number: int, devices: int) -> None:
             fix="`venn population describe` shows their labels",
         )
     if isinstance(of, Selector) and of.count is not None and of.count > devices:
-        message = f"'{of}' are more than there are: {devices}"
+        message = f"'{of}' asks for more than there are: {devices}"
         raise UsageError("CHURN", message, where=where, fix=f"write at most {devices}")
     if hits(entry, devices) == 0:
-        raise UsageError("CHURN", f"'{of}' are none of {devices} devices", where=where, fix="select more")
+        raise UsageError("CHURN", f"'{of}' selects none of {devices} devices", where=where, fix="select more")
 
 
 @dataclass(slots=True, eq=False)

@@ -77,7 +77,7 @@ def _file(path: Path) -> Samples:
     except KeyError as error:
         raise UsageError("SOURCE", "has no arrays x and y", where=str(path), fix=fix) from error
     except (ValueError, BadZipFile, TypeError, EOFError) as error:
-        raise UsageError("SOURCE", f"is no data set: {error}", where=str(path), fix=fix) from error
+        raise UsageError("SOURCE", f"is not a data set: {error}", where=str(path), fix=fix) from error
 
 
 HELD_OUT = "held_out.npz"
@@ -122,7 +122,7 @@ def parse_split(text: str) -> Iid | Dirichlet:
         raise UsageError(
             "SPLIT", f"alpha {match[1].strip()} is not within 0.001 and 1000000", fix="e.g. dirichlet(3.0)"
         )
-    raise UsageError("SPLIT", f"{text!r} is no way to split data", fix="write dirichlet(3.0) or iid")
+    raise UsageError("SPLIT", f"{text!r} is not a way to split data", fix="write dirichlet(3.0) or iid")
 
 
 def split(source: str, *, devices: int, split: str, held_out: Fraction, seed: int, out: Path) -> list[Path]:

@@ -191,7 +191,7 @@ def _check_given(fleet: FleetSpec, number: int, has: Capabilities) -> None:
     where = f"fleets.{fleet.name}.devices"
     if fleet.cpu is None and not has.numbers.get("cpu", 0.0) > 0:
         told = f"reports {has.numbers['cpu']:g} as its" if "cpu" in has.numbers else "reports no"
-        message = f"device {number} {told} cpu, which the time of a task follows"
+        message = f"device {number} {told} cpu, which task times depend on"
         raise UsageError("CPU", message, where=where, fix="give each a cpu above 0 there, or the fleet one")
     for name in OURS:
         if name in has.labels:

@@ -66,7 +66,7 @@ class _Dtype:
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
-            raise _RefusedError("holds a type of numbers that is none")
+            raise _RefusedError("holds an invalid type of numbers")
         self.order = state[1]
 
 
@@ -86,10 +86,10 @@ class _MakeScalar:
 
     def __call__(self, dtype: object, data: object) -> int | float | bool:
         if not isinstance(dtype, _Dtype) or not isinstance(data, bytes):
-            raise _RefusedError("holds a number that is none")
+            raise _RefusedError("holds an invalid number")
         numbers = np.frombuffer(data, dtype.order + dtype.name)
         if len(numbers) != 1:
-            raise _RefusedError("holds a number that is none")
+            raise _RefusedError("holds an invalid number")
         number: int | float | bool = numbers[0].item()
         return number
 
@@ -149,7 +149,7 @@ def read_pickle(path: Path) -> object:
         raise UsageError("POPULATION", str(error), where=str(path), fix=FIX) from None
     except Exception as error:
         told = printable(f"{type(error).__name__}: {error}", 80)
-        raise UsageError("POPULATION", f"is no whole pickle: {told}", where=str(path), fix=FIX) from error
+        raise UsageError("POPULATION", f"is not a complete pickle: {told}", where=str(path), fix=FIX) from error
 
 
 Entry = Mapping[str, object]
@@ -260,7 +260,7 @@ def _seconds(path: Path, client: str, entry: Entry, name: str) -> Reals:
         raise bad(path, f"client {client}: has no list {name}")
     for place, each in enumerate(times):
         if isinstance(each, bool) or not isinstance(each, int | float) or not 0 <= each <= LATEST_S:
-            raise bad(path, f"client {client}: {name}[{place}] is no time: {printable(repr(each), 40)}")
+            raise bad(path, f"client {client}: {name}[{place}] is not a time: {printable(repr(each), 40)}")
     return np.array(times, np.float64)
 
 
@@ -270,14 +270,14 @@ def _entries(path: Path) -> Entries:
     if isinstance(root, list):  # Venn numbers its clients from 0
         root = dict(enumerate(root))
     if not isinstance(root, dict) or not root:
-        raise bad(path, "is no dictionary with an entry per client")
+        raise bad(path, "is not a dictionary with an entry per client")
     entries: dict[str, Entry] = {}
     for client, entry in root.items():
         if not isinstance(client, str | int) or not isinstance(entry, dict):
             raise bad(path, f"holds {printable(repr(client), 40)} where a client and a dictionary should be")
         name = printable(str(client), 40)
         if name in entries:
-            raise bad(path, f"client {name} is there a second time")
+            raise bad(path, f"client {name} occurs twice")
         if not all(isinstance(key, str) for key in entry):
             raise bad(path, f"client {name}: has keys that are not texts")
         entries[name] = cast("Entry", entry)

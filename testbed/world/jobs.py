@@ -74,7 +74,7 @@ def read_table(source: str) -> tuple[JobSize, ...]:
     except OSError as error:
         raise TableError(str(path), f"cannot be read: {error.strerror}", "name a CSV file, or write paper") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise TableError(str(path), f"is no CSV file: {error}") from error
+        raise TableError(str(path), f"is not a CSV file: {error}") from error
 
 
 def subset(table: Sequence[JobSize], which: Which) -> tuple[JobSize, ...]:

@@ -155,7 +155,7 @@ def _check_names(devices: Devices, slow: str | None) -> None:
     wanted = slow or "cpu"
     if wanted not in devices.names:
         hint = did_you_mean(wanted, devices.names) or f"known are {', '.join(devices.names)}"
-        message = f"no device reports {wanted}, which the time of a task follows"
+        message = f"no device reports {wanted}, which task times depend on"
         raise UsageError("SLOW", message, where="population.slow", fix=hint)
 
 
@@ -180,7 +180,7 @@ def _positive(columns: Columns, name: str, first: int) -> Reals:
     if len(wrong):
         row = int(wrong[0])
         told = "reports no" if np.isnan(value[row]) else f"reports {value[row]:g} as its"
-        message = f"device {first + row + 1} {told} {name}, which the time of a task follows"
+        message = f"device {first + row + 1} {told} {name}, which task times depend on"
         raise UsageError("SLOW", message, where="population.devices", fix="give every device a number above 0")
     return value
 

@@ -164,14 +164,14 @@ def _read(path: Path) -> Mapping[str, Any]:
     for key in document:
         if key not in (*_HEAD, *FIELDS):
             fix = did_you_mean(str(key), (*_HEAD, *FIELDS)) or f"keys are {', '.join((*_HEAD, *FIELDS))}"
-            raise _wrong(path, f"{printable(str(key), 40)} is no key of a profile", fix)
+            raise _wrong(path, f"{printable(str(key), 40)} is not a key of a profile", fix)
     return document
 
 
 def _reference(document: Mapping[str, Any], key: str, path: Path) -> str | None:
     stated = document.get(key)
     if stated is not None and not isinstance(stated, str):
-        raise _wrong(path, f"{key} is no name", "write e.g. pi-4")
+        raise _wrong(path, f"{key} is not a name", "write e.g. pi-4")
     return stated
 
 

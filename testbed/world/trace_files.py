@@ -77,7 +77,7 @@ def _name(ids: dict[str, int], name: str) -> None:
     if not name:
         raise ValueError("has no device")
     if name in ids:
-        raise ValueError(f"device {printable(name, 40)} is there a second time")
+        raise ValueError(f"device {printable(name, 40)} occurs twice")
     ids[name] = len(ids)
 
 

@@ -114,7 +114,7 @@ def test_a_driver_killed_in_mid_round_takes_up_its_job_and_loses_nothing(running
     assert running.end() == 0, running.err
     said = running.said()
     assert (said["unfinished_jobs"], said["responses_lost"], said["audit"]["findings"]) == (0, 0, [])
-    assert "the driver of handwriting was killed by SIGKILL: another takes up its job" in running.err
+    assert "the driver of handwriting was killed by SIGKILL: another one continues its job" in running.err
 
 
 @pytest.mark.parametrize("part", ["coordinator", "swarm"])

@@ -215,7 +215,7 @@ def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> event
     kind = frame.WhichOneof("frame")
     reader = READERS.get(kind or "")
     if reader is None:
-        raise MalformedError("frame", f"a {kind or 'frame of no kind'} makes no sense here")
+        raise MalformedError("frame", f"a {kind or 'frame of no kind'} is not allowed here")
     return reader(session, frame)
 
 

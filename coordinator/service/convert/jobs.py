@@ -99,7 +99,7 @@ def _min_response(text: str) -> Fraction:
         return MIN_RESPONSE
     value = _fraction(text, "spec.min_response", most=1)
     if value == 0:
-        raise MalformedError("spec.min_response", "a round needs more than no response")
+        raise MalformedError("spec.min_response", "a round needs at least one response")
     return value
 
 
@@ -137,7 +137,7 @@ def recorded(message: job_pb2.RecordResponsesRequest) -> tuple[tuple[LeaseSeq, O
 def _outcome(value: int) -> Outcome:
     outcome = names.OUTCOME_FROM_WIRE.get(value)
     if outcome is None:
-        raise MalformedError("responses.outcome", f"{value} is none of COUNTED, STRAGGLER, REJECTED")
+        raise MalformedError("responses.outcome", f"{value} is not COUNTED, STRAGGLER or REJECTED")
     return outcome
 
 

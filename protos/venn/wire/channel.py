@@ -123,7 +123,7 @@ def check_reach(address: str, *, insecure: bool) -> tuple[str, int]:
             "NOT_LOOPBACK",
             "others can reach this address, and nothing on it is encrypted",
             where=address,
-            fix="listen on 127.0.0.1, or say --insecure if the network is yours",
+            fix="listen on 127.0.0.1, or give --insecure if you trust the network",
         )
     return host, port
 

@@ -46,7 +46,7 @@ def tell(error: VennError, name: str, *, as_json: bool) -> int:
 def tell_stopped(argv: list[str]) -> None:
     """Report a Ctrl-C before anything began: people know that they did it, programs get their object."""
     if wants_json(argv):
-        _write_error(VennError("STOPPED", "stopped before anything ran"))
+        _write_error(VennError("STOPPED", "stopped before the run began"))
 
 
 def _write_error(error: VennError) -> None:

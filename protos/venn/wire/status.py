@@ -17,14 +17,14 @@ REASONS = {  # of statuses that carry no ErrorInfo
     grpc.StatusCode.UNAVAILABLE: (
         "UNREACHABLE",
         "it does not answer",
-        "see that it runs and that the address is right",
+        "check that it runs and that the address is right",
     ),
     grpc.StatusCode.DEADLINE_EXCEEDED: (
         "TIMEOUT",
         "it did not answer in time",
-        "see that it runs and is not overloaded",
+        "check that it runs and is not overloaded",
     ),
-    grpc.StatusCode.UNIMPLEMENTED: ("WRONG_SERVER", "it does not know this call", "see that the address is right"),
+    grpc.StatusCode.UNIMPLEMENTED: ("WRONG_SERVER", "it does not know this call", "check that the address is right"),
     grpc.StatusCode.CANCELLED: ("CANCELLED", "it ended the call", ""),
     grpc.StatusCode.RESOURCE_EXHAUSTED: ("TOO_LARGE", "a message is too large", ""),
 }

@@ -179,7 +179,7 @@ def _views(view: memoryview, refuse_nan: bool) -> dict[str, Array]:
 
 def _read_header(view: memoryview) -> tuple[tuple[Entry, ...], int]:
     if view[: len(MAGIC)] != MAGIC or len(view) < PREFIX:
-        raise _malformed("it does not begin as tensors do")
+        raise _malformed("it does not begin with the header of tensors")
     length = int.from_bytes(view[len(MAGIC) : PREFIX], "little")
     if length > min(MAX_HEADER_BYTES, len(view) - PREFIX):
         raise _malformed("its header is cut short or too long")
@@ -193,7 +193,7 @@ def _read_entries(header: bytes) -> tuple[Entry, ...]:
     except (ValueError, RecursionError) as error:
         raise _malformed("its header cannot be read") from error
     if not isinstance(entries, list) or len(entries) > MAX_TENSORS:
-        raise _malformed(f"its header is no list of at most {MAX_TENSORS} arrays")
+        raise _malformed(f"its header is not a list of at most {MAX_TENSORS} arrays")
     read = tuple(map(_read_entry, entries))
     if len({name for name, _, _ in read}) < len(read):
         raise _malformed("two arrays have one name")
@@ -207,7 +207,7 @@ def _read_entry(entry: object) -> Entry:
                 raise TensorError("TENSOR_DTYPE", f"array {printable(name, 80)} has dtype {printable(dtype, 20)}")
             return _checked_name(name), DTYPES[dtype], _checked_shape(name, tuple(shape))
         case _:
-            raise _malformed(f"an entry of its header is no name, dtype and shape: {printable(repr(entry), 80)}")
+            raise _malformed(f"an entry of its header is not a name, dtype and shape: {printable(repr(entry), 80)}")
 
 
 def _dtype_text(name: str, array: Array) -> str:
@@ -216,7 +216,7 @@ def _dtype_text(name: str, array: Array) -> str:
         raise TensorError(
             "TENSOR_DTYPE",
             f"array {printable(str(name), 80)} has dtype {printable(str(np.asarray(array).dtype), 40)}",
-            fix="booleans, integers and floats of at most 64 bits travel",
+            fix="use booleans, integers or floats of at most 64 bits",
         )
     _checked_shape(name, np.shape(array))
     return dtype
@@ -234,7 +234,7 @@ def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise TensorError(
             "TENSOR_MALFORMED",
-            f"{printable(repr(name), 80)} is no name of an array",
+            f"{printable(repr(name), 80)} is not an array name",
             fix=f"use a text of 1 to {MAX_NAME} printable characters",
         )
     return name
@@ -245,7 +245,7 @@ def _check_finite(name: str, array: Array) -> None:
         raise TensorError(
             "TENSOR_NOT_FINITE",
             f"array {printable(name, 80)} holds NaN or infinity",
-            fix="see that training does not diverge",
+            fix="check that training does not diverge",
         )
 
 
@@ -254,4 +254,4 @@ def _describe(name: str, dtype: str, shape: tuple[int, ...]) -> str:
 
 
 def _malformed(problem: str, where: str = "") -> TensorError:
-    return TensorError("TENSOR_MALFORMED", f"these bytes are no tensors: {problem}", where=where)
+    return TensorError("TENSOR_MALFORMED", f"these bytes are not tensors: {problem}", where=where)

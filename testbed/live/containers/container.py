@@ -83,7 +83,7 @@ class ComposeProject:
             await asyncio.to_thread(self._listener.join)
         for each in await self.order("what is left was not found", self._find):
             if each.status == "paused":
-                await self.order("it does not go on", each.unpause)
+                await self.order("it does not continue", each.unpause)
         await self._compose([*self._command, "down", "--timeout", "0", "--volumes", "--remove-orphans"])
         self.client.close()
 
@@ -256,7 +256,7 @@ class Container:
             with suppress(APIError):  # it does not stand still
                 self._made().unpause()
 
-        await self._project.order(f"{self.name} does not go on", unpause)
+        await self._project.order(f"{self.name} does not continue", unpause)
 
     async def bring_home(self, root: Path) -> dict[str, object]:
         """What it has written, into the folder ``root``, and its whole log; what it was and used, for people."""

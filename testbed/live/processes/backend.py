@@ -115,7 +115,7 @@ class Processes:
         wanted = await asyncio.to_thread(self._throttles.relink, device, change)
         said = await self._order(device, "limit", wanted)
         if {key: said.get(key) for key in wanted} != wanted:
-            raise CannotEnforceError("NOT_IN_FORCE", f"the link was to be {wanted}, and is {said}", where=device)
+            raise CannotEnforceError("NOT_IN_FORCE", f"the link should be {wanted}, and is {said}", where=device)
 
     async def _order(self, device: str, do: str, to: Mapping[str, object] | None = None) -> dict[str, object]:
         assert self._relay is not None

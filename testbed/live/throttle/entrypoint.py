@@ -123,7 +123,7 @@ def asked_changes(environment: Mapping[str, str]) -> tuple[Limits, ...]:
         return tuple(asked_limits({str(name): str(value) for name, value in each.items()}) for each in json.loads(text))
     except (ValueError, TypeError, AttributeError):
         fix = """write e.g. [{"VENN_UP": "1 Mbit/s"}]"""
-        raise UsageError("CHANGES", "is no list of settings in JSON", where=CHANGES, fix=fix) from None
+        raise UsageError("CHANGES", "is not a list of settings in JSON", where=CHANGES, fix=fix) from None
 
 
 def hold(

@@ -76,7 +76,7 @@ def _kill(pid: int) -> None:
     last = time.monotonic() + GONE_WITHIN_S
     while _lives(pid):
         if time.monotonic() > last:
-            raise TimeoutError(f"process {pid} does not go")
+            raise TimeoutError(f"process {pid} does not end")
         time.sleep(0.01)
 
 

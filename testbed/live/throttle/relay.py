@@ -64,7 +64,7 @@ def read_specs(path: Path) -> dict[str, LinkSpec]:
         return {device: LinkSpec(**fields) for device, fields in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
         message = f"cannot be read: {type(error).__name__}: {error}"
-        raise UsageError("RELAY", message, where=str(path), fix="take the file as `venn run` wrote it") from error
+        raise UsageError("RELAY", message, where=str(path), fix="use the file as `venn run` wrote it") from error
 
 
 async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path | None = None) -> int:
@@ -124,7 +124,7 @@ async def _obey(links: Mapping[str, Link]) -> None:
             case {"device": str(device), "do": str(do), **rest} if device in links:
                 said = await _obey_one(links[device], do, rest.get("to"))
             case _:
-                said = {"error": "it is no order, or there is no such device"}
+                said = {"error": "it is not an order, or there is no such device"}
         write_line(sys.stdout, json.dumps(said))
 
 
@@ -140,7 +140,7 @@ async def _obey_one(link: Link, do: str, to: object) -> dict[str, object]:
         case "limit" if isinstance(to, dict):
             link.limit(**{name: to[name] for name in Relayed.__annotations__})
         case _:
-            return {"error": f"{do} is no order"}
+            return {"error": f"{do} is not an order"}
     return {"whole": link.whole, **link.limits()}
 
 
@@ -199,7 +199,7 @@ def limit(to: Relayed, *, pipes: Path = PIPES) -> None:
         message = f"the relay of this container is not there: {error.strerror}"
         raise CannotEnforceError("NOT_IN_FORCE", message, where="relay") from error
     if {key: said.get(key) for key in to} != to:
-        raise CannotEnforceError("NOT_IN_FORCE", f"the link was to be {to}, and is {said}", where="relay")
+        raise CannotEnforceError("NOT_IN_FORCE", f"the link should be {to}, and is {said}", where="relay")
 
 
 def _answer(answers: int) -> dict[str, object]:

@@ -112,7 +112,7 @@ async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Pl
         (["--patience", "0s"], 4, "coordinator at 127.0.0.1:9: it does not answer"),
         (["--tokens", "nowhere"], 2, "no device token"),
         (["--coordinator", "nowhere"], 2, "is no address"),
-        (["--name", "a b"], 2, "is no name of a device"),
+        (["--name", "a b"], 2, "is not a device name"),
         (["--session", "soon"], 2, "soon"),
         (["--crash", "130%"], 2, "crash 1.3 is not between 0 and 1"),
         (["--from", "nothing"], 2, "names no device"),

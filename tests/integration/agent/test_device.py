@@ -131,7 +131,7 @@ async def test_a_damaged_chunk_is_fetched_again_and_a_liar_given_up(stage: Stage
     await stream.hear("accepted")
     failed = await stream.hear("failed")
     assert (failed.phase, failed.reason) == (common.PHASE_FETCH, common.FAILURE_REASON_TRANSFER_FAILED)
-    assert "not those that the offer names" in failed.message
+    assert "do not have the digest of the offer" in failed.message
 
 
 async def test_a_crashed_task_is_told_with_its_exception_and_output(stage: Stage) -> None:

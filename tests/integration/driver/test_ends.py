@@ -251,7 +251,7 @@ async def test_an_error_in_the_job_file_can_be_mended_and_the_job_goes_on(
         with pytest.raises(VennError, match="a slip of the pen"):
             await job
     assert side.ended == ""
-    assert "the job waits for its driver: go on with --resume" in caplog.text
+    assert "the job waits for its driver: continue with --resume" in caplog.text
     async with run(source=BROKEN % "", resume=True, **settings) as job:
         await side.wait_for(lambda s: (2, 1) in s.opened)
         await submit_all(side, (2, 1), [3, 4])

@@ -29,7 +29,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_command_gets_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["agnet"]) == 2
-    assert capsys.readouterr().err == "venn: 'agnet' is no command; did you mean agent?\n"
+    assert capsys.readouterr().err == "venn: 'agnet' is not a command; did you mean agent?\n"
     assert main(["--json", "xyz"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["fix"] == "see: venn --help"
 

@@ -41,7 +41,7 @@ def test_a_coordinator_that_is_not_there(words: list[str], nobody: str, capsys: 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"venn {words[0]}: coordinator ")
-    assert err.endswith(f"{nobody}: it does not answer; see that it runs and that the address is right\n")
+    assert err.endswith(f"{nobody}: it does not answer; check that it runs and that the address is right\n")
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -51,7 +51,7 @@ def test_nor_was_ever_one_and_so_no_token(
     for role in ("JOB", "ADMIN"):
         monkeypatch.delenv(f"VENN_{role}_TOKEN")
     assert main([*words, "--coordinator", nobody, "--tokens", str(tmp_path / "tokens")]) == 4
-    assert "it does not answer; see that it runs" in capsys.readouterr().err
+    assert "it does not answer; check that it runs" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

@@ -35,7 +35,7 @@ async def test_what_one_has_brought_the_others_let_go_of() -> None:
 async def test_bytes_that_do_not_follow_are_refused_and_what_came_before_stays() -> None:
     download = Download(NAMED, ArtifactStore(), "a:1")
     download.take(message(0, 500))
-    with pytest.raises(Damaged, match="bytes from 600 came where those from 500 were due"):
+    with pytest.raises(Damaged, match="bytes from 600 came in place of those from 500"):
         download.take(message(600, 1024))
     with pytest.raises(Damaged, match="after 500 of 1024"):
         await download.close()
@@ -91,9 +91,9 @@ async def test_bytes_that_are_not_those_named_are_given_up_by_all() -> None:
     first, second = Download(NAMED, store, "a:1"), Download(NAMED, store, "a:1")
     first.take(message(0, 1024, other))
     second.take(message(0, 700, other))
-    with pytest.raises(Damaged, match="not those that the offer names"):
+    with pytest.raises(Damaged, match="do not have the digest of the offer"):
         await first.close()
-    with pytest.raises(Damaged, match="not those that the offer names"):
+    with pytest.raises(Damaged, match="do not have the digest of the offer"):
         second.take(message(700, 1024, other))
     assert (first.offset, second.offset, store.get(NAMED.digest)) == (0, 0, None)
     second.take(message(0, 1024))

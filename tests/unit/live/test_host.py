@@ -55,7 +55,7 @@ def test_a_process_that_stands_still_again_and_again_is_named_and_once(watched: 
     watched.load(".", row((10.0, 0.2), (12.0, 0.2)))
     watched.load("jobs/wide", row((10.0, 0.2), (11.0, 0.07), (12.0, 0.07)), torn='{"stalls": [[9')
     watched.seconds(0.1, 0.1)
-    said = "stands still again and again, for {} ms now: this machine is too busy"
+    said = "stands still repeatedly, for {} ms now: this machine is too busy"
     assert watched.warnings == [f"wide {said.format(70)}"]
     watched.load(".", row((14.9, 0.09)))
     watched.seconds(0.1)

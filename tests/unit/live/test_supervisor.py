@@ -134,7 +134,7 @@ async def test_a_driver_that_was_killed_takes_its_job_up_again(stage: Stage, pla
     assert await played.play() is None
     drivers = [words for words in stage.started() if words[0] == "job" and "wide" in words]
     assert drivers[1] == [*drivers[0], "--resume"]
-    assert played.said == ["the driver of wide was killed by SIGKILL: another takes up its job"]
+    assert played.said == ["the driver of wide was killed by SIGKILL: another one continues its job"]
 
 
 async def killed(faults: Faults, target: str) -> None:

@@ -82,7 +82,7 @@ def test_they_stand_on_a_command_line_as_they_were_given() -> None:
         ("seed", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("jobs..demand=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
-        ("seed=", "seed: has no value; write one, or take the key out"),
+        ("seed=", "seed: has no value; write one, or remove the key"),
         ("requirements.any=[", "the file ends where a value should be; is it cut off?"),
     ],
 )  # fmt: skip
@@ -93,7 +93,7 @@ def test_mistakes_are_told_as_typed(folder: Path, text: str, told: str) -> None:
 def test_a_mistake_in_the_file_keeps_its_line(folder: Path) -> None:
     told = problems(PLAIN.replace("demand: 16", "demand: 0"), "seed=8", "every_job.deadline=0s")
     assert told == [
-        "--set every_job.deadline=0s: every_job.deadline: '0s' is no time; write e.g. 15s",
+        "--set every_job.deadline=0s: every_job.deadline: '0s' is not a time; write e.g. 15s",
         "scenario.yaml:22: jobs.tablet-pen.demand: 0 is too small; it is at least 1",
     ]
 

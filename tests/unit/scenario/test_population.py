@@ -60,9 +60,9 @@ def test_one_mistake_one_line(folder: Path, population: str, said: str) -> None:
 def test_what_it_goes_against(folder: Path) -> None:
     other = HEAD.replace("backend: sim", "time_scale: 0.5")
     assert told("{count: 5}", other, f"fleets: {{a: {{count: 3}}}}\n{JOBS}") == [
-        "3: time_scale: goes against population; take it out: virtual time takes no waiting",
+        "3: time_scale: conflicts with population; remove it: virtual time needs no waiting",
         "4: population: works in the simulator only; write backend: sim, or describe fleets",
-        "4: population: goes against fleets; keep one of the two",
+        "4: population: conflicts with fleets; keep one of the two",
     ]
 
 
@@ -86,12 +86,12 @@ def test_a_requirement_that_names_devices(folder: Path) -> None:
         ("crash: 5% of site=lab", "no phone has site=lab: phones have no labels; write all"),
         (
             "limit: all, link: 3g",
-            "limit: the links of a population do not change; take it out, or describe fleets",
+            "limit: the links of a population do not change; remove it, or describe fleets",
         ),
         ("crash: driver b", "there is no job 'b'; known are a"),
         (
             "leave: all, for: 595s",
-            "ends at 605s, after the run is given up (10m); raise duration, or let it end earlier",
+            "ends at 605s, after the end of the run (10m); raise duration, or let it end earlier",
         ),
     ],
 )

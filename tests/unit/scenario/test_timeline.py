@@ -33,7 +33,7 @@ def test_labels_of_a_file_are_selected_as_those_of_a_fleet_are(tmp_path: Path) -
 
 @pytest.mark.parametrize(
     ("whom", "told"),
-    [("3 of soc=exynos", "are more than there are: 2"), ("soc=apple", "no device has soc=apple")],
+    [("3 of soc=exynos", "asks for more than there are: 2"), ("soc=apple", "no device has soc=apple")],
 )
 def test_more_than_a_file_has_are_refused(tmp_path: Path, whom: str, told: str) -> None:
     with pytest.raises(ScenarioError, match=told):

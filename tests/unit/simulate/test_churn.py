@@ -156,8 +156,8 @@ def test_labels_of_a_file(tmp_path: Path) -> None:
     for selector, said in (
         ("site=lap", "no device has site=lap"),
         ("room=1", "no device has room=1"),
-        ("101 of site=lab", "'101 of site=lab' are more than there are: 100"),
-        ("0.1% of site=lab", "'0.1% of site=lab' are none of 100 devices"),
+        ("101 of site=lab", "'101 of site=lab' asks for more than there are: 100"),
+        ("0.1% of site=lab", "'0.1% of site=lab' selects none of 100 devices"),
     ):
         with pytest.raises(UsageError, match=said) as caught:
             of(f"{{at: 1h, leave: all}}, {{at: 1h, leave: {selector}}}", "{devices: phones.csv}", tmp_path)

@@ -134,7 +134,7 @@ def test_exact_decimals_read_back_the_same(number: object) -> None:
 
 
 def test_an_endless_decimal_is_refused() -> None:
-    with pytest.raises(ValueError, match="no finite decimal"):
+    with pytest.raises(ValueError, match="not a finite decimal"):
         exact_decimal(Fraction(1, 3))
     assert exact_decimal(Fraction(-5, 4)) == "-1.25"
 

@@ -138,7 +138,7 @@ def test_no_such_source() -> None:
         ({"x": np.zeros((3, 2)), "y": np.zeros(2)}, "are not samples and a class for each"),
         ({"x": np.zeros((3, 2)), "y": np.zeros((3, 1))}, "are not samples and a class for each"),
         ({"x": np.zeros(2), "y": np.array([1.0, np.nan])}, "values that are not finite"),
-        ({"x": np.zeros(1), "y": np.array([{}], dtype=object)}, "is no data set"),
+        ({"x": np.zeros(1), "y": np.array([{}], dtype=object)}, "is not a data set"),
     ],
 )
 def test_a_file_that_is_no_data_set(tmp_path: Path, arrays: dict[str, Any], says: str) -> None:

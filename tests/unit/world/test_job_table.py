@@ -81,5 +81,5 @@ def test_a_file_that_is_not_there_or_is_none(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"nowhere\.csv: cannot be read: No such file"):
         read_table(str(tmp_path / "nowhere.csv"))
     (tmp_path / "image.csv").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(TableError, match="is no CSV file"):
+    with pytest.raises(TableError, match="is not a CSV file"):
         read_table(str(tmp_path / "image.csv"))

@@ -135,13 +135,13 @@ SCALAR = b"\x80\x04\x8c\x15numpy.core.multiarray\x8c\x06scalar\x93"
     [
         (DTYPE + b"\x8c\x01O\x85R.", "holds values of type O"),
         (DTYPE + b"\x8c\x02V9\x85R.", "holds values of type V9"),
-        (DTYPE + b"\x8c\x02f8\x85R(K\x03\x8c\x01!NNNtb.", "holds a type of numbers that is none"),
-        (SCALAR + b"K\x01K\x02\x86R.", "holds a number that is none"),
-        (SCALAR + DTYPE[2:] + b"\x8c\x02f8\x85RC\x10" + bytes(16) + b"\x86R.", "holds a number that is none"),
-        (DTYPE + b"}\x8c\x07__doc__\x8c\x01x\x86s\x86b.", "is no whole pickle"),
-        (DTYPE + b"N}\x8c\x08__call__\x8c\x01xs\x86b.", "is no whole pickle"),  # sets an attribute of the stand-in
+        (DTYPE + b"\x8c\x02f8\x85R(K\x03\x8c\x01!NNNtb.", "holds an invalid type of numbers"),
+        (SCALAR + b"K\x01K\x02\x86R.", "holds an invalid number"),
+        (SCALAR + DTYPE[2:] + b"\x8c\x02f8\x85RC\x10" + bytes(16) + b"\x86R.", "holds an invalid number"),
+        (DTYPE + b"}\x8c\x07__doc__\x8c\x01x\x86s\x86b.", "is not a complete pickle"),
+        (DTYPE + b"N}\x8c\x08__call__\x8c\x01xs\x86b.", "is not a complete pickle"),  # sets an attribute
         (b"\x80\x04\x8c\x07_codecs\x8c\x06encode\x93\x8c\x01a\x8c\x04utf8\x86R.", "holds bytes in an encoding"),
-        (b"]K\x01b.", "is no whole pickle"),  # BUILD on a list
+        (b"]K\x01b.", "is not a complete pickle"),  # BUILD on a list
     ],
 )  # fmt: skip
 def test_what_may_be_called_takes_nothing_else(tmp_path: Path, data: bytes, told: str) -> None:

@@ -58,7 +58,7 @@ def test_another_link_replaces_the_whole_link(tmp_path: Path) -> None:
         ("up: 0 Mbit/s\n", "'0 Mbit/s' is not above 0"),
         ("loss: 100%\n", "leaves nothing"),
         ("cores: yes please\n", "'yes please' is"),
-        ("speed: 4\n", "speed is no key of a profile"),
+        ("speed: 4\n", "speed is not a key of a profile"),
         ("cores: {value: 1, sorce: me}\n", "other keys than value and source"),
         ("cores: [1]\n", "cores is not a value"),
         ("- 1\n", "is not a profile"),

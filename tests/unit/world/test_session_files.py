@@ -90,7 +90,7 @@ def test_other_columns_blank_lines_and_quotes(tmp_path: Path) -> None:
         (HEAD + "a,5,6\nb,3,4\n", ":3: begins before the session above it: sort the file by start_s"),
         (HEAD + "a,1,6\nb,2,3\na,3,7\n", ":4: begins before the last session of its device has ended"),
         (HEAD + "a,1700000000,1700000009\n", ":2: lies after 366 days: " + COUNT),
-        (HEAD + 'a,1,"2\n', ":2: is no CSV: unexpected end of data"),
+        (HEAD + 'a,1,"2\n', ":2: is not CSV: unexpected end of data"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("lines", [1, 65_536])
@@ -169,8 +169,8 @@ def test_times_of_numpy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        ([], "is no dictionary with an entry per client"),
-        (3, "is no dictionary with an entry per client"),
+        ([], "is not a dictionary with an entry per client"),
+        (3, "is not a dictionary with an entry per client"),
         ({1: 3}, "holds 1 where a client and a dictionary should be"),
         ({(1,): {}}, "holds (1,) where a client and a dictionary should be"),
         ({1: {2: 3}}, "client 1: has keys that are not texts"),
@@ -178,10 +178,10 @@ def test_times_of_numpy(tmp_path: Path) -> None:
         ({1: {"active": [1, 2], "inactive": [2]}}, "client 1: 2 times active and 1 inactive"),
         ({1: {"active": [3], "inactive": [2]}}, "client 1: session 1 ends before it begins"),
         ({1: {"active": [1, 2], "inactive": [3, 4]}}, "client 1: session 1 ends after the next one begins"),
-        ({1: {"active": ["x"], "inactive": [2]}}, "client 1: active[0] is no time: 'x'"),
-        ({1: {"active": [-1], "inactive": [2]}}, "client 1: active[0] is no time: -1"),
-        ({1: {"active": [1], "inactive": [float("nan")]}}, "client 1: inactive[0] is no time: nan"),
-        ({1: {"active": [10**400], "inactive": [2]}}, "client 1: active[0] is no time: 100000"),
+        ({1: {"active": ["x"], "inactive": [2]}}, "client 1: active[0] is not a time: 'x'"),
+        ({1: {"active": [-1], "inactive": [2]}}, "client 1: active[0] is not a time: -1"),
+        ({1: {"active": [1], "inactive": [float("nan")]}}, "client 1: inactive[0] is not a time: nan"),
+        ({1: {"active": [10**400], "inactive": [2]}}, "client 1: active[0] is not a time: 100000"),
         ({1: {"active": [], "inactive": []}}, "has no session"),
     ],
 )  # fmt: skip

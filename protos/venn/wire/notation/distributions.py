@@ -141,7 +141,7 @@ class Empirical:
 
     def scaled(self, factor: float) -> "Empirical":
         if factor != 1:
-            raise NotationError(self.source, "cannot be scaled: it is what the file says", "a scaled column")
+            raise NotationError(self.source, "cannot be scaled: its values come from a file", "a scaled column")
         return self
 
     def __str__(self) -> str:
@@ -196,7 +196,9 @@ def _read_column(name: str, column: str, unit: Unit, folder: Path | None) -> Emp
     except OSError as error:
         raise NotationError(name, f"cannot be read: {error.strerror}", EXAMPLES[unit]) from error
     except (ValueError, TypeError, csv.Error) as error:
-        raise NotationError(f"{name}:{column}", f"has a row that is no number: {error}", "8.5 in each row") from error
+        raise NotationError(
+            f"{name}:{column}", f"has a row that is not a number: {error}", "8.5 in each row"
+        ) from error
     if not values or not all(math.isfinite(value) and value >= 0 for value in values):
         raise NotationError(f"{name}:{column}", "needs rows, each at least 0 and finite", "8.5 in each row")
     return Empirical(f"{path}:{column}", values, unit)

@@ -86,7 +86,7 @@ def parse_selector(text: object) -> Selector:
         return _whom(said, text)
     whom = _whom(match["whom"].strip(), text)
     if whom.whom in PROGRAMS:
-        raise NotationError(text, f"has a part of what is one: {whom}", str(whom))
+        raise NotationError(text, f"takes a part of a single program: {whom}", str(whom))
     share = match["share"]
     if _COUNT.fullmatch(share):
         if int(share) == 0:
@@ -112,7 +112,7 @@ def parse_rate_of(text: object) -> Rate:
         raise NotationError(text, "changes nothing", RATE_EXAMPLE)
     whom = _whom((match["whom"] or "all").strip(), text)
     if whom.whom in PROGRAMS:
-        raise NotationError(text, f"is a rate of what is one: {whom}", RATE_EXAMPLE)
+        raise NotationError(text, f"is a rate of a single program: {whom}", RATE_EXAMPLE)
     return Rate(rate, whom)
 
 
@@ -122,7 +122,7 @@ def _whom(said: str, text: object) -> Selector:
     word, _, rest = said.partition(" ")
     if word == Whom.DRIVER:
         if not _NAME.fullmatch(rest.strip()):
-            raise NotationError(text, "names no job whose driver it is", "driver handwriting")
+            raise NotationError(text, "does not name the driver's job", "driver handwriting")
         return Selector(Whom.DRIVER, rest.strip())
     if label := _LABEL.fullmatch(said):
         return Selector(Whom.LABEL, label[1], label[2].strip())

@@ -64,7 +64,7 @@ def parse_bytes(text: Readable) -> int:
     """Parse a size: whole bytes, at least 0. Raises NotationError."""
     value = _with_unit(text, BYTES, "a size", "512 MB or 4 GB")
     if value.denominator != 1 or value >= 2**63:
-        raise NotationError(text, "is no whole number of bytes below 2^63", "512 MB or 4 GB")
+        raise NotationError(text, "is not a whole number of bytes below 2^63", "512 MB or 4 GB")
     return int(value)
 
 
@@ -120,7 +120,7 @@ def exact_decimal(fraction: Fraction) -> str:
     while (10**digits * fraction).denominator != 1:
         digits += 1
         if digits > 100:
-            raise ValueError(f"{fraction} is no finite decimal")
+            raise ValueError(f"{fraction} is not a finite decimal")
     whole = abs(10**digits * fraction).numerator
     text = f"{whole // 10**digits}" + (f".{whole % 10**digits:0{digits}d}" if digits else "")
     return f"-{text}" if fraction < 0 else text
