@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.report.explain import Explanation, explain
-from testbed.report.live_explain import ask
+from testbed.report.explain import Explanation, ask, explain
 from testbed.report.story import tell
 from testbed.report.words import clock
 from testbed.runfolder.lives import read_lives

@@ -11,8 +11,8 @@ import numpy as np
 
 from coordinator.engine.ids import job_name
 from testbed.compare.facts import HOUR_S, covered_s, folded
+from testbed.report.comparison_data import TraceFacts
 from testbed.report.job_figures import figure_row, job_figures, sum_attempts
-from testbed.report.trace_facts import TraceFacts
 from testbed.runfolder.jsonlines import Row
 from testbed.simulate.model import Outcome, Simulation
 from testbed.world.arrays import Reals

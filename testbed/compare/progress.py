@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
 from testbed.compare.plan import Asked
-from testbed.report.run_result import RunResult
+from testbed.report.comparison_data import RunResult
 from testbed.report.words import span
 from testbed.simulate.run import COMPILING
 

@@ -23,7 +23,7 @@ from testbed.compare.plan import Asked, Plan
 from testbed.compare.pool import WORKER, Order, order_for, run_orders
 from testbed.compare.progress import Progress
 from testbed.report.build import SUMMARY
-from testbed.report.run_result import read_run
+from testbed.report.comparison_data import read_run
 from testbed.report.words import slug
 from testbed.runfolder.jsonlines import Row, text
 from venn.wire import RUN_MARK

@@ -18,7 +18,7 @@ from pathlib import Path
 from testbed.compare.cell import cell_row, read_row, write_row
 from testbed.compare.facts import find_facts
 from testbed.compare.pool import Order, read_order
-from testbed.report.trace_facts import TraceFacts, read_facts
+from testbed.report.comparison_data import TraceFacts, read_facts
 from testbed.runfolder.jsonlines import Row
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from venn.wire.errors import ExitCode, VennError

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from testbed.report.emulation import is_slow_as_a_whole
-from testbed.report.stalls import (
+from testbed.report.host import (
     AGAIN,
     BUSY_FOR_S,
     BUSY_FRACTION,

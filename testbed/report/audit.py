@@ -14,8 +14,15 @@ from coordinator.engine.events import JobSubmitted, ResponsesRecorded, TaskFinis
 from coordinator.engine.ids import LeaseSeq, job_name
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
-from testbed.report.audit_logs import AttemptKey, Decision, Manifest, Receipt, read_manifests, read_receipts
-from testbed.report.audit_simulated import simulated_logs
+from testbed.report.audit_logs import (
+    AttemptKey,
+    Decision,
+    Manifest,
+    Receipt,
+    read_manifests,
+    read_receipts,
+    simulated_logs,
+)
 from testbed.report.record import RunRecord
 from testbed.runfolder.journal import Entry, Journal
 from testbed.runfolder.summary import Audit, Finding

@@ -1,9 +1,12 @@
-"""What devices and drivers wrote down, as the auditor reads it."""
+"""What devices and drivers wrote down, or would have in a simulation, as the auditor reads it."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from coordinator.engine import effects as done
+from coordinator.engine.events import ResponsesRecorded, TaskFinished
 from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
 from testbed.report.record import DriverLog, HostLog
@@ -114,3 +117,53 @@ def _leases(row: Row, journal: Journal) -> tuple[LeaseSeq, ...]:
     value, incarnation = row.get("leases"), integer(row, "incarnation")
     leases = (journal.lease(incarnation, int(lease)) for lease in (value if isinstance(value, list) else ()))
     return tuple(lease for lease in leases if lease is not None)
+
+
+def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:
+    """Drivers decide what they recorded and sum what they counted; devices have the receipts that they told of.
+
+    ``unheard``: of unheard.jsonl, what drivers decided and no coordinator heard of.
+    """
+    granted: dict[LeaseSeq, tuple[str, AttemptKey]] = {}
+    decisions: list[Decision] = []
+    receipts: dict[LeaseSeq, Receipt] = {}
+    counted: defaultdict[AttemptKey, list[LeaseSeq]] = defaultdict(list)
+    sums: dict[AttemptKey, Sum] = {}
+    last: dict[str, tuple[int, int]] = {}
+    for entry in journal.entries:
+        match entry.event:
+            case ResponsesRecorded(job=job, round=round_, attempt=attempt, responses=responses):
+                key = AttemptKey(job_name(job), round_, attempt)
+                for lease, outcome in responses:
+                    device, given = granted[lease]
+                    decisions.append(Decision(lease, device, key, given, outcome, ""))
+                    if outcome is Outcome.COUNTED:
+                        counted[key].append(lease)
+            case TaskFinished(lease=lease, outcome=outcome):
+                device, key = granted[lease]
+                receipts[lease] = Receipt(device, key, outcome, "")
+            case _:
+                pass  # neither a decision nor a receipt
+        for effect in entry.effects:
+            match effect:
+                case done.OfferLease():
+                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    granted[effect.lease] = (effect.device, key)
+                case done.AcceptAttempt():
+                    last[job_name(effect.job)] = (effect.round, effect.attempt)
+                case done.EndAttempt():
+                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    closed = effect.status is AttemptStatus.CLOSED
+                    sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
+                case _:
+                    pass  # neither a lease nor an attempt
+    for row in unheard:
+        number = journal.lease(integer(row, "life"), integer(row, "lease"))
+        if number is not None:
+            key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
+            device, given = granted[number]
+            outcome = Outcome(text(row, "outcome"))
+            decisions.append(Decision(number, device, key, given, outcome, ""))
+            receipts[number] = Receipt(device, given, outcome, "")
+    leases = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
+    return Manifest(tuple(decisions), leases, sums, last), receipts

@@ -6,10 +6,9 @@ Drawing takes longer than a small simulation: what draws is imported by who asks
 import json
 from pathlib import Path
 
-from testbed.report.outcome import summarise_outcome
 from testbed.report.record import load_run
 from testbed.report.story import tell
-from testbed.report.summary import summarise, to_json
+from testbed.report.summary import summarise, summarise_outcome, to_json
 from testbed.runfolder.attempts import load_simulated
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
@@ -33,13 +32,13 @@ def build_summary(folder: Path) -> Summary:
 def build_report(folder: Path) -> Summary:
     """The same, and write report.html and figures/ into it."""
     if RunFolder(folder).outcome.is_file():
-        from testbed.report.outcome_page import draw_outcome_report
+        from testbed.report.page import draw_outcome_report
 
         outcome = load_simulated(folder)
         summary = _kept(folder, summarise_outcome(outcome))
         draw_outcome_report(outcome, summary, page=PAGE, figures=FIGURES)
         return summary
-    from testbed.report.drawn import draw_report
+    from testbed.report.page import draw_report
 
     record = load_run(folder)
     story = tell(record.journal)

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from testbed.report.run_result import RunResult
+from testbed.report.comparison_data import RunResult, TraceFacts
 from testbed.report.statistics import LEAST_RUNS, Estimate, estimate, jain, percentile, ratio
-from testbed.report.trace_facts import TraceFacts
 from testbed.report.words import policy as short
 
 MEAN_JCT, P50_JCT, P95_JCT, P99_JCT, JAIN = "mean_jct_s", "p50_jct_s", "p95_jct_s", "p99_jct_s", "jain"

@@ -1,10 +1,14 @@
-"""How the devices of a run were slowed down: what was asked, what was in force, by which means."""
+"""How the devices of a run were slowed down, by which means, and what their tasks then took."""
 
 import json
+from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from testbed.runfolder.summary import Emulation, Limit
+from testbed.report.story import JobStory, LeaseStory, Story
+from testbed.runfolder.summary import Emulation, Limit, TaskTimes
 from testbed.world.limits import OF_A_CONTAINER
 from venn.wire.errors import UsageError
 
@@ -66,3 +70,58 @@ def _limit(row: Any) -> Limit:
         None if read_back is None else float(read_back),
         str(row["means"]),
     )
+
+
+def task_times(story: Story, limited: Collection[str]) -> tuple[TaskTimes, ...]:
+    """By fleet and job; ``limited`` are the fleets whose processor was."""
+    found: defaultdict[tuple[str, str], list[LeaseStory]] = defaultdict(list)
+    for lease in story.leases.values():
+        fleet = fleet_of(story, lease)
+        if fleet in limited and lease.compute_s is not None:
+            found[fleet, story.jobs[lease.job].name].append(lease)
+    return tuple(_means(story, *key, leases) for key, leases in sorted(found.items()))
+
+
+def overhead_s(story: Story, job: JobStory, limited: Collection[str]) -> float:
+    """Seconds of a finished job's JCT that are neither tasks nor waiting for devices: gaps, and for each closed attempt
+    from the moment at which its responses would be there, had each come as soon as its task was over.
+    """
+    completed = job.completed_at()
+    assert completed is not None
+    gaps = completed - job.arrived_at - sum(sum(attempt.split(story.ended_s)) for attempt in job.attempts)
+    last: defaultdict[tuple[int, int], float] = defaultdict(float)  # by round and attempt: the end of its last task
+    for lease in (lease for attempt in job.attempts for lease in attempt.leases):
+        if lease.counts_in is not None:
+            last[lease.counts_in] = max(last[lease.counts_in], lease.offered_at + _task_s(story, lease, limited))
+    ends = ((attempt.ended_at or 0.0, last[attempt.round, attempt.attempt]) for attempt in job.closed())
+    return gaps + sum(max(0.0, end - over) for end, over in ends)
+
+
+def modelled_s(story: Story, lease: LeaseStory) -> float | None:
+    """What a simulation would have its task take. None: the job or the device does not say what it needs."""
+    cpu = story.capabilities[lease.device].numbers.get("cpu", 0.0)
+    compute_s = story.jobs[lease.job].spec.workload.compute_s
+    return compute_s / cpu if cpu > 0 and compute_s > 0 else None
+
+
+def fleet_of(story: Story, lease: LeaseStory) -> str:
+    """Empty: its device names none."""
+    return next(iter(story.capabilities[lease.device].labels.get("fleet", ())), "")
+
+
+def _means(story: Story, fleet: str, job: str, leases: list[LeaseStory]) -> TaskTimes:
+    modelled = [each for each in (modelled_s(story, lease) for lease in leases) if each is not None]
+    return TaskTimes(
+        fleet=fleet,
+        job=job,
+        tasks=len(leases),
+        measured_s=fmean(lease.compute_s or 0.0 for lease in leases),
+        modelled_s=fmean(modelled) if modelled else None,
+        compute_cpu_s=fmean(lease.compute_cpu_s for lease in leases),
+        held_back=fmean(lease.held_back for lease in leases),
+    )
+
+
+def _task_s(story: Story, lease: LeaseStory, limited: Collection[str]) -> float:
+    measured = fleet_of(story, lease) in limited
+    return (lease.compute_s if measured else modelled_s(story, lease)) or 0.0

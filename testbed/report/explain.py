@@ -1,17 +1,23 @@
-"""Why a job or a device of a recorded run waited, and its story."""
+"""Why a job or a device waited, and its story: of a recorded run, or asked of a running coordinator."""
 
 from collections import Counter
 from dataclasses import dataclass
 
+import grpc
+
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import AttemptStatus, SessionEnd
+from testbed.report.emulation import modelled_s
 from testbed.report.regions import eligible
 from testbed.report.story import JobStory, LeaseStory, Story
-from testbed.report.task_times import modelled_s
+from testbed.report.view import admin_of
 from testbed.report.waits import longest, rules, waits
 from testbed.report.words import counted
 from testbed.runfolder.summary import CLOCK
+from venn.v1 import admin_pb2
+from venn.wire.channel import open_channel
 from venn.wire.errors import UsageError
+from venn.wire.status import peer_error
 from venn.wire.text import did_you_mean, printable
 
 MOST_LINES = 200
@@ -113,3 +119,20 @@ def _took(story: Story, lease: LeaseStory) -> str:
 
 def _ordered(lines: list[Line]) -> tuple[Line, ...]:
     return tuple(sorted(lines, key=lambda line: line.at_s)[-MOST_LINES:])
+
+
+TIMEOUT_S = 10
+
+
+async def ask(address: str, token: str, subject: str) -> Explanation:
+    """Raises UsageError if it knows no such job or device, PeerError if it is not there or refuses."""
+    async with open_channel(address, token=token) as channel:
+        try:
+            answer = await admin_of(channel).Explain(admin_pb2.ExplainRequest(subject=subject), timeout=TIMEOUT_S)
+        except grpc.RpcError as error:
+            failure = peer_error(error, where=f"coordinator {address}")
+            if failure.reason == "UNKNOWN_SUBJECT":  # the caller's mistake, not the coordinator's
+                raise UsageError(failure.reason, failure.message, where=failure.where, fix=failure.fix) from None
+            raise failure from None
+    story = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.story)
+    return Explanation(answer.subject, answer.state, tuple(answer.reasons), story)

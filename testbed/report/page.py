@@ -14,10 +14,12 @@ from markupsafe import Markup
 
 from coordinator.engine.lease_sum import WORD
 from testbed.report import words
-from testbed.report.figures.devices import MOST_STRIPS
-from testbed.report.figures.drawing import palette_css
-from testbed.report.figures.jobs import describe_target
-from testbed.report.hostload import stall_line
+from testbed.report.figures.devices import MOST_STRIPS, churn, venn
+from testbed.report.figures.drawing import palette_css, save, styled
+from testbed.report.figures.host import host
+from testbed.report.figures.jobs import completion, describe_target, learning, rounds, waiting
+from testbed.report.figures.outcome import attempts_over_time, completed
+from testbed.report.host import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.learning import curves, targets
 from testbed.report.record import RunRecord
@@ -33,11 +35,14 @@ from testbed.report.table import (
 )  # fmt: skip
 from testbed.report.times import job_times, whole_sentence
 from testbed.report.waits import rules
-from testbed.runfolder.jsonlines import Row, text, texts
+from testbed.runfolder.attempts import SimulatedRecord
+from testbed.runfolder.jsonlines import Row, number, text, texts
 from testbed.runfolder.summary import Summary
+from venn.wire.files import write_atomic
 from venn.wire.text import printable
 
 MOST_FAILURES = 8
+MOST_BARS = 60  # jobs drawn one by one; the CSV has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,9 @@ WAITS = Section("waits", "Why did it wait?")
 RESULT = Section("result", "Result")
 JOBS = Section("jobs", "Jobs")
 ROUNDS = Section("rounds", "Rounds")
+LEARNING = Section("learning", "Learning")
+DEVICES = Section("devices", "Devices")
+CHURN = Section("churn", "Churn")
 REPRODUCE = Section("reproduce", "How to reproduce")
 
 
@@ -66,18 +74,17 @@ class Failure:
     first_line: str
 
 
-def render_page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, str]) -> str:
+def _page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, str]) -> str:
     """The page's HTML. ``figures`` maps a figure's name to its SVG."""
     found = diagram(story)
-    host = Section("host", "Emulation and host" if summary.simulated is None else "Simulation")
-    learning, devices, churn = (Section(each, each.capitalize()) for each in ("learning", "devices", "churn"))
+    machine = Section("host", "Emulation and host" if summary.simulated is None else "Simulation")
     times = job_times(summary.jobs)
     learned = targets(summary.expectations, curves(record, story))
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            sections=[WAITS, RESULT, JOBS, ROUNDS, learning, devices, churn, host, REPRODUCE],
+            sections=[WAITS, RESULT, JOBS, ROUNDS, LEARNING, DEVICES, CHURN, machine, REPRODUCE],
             summary=summary,
             waited=whole_sentence(summary.jobs),
             times_of_jobs=times,
@@ -196,3 +203,65 @@ def facts(about: Row, known: Mapping[str, object]) -> list[tuple[str, str]]:
         if isinstance(value, dict):
             found |= {str(name).replace("_", " "): str(one) for name, one in value.items()}
     return [(name, value) for name, value in (*found.items(), ("commit", text(about, "commit"))) if value]
+
+
+def draw_report(record: RunRecord, story: Story, summary: Summary, *, page: str, figures: str) -> None:
+    """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
+    drawn = _draw(record, story, summary, figures)
+    write_atomic(record.folder / page, _page(record, story, summary, drawn).encode())
+
+
+def _draw(record: RunRecord, story: Story, summary: Summary, folder: str) -> dict[str, str]:
+    fleets = {text(row, "device"): text(row, "fleet") for row in record.population}
+    learned = curves(record, story)
+    with styled():
+        drawings = [venn(diagram(story)), host(record, story.window)]
+        if summary.jobs:
+            drawings += [
+                completion(summary),
+                rounds(story, summary.jobs),
+                learning(learned, targets(summary.expectations, learned), summary.jobs),
+                churn(story, summary.jobs, fleets, _injected(record)),
+                waiting(summary),
+            ]
+        return {drawing.name: save(drawing, record.folder / folder) for drawing in drawings if drawing is not None}
+
+
+def _injected(record: RunRecord) -> list[tuple[str, float]]:
+    """The target and the engine time of each action of the timeline."""
+    return [(text(row, "target"), record.journal.engine_time(number(row, "at"))) for row in record.churn]
+
+
+def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, figures: str) -> None:
+    """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
+    with styled():
+        drawings = [attempts_over_time(record.attempts)] if len(record.attempts.job) else []
+        drawings += [completed(found)] if found.jobs else []
+        drawings += [completion(found)] if 0 < len(found.jobs) <= MOST_BARS else []
+        drawn = {drawing.name: save(drawing, record.folder / figures) for drawing in drawings}
+    write_atomic(record.folder / page, _outcome_page(record, found, drawn).encode())
+
+
+def _outcome_page(record: SimulatedRecord, summary: Summary, figures: dict[str, str]) -> str:
+    assert summary.simulated is not None
+    times = job_times(summary.jobs)
+    return (
+        environment()
+        .get_template("outcome.html.j2")
+        .render(
+            sections=[WAITS, RESULT, JOBS, ROUNDS, REPRODUCE],
+            summary=summary,
+            waited=whole_sentence(summary.jobs),
+            times_of_jobs=times,
+            times_cut=len(summary.jobs) - len(times),
+            sentence=sentence(summary),
+            warnings=["The run was interrupted: this is a partial report."] if summary.interrupted else [],
+            said=texts(record.about, "warnings"),
+            figures={name: Markup(svg) for name, svg in figures.items()},
+            simulated_said=simulated_line(summary.simulated),
+            sums={"leases": lease_sum(summary), "responses": response_sum(summary)},
+            facts=facts(record.about, {"seed": summary.seed, "digest": summary.digest}),
+            command=" ".join(texts(record.about, "command")),
+            scenario=record.scenario,
+        )
+    )

@@ -13,7 +13,7 @@ from rich.console import Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.stalls import BUSY_FRACTION
+from testbed.report.host import BUSY_FRACTION
 from testbed.report.words import clock, counted, gib, metric, percent
 from venn.v1.admin_pb2 import DeviceStatus, LogEntry, RegionStatus, Snapshot
 from venn.v1.job_pb2 import JobPhase, JobStatus

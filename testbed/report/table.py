@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.hostload import stall_line
+from testbed.report.host import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.words import counted, gib, metric, percent, seconds, span
 from testbed.runfolder.summary import HostSummary, JobFigures, Simulated, Summary

@@ -1,6 +1,10 @@
-"""The console of a command: coloured on a terminal that wants it, plain text elsewhere."""
+"""The terminal of a command: its console, and single keys from it."""
 
+import asyncio
+import os
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 
@@ -18,3 +22,31 @@ def console(context: Context, *, least_width: int = 0, errors: bool = False) -> 
     )
     made.width = max(made.width, least_width)
     return made
+
+
+@contextmanager
+def pressed(heard: Callable[[str], None]) -> Iterator[None]:
+    """Calls ``heard`` for each key while it is open; does nothing where standard input is not a terminal.
+
+    Must be entered in a running event loop. Ctrl-C stays a signal.
+    """
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios  # not on every platform that can import this module
+    import tty
+
+    descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
+    before = termios.tcgetattr(descriptor)
+
+    def read() -> None:
+        for key in os.read(descriptor, 64).decode(errors="ignore"):
+            heard(key)
+
+    tty.setcbreak(descriptor)
+    loop.add_reader(descriptor, read)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

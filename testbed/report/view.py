@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from testbed.report.keys import pressed
 from testbed.report.screen import Frame, Panel, movement, plain_lines, render
+from testbed.report.terminal import pressed
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2 import DeviceStatus, Snapshot
 from venn.v1.admin_pb2_grpc import AdminServiceStub

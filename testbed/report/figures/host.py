@@ -3,8 +3,8 @@
 from matplotlib.figure import Figure
 
 from testbed.report.figures.drawing import COLLECT, JOBS, LOSS, QUIET, SMALLEST_PT, WIDTH_IN, Drawing, Hovers
+from testbed.report.host import BUSY_FRACTION
 from testbed.report.record import RunRecord
-from testbed.report.stalls import BUSY_FRACTION
 from testbed.report.words import seconds
 from testbed.runfolder.jsonlines import number
 from testbed.runfolder.summary import CLOCK

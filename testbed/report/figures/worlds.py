@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report.comparison import JAIN, MEAN_JCT, Comparison, PolicyResult
+from testbed.report.comparison_data import HOURS
 from testbed.report.comparison_table import unit_of
 from testbed.report.figures.drawing import COLLECT, GAPS, INK, PAPER, WIDTH_IN, Drawing, Hovers, job_colours
-from testbed.report.trace_facts import HOURS
 from testbed.report.words import policy as short
 from testbed.report.words import seconds
 

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from rich.console import Console
 
-from testbed.report.live_explain import ask
+from testbed.report.explain import ask
 from testbed.report.view import snapshot_once, watch
 from tests.unit.report.snapshots import snapshot
 from venn.v1 import admin_pb2

@@ -10,8 +10,7 @@ import pytest
 from coordinator.policies.fifo import Fifo
 from testbed.compare.cell import cell_row
 from testbed.compare.facts import alone_s, covered_s, find_facts, folded, take_sample
-from testbed.report.run_result import RunResult, read_run
-from testbed.report.trace_facts import read_facts
+from testbed.report.comparison_data import RunResult, read_facts, read_run
 from testbed.simulate.model import Simulation
 from testbed.simulate.run import simulate
 from testbed.testing.worlds import Session, job, world

@@ -19,7 +19,7 @@ from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, worl
 from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
 from testbed.compare.progress import Progress
 from testbed.compare.runs import kept_cells, run_cells
-from testbed.report.run_result import read_run
+from testbed.report.comparison_data import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged

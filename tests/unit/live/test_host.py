@@ -8,7 +8,7 @@ import pytest
 from testbed.live.capacity import Capacity, Need, capacity, need, shortfalls
 from testbed.live.host import HostMonitor, Sample
 from testbed.live.prepare import prepare
-from testbed.report.stalls import BUSY_FOR_S
+from testbed.report.host import BUSY_FOR_S
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from testbed.report.comparison import MEAN_JCT, P50_JCT, P95_JCT, P99_JCT, PAIRED, Comparison, compare, fairness
+from testbed.report.comparison_data import RunResult, read_run
 from testbed.report.comparison_page import write_comparison
 from testbed.report.comparison_table import (
     claim,
@@ -20,7 +21,6 @@ from testbed.report.comparison_table import (
 )
 from testbed.report.figures.worlds import knob_of
 from testbed.report.overview import overview_json, overview_table, overviews
-from testbed.report.run_result import RunResult, read_run
 from testbed.runfolder.jsonlines import Row
 from tests.unit.report.pages import check_page
 

@@ -7,7 +7,7 @@ from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, SessionSeq
 from coordinator.engine.model import Outcome
 from device_agent.activity import LOAD_S
-from testbed.report.hostload import judge_host, stall_line
+from testbed.report.host import judge_host, stall_line
 from testbed.report.record import load_run
 from testbed.runfolder.summary import HostSummary
 from tests.unit.report.world import World, unix

@@ -7,12 +7,11 @@ import pytest
 
 from coordinator.engine.requirements import AllDevices
 from testbed.report.build import PAGE, build_report
-from testbed.report.emulation import FILE
+from testbed.report.emulation import FILE, overhead_s, task_times
 from testbed.report.explain import explain
 from testbed.report.record import load_run
 from testbed.report.story import Story, tell
 from testbed.report.table import task_lines
-from testbed.report.task_times import overhead_s, task_times
 from testbed.runfolder.summary import TaskTimes
 from tests.unit.report.world import World
 
