@@ -65,7 +65,7 @@ def test_a_cell_adds_up() -> None:
     found = _run(made)
     for one in found.jobs:
         assert one.jct_s == pytest.approx(one.delay_s + one.collect_s)
-        assert one.alone_s
+        assert found.alone_s[one.name]
     assert found.mean_jct_s == pytest.approx(math.fsum(one.jct_s or 0.0 for one in found.jobs) / 2)
     assert 100 < found.check_ins < 600
     assert len(found.digest) == 16
