@@ -48,7 +48,7 @@ class Instance:
     eligible: tuple[frozenset[int], ...]  # regions that each request can use, all of them in the cycle
 
     def region(self, second: int) -> int:
-        """Of the device that comes then, from second 1 on."""
+        """The region of the device that comes at a second, from 1 on."""
         return self.cycle[(second - 1) % len(self.cycle)]
 
     def able(self, region: int, remaining: Sequence[int]) -> list[int]:

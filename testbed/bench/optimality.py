@@ -91,7 +91,7 @@ def _over_bound(workload: str, say: Callable[[str], None]) -> Iterator[tuple[str
 
 
 def _sum(instance: Instance, policy: str) -> float:
-    """Of the fill times of all requests."""
+    """The sum of the fill times of all requests."""
     if policy == BASELINE:
         return over_all_ways(instance, fmean)
     seeds = range(SEEDS if policy in _DRAWING else 1)

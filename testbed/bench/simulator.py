@@ -127,7 +127,7 @@ def _by_events(policy: str) -> Callable[[Simulation], Outcome]:
 
 
 def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Callable[[str], None]) -> dict[str, float]:
-    """Of this process."""
+    """The figures that this process measures."""
     figures: dict[str, float] = {}
     say("making the trace, compiling")
     made = _endless(scales)

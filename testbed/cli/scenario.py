@@ -183,7 +183,7 @@ def _table(scenario: Scenario) -> str:
 
 
 def _contention(scenario: Scenario, whole: Scenario) -> str:
-    """Of devices by the million: what is asked of them in all."""
+    """Lines about a population: what is asked of all its devices together."""
     simulation = build(scenario)
     lines = _right(scenario, f"{simulation.devices} devices")
     head = f"{'JOBS':>5} {'ROUNDS':>9} {'DEVICES ASKED':>14} {'CHECK-INS A DAY':>16} {'DAYS OF THEM':>13}"

@@ -57,7 +57,7 @@ class Plan:
 
     @property
     def flags(self) -> list[str]:
-        """Of each live run."""
+        """The flags of each live run."""
         degraded = ["--allow-degraded"] if self.allow_degraded else []
         return [*as_words(self.overrides), *degraded]
 
@@ -80,12 +80,12 @@ def workload(path: Path, scenario: Scenario) -> Workload:
 
 
 def world_key(workload: Workload, seed: int) -> str:
-    """Of what devices and jobs there are with a seed, as this version makes them: 16 hex digits."""
+    """The digest of the devices and jobs of a seed, as this version makes them: 16 hex digits."""
     return _key(version("venn-testbed"), workload.digest, seed)
 
 
 def cell_key(world: str, policy: str) -> str:
-    """Of one cell: of its world, and of the policy with the text of its file, if it has one."""
+    """The digest of one cell: of its world, and of the policy with the text of its file, if it has one."""
     file = Path(policy.partition(".py:")[0] + ".py")
     return _key(world, policy, _digest(file.read_bytes()) if ".py:" in policy and file.is_file() else "")
 

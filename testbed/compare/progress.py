@@ -17,7 +17,7 @@ from testbed.simulate.run import COMPILING
 
 @dataclass(slots=True)
 class Progress:
-    """Of ``total`` runs, ``at_once`` at a time."""
+    """The progress of ``total`` runs, ``at_once`` at a time."""
 
     total: int
     at_once: int = 1

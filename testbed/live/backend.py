@@ -53,10 +53,10 @@ class Component(Protocol):
 
 
 class Backend(Protocol):
-    """Makes the parts of one run. ``make`` first, ``remove`` always."""
+    """Makes the components of one run. ``make`` first, ``remove`` always."""
 
     async def make(self) -> None:
-        """What must be there before any part. Raises VennError; nothing is left then."""
+        """Make what must be there before any component. Raises VennError; nothing is left then."""
 
     def coordinator(self) -> Component: ...
 
@@ -79,7 +79,7 @@ class Backend(Protocol):
 
     @property
     def others(self) -> Sequence[Component]:
-        """That run since ``make``, and without which nothing goes on."""
+        """Components that run since ``make``. The run ends when one of them does."""
 
     def start_cost_s(self, others: int, one_s: float) -> float:
         """From now until so many parts are warm, by estimate: ``one_s`` is what the first of them took."""
@@ -88,20 +88,20 @@ class Backend(Protocol):
         """The address at which we reach the coordinator, which has announced itself."""
 
     async def read_back(self) -> None:
-        """Of parts that have started: whether their limits are in force. Raises CannotEnforceError."""
+        """Check that the limits of components that have started are in force. Raises CannotEnforceError."""
 
     async def remove(self, *, at_once: bool = False) -> None:
-        """All that was made; ``at_once``: also what still runs."""
+        """Remove all that was made; ``at_once``: also what still runs."""
 
     @property
     def limited(self) -> bool:
         """Whether devices are slowed down at all."""
 
     def not_in_force(self) -> list[str]:
-        """Of a run that is over: the limits that were not, one line each."""
+        """The limits that were not in force in a run that is over, one line each."""
 
     def describe(self, degraded: Sequence[str]) -> None:
-        """Writes down what was asked and what was in force."""
+        """Write down what was asked and what was in force."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ ROOM = ("devices", "jobs", "tokens", "data")
 
 @dataclass(slots=True, kw_only=True)
 class ComposeRun:
-    """``attend`` once."""
+    """A run of compose.yaml, from its first service to its report. ``attend`` once."""
 
     runs: Path  # run folders lie here, and LIVE
     project: Path  # the folder of compose.yaml
@@ -169,7 +169,7 @@ class ComposeRun:
         return self.runs / f"{datetime.now():%Y-%m-%d-%H%M%S}-{self.name}-{self.policy}"
 
     def _owner(self) -> tuple[int, int]:
-        """Of ``runs``, which is given to whom the project's folder belongs where the engine has made it, as root."""
+        """The owner of ``runs``. Made by the engine, as root, it is given to the owner of the project's folder."""
         for folder in (self.runs, self.project):
             found = folder.stat()
             if found.st_uid != 0:

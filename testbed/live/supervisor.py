@@ -139,7 +139,7 @@ class Supervisor:
             await injector.end()
 
     def _component(self, target: str) -> Component | None:
-        """Of a target of the timeline; None: it has none to itself."""
+        """The component of a target of the timeline; None: it has none to itself."""
         if target == Whom.COORDINATOR:
             return self._coordinator
         if target == Whom.BROKER:

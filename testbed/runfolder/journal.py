@@ -35,7 +35,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """Of one coordinator; or of all lives of one (``testbed.runfolder.lives``)."""
+    """The journal of one coordinator, or of all its lives (``testbed.runfolder.lives``)."""
 
     name: str
     incarnation: int  # of the first life

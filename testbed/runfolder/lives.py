@@ -24,7 +24,7 @@ AttemptNo = tuple[JobId, int, int]  # job, round, attempt
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """Of each life, the first one first; the last one's is there or not."""
+    """The journals of all lives, the first one first; the last one's may not be there."""
     newest = RunFolder(folder).events
     former = newest.parent.glob(f"{newest.stem}-*{newest.suffix}")
     return [*sorted(former, key=lambda path: int(path.stem.rpartition("-")[2])), newest]

@@ -22,7 +22,7 @@ def machine() -> dict[str, str | int | float]:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the libraries that matter; ``absent`` where one is not installed."""
+    """The versions of Python and of the libraries that matter; ``absent`` where one is not installed."""
     found = {"python": platform.python_version()}
     for library in LIBRARIES:
         try:
@@ -33,7 +33,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Of the checkout that this code runs from; empty if it is none."""
+    """The commit of the checkout that this code runs from; empty if it is none."""
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--abbrev=12"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
@@ -43,7 +43,7 @@ def commit() -> str:
 
 
 def free_port() -> int:
-    """Of the loopback of this machine."""
+    """A free port of the loopback of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

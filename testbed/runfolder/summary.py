@@ -21,7 +21,7 @@ class Waited:
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """Of an asynchronous job's responses in closed rounds, in rounds."""
+    """The staleness of an asynchronous job's responses in closed rounds, in rounds."""
 
     mean: float
     most: int
@@ -86,7 +86,7 @@ class Injected:
 
 @dataclass(frozen=True, slots=True)
 class TaskTimes:
-    """Of one job's tasks on one fleet whose processor was really limited; means over those that finished."""
+    """The tasks of one job on one fleet whose processor was really limited; means over those that finished."""
 
     fleet: str
     job: str

@@ -160,7 +160,7 @@ def check_limits(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -> Iterator[Finding]:
-    """Of an entry of ``churn`` that changes links."""
+    """Findings about an entry of ``churn`` that changes links."""
     here = ("churn", number)
     if scenario.time_scale != 1:
         yield Finding(here, "limit is not scaled, and time_scale is not 1", "remove time_scale, or the entry")

@@ -197,7 +197,7 @@ def _meant(scenario: "Scenario", fleet: str, of: Selector) -> int:
 
 
 def _labels(scenario: "Scenario", name: str) -> Sequence[Mapping[str, Collection[str]]]:
-    """Of each device of a fleet, but for those that every device has; empty for a file that cannot be used."""
+    """What each device of a fleet reports beyond what every device does; empty for a file that cannot be used."""
     fleet = scenario.fleets[name]
     if fleet.devices in (None, PHONES):
         return [fleet.labels] * fleet.count

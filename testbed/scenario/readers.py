@@ -165,7 +165,7 @@ def as_size(value: object, info: ValidationInfo) -> int:
 
 
 def as_bytes(value: object, info: ValidationInfo) -> int:
-    """Of a transfer, 0 or more. A Python program, which has no context, passes them as they are."""
+    """The bytes of a transfer, 0 or more. A Python program, which has no context, passes them as they are."""
     size = value if info.context is None and type(value) is int else _read(parse_bytes, value)
     if not 0 <= size <= MOST_BYTES:
         raise wrong(

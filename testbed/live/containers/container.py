@@ -328,7 +328,7 @@ class Container:
                 raise
 
     async def address(self) -> str:
-        """Of its network; "" while it has none."""
+        """Its address in its network; "" while it has none."""
         made = self._made()
         await self._project.order("it cannot be looked at", made.reload)
         own = made.attrs["NetworkSettings"]["Networks"].get(self._project.network.name, {})

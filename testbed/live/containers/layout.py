@@ -118,7 +118,7 @@ ADDRESS = f"{COORDINATOR}:{PORT}"
 
 @dataclass(frozen=True)
 class Layout:
-    """Of one run. Parts go by the names that they have in a timeline: ``coordinator``, ``driver JOB``, a device's."""
+    """The containers of one run, by their names in a timeline: ``coordinator``, ``driver JOB``, a device's."""
 
     scenario: Scenario
     folder: RunFolder

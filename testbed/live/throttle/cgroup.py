@@ -205,7 +205,7 @@ def _below(root: Path, own: str) -> Path:
 
 
 def _own_path(line: str) -> tuple[str, str]:
-    """Of ``4:memory:/a/b``: the first controller of those that share a tree is enough for us, each alone as well."""
+    """The controller and path of a line like ``4:memory:/a/b``; of controllers that share a tree, the first."""
     _, controllers, path = line.split(":", 2)
     names = controllers.split(",")
     return next((name for name in names if name in ("cpu", "memory")), controllers), path

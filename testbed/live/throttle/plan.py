@@ -173,7 +173,7 @@ def _beyond(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
 def _too_many_cores(
     scenario: "Scenario", fleets: Mapping[str, FleetPlan], machine: Machine
 ) -> Iterator[CannotEnforceError]:
-    """Of the devices that may work at once: quotas that are never reached slow nothing down."""
+    """Problems with the cores of the devices that may work at once; a quota that is never reached slows nothing."""
     at_once = sum(math.ceil(job.demand * (1 + job.over_commit)) for job in scenario.jobs.values())
     each = [plan.limits.cores for plan in fleets.values() for _ in range(plan.count) if plan.limits.cores]
     asked = sum(sorted(each, reverse=True)[:at_once])
@@ -185,7 +185,7 @@ def _too_many_cores(
 
 
 def _too_much_memory(fleets: Mapping[str, FleetPlan], machine: Machine) -> Iterator[CannotEnforceError]:
-    """Of all devices: what one has taken it keeps."""
+    """Problems with the memory of all devices: a device keeps what it has taken."""
     each = [plan.limits.memory_bytes for plan in fleets.values() for _ in range(plan.count) if plan.limits.memory_bytes]
     fit = sum(taken <= machine.memory_bytes for taken in accumulate(sorted(each)))
     if fit < len(each):

@@ -47,7 +47,7 @@ class Machine:
         return next((each.means for each in self.checks if each.field == field and each.passed), None)
 
     def why_not(self, field: str) -> str:
-        """Of the strongest means that failed, with the fix."""
+        """Why the strongest means that failed did so, with the fix."""
         return next((each.says for each in self.checks if each.field == field and not each.passed), "")
 
     @property

@@ -92,7 +92,7 @@ class Throttles:
             write_throttle(self._file(host), throttle)
 
     def flags(self, host: DeviceHost) -> list[str]:
-        """Of its agent."""
+        """The flags of its agent."""
         return ["--throttle", str(self._file(host))] if host in self._hosts else []
 
     def measured(self, host: DeviceHost) -> bool:
