@@ -1,14 +1,11 @@
-"""Draws and distributions for whole arrays.
+"""Draws for whole arrays, and distributions of the notation over them.
 
-Draws for whole arrays: the same function of a seed, a purpose and ids as ``coordinator.engine.chance``.
-
-So what a device is, and when it is there, depends on its number and on nothing that was drawn before it.
-
-Distributions of the notation, for whole arrays of draws.
+A draw is the same function of a seed, a purpose and ids as in ``coordinator.engine.chance``. So what a device is, and
+when it is there, depends on its number and on nothing that was drawn before it.
 """
 
 from enum import IntEnum
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +18,7 @@ _GAMMA, _FIRST, _SECOND = (np.uint64(value) for value in (0x9E3779B97F4A7C15, 0x
 
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
+Bits = TypeVar("Bits", np.uint64, NDArray[np.uint64])
 
 
 class Purpose(IntEnum):
@@ -40,8 +38,8 @@ def draws(seed: int, purpose: int, *ids: Ids) -> NDArray[np.uint64]:
     """64 uniform bits for each row of ``ids``, of which there is at least one column."""
     state = np.full(np.broadcast_shapes(*(each.shape for each in ids)), mix(seed & (2**64 - 1)) ^ purpose, np.uint64)
     for each in ids:
-        state = _mix(state) ^ each.astype(np.uint64)
-    return _mix(state)
+        state = mix_wrapping(state) ^ each.astype(np.uint64)
+    return mix_wrapping(state)
 
 
 def uniform(seed: int, purpose: int, *ids: Ids) -> Reals:
@@ -61,8 +59,11 @@ def normal(seed: int, purpose: int, *ids: Ids) -> Reals:
     return normal_score(uniform(seed, purpose, *ids))
 
 
-def _mix(value: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One step of SplitMix64; arrays of unsigned integers wrap around."""
+def mix_wrapping(value: Bits) -> Bits:
+    """One step of SplitMix64, as ``coordinator.engine.chance.mix``, on NumPy's numbers, which wrap around.
+
+    It also serves one number in compiled code; the engine's own is on Python's integers, which do not wrap.
+    """
     z = value + _GAMMA
     z = (z ^ (z >> np.uint64(30))) * _FIRST
     z = (z ^ (z >> np.uint64(27))) * _SECOND

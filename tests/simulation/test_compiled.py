@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.simulate.compiled.compiled import COMPILES
+from testbed.simulate.compiled import bulk
+from testbed.simulate.compiled.compiled import COMPILES, sources
 
 pytestmark = pytest.mark.skipif(not COMPILES, reason="Numba is not installed, or switched off")
 PROGRAM = """
@@ -59,3 +60,14 @@ def test_what_was_not_used_for_a_month_is_forgotten(tmp_path: Path) -> None:
     assert not (caches / "numba-0.1-old").exists()
     assert (caches / "other").exists()
     assert (caches / "numba-0.2-recent" / "kept.nbi").exists()
+
+
+def test_a_change_of_any_file_with_a_compiled_function_compiles_anew() -> None:
+    assert bulk  # imports them all
+    functions = (each for module in list(sys.modules.values()) for each in list(vars(module).values()))
+    compiled = [each.py_func for each in functions if type(each).__name__ == "CPUDispatcher"]
+    ours = {
+        Path(each.__code__.co_filename) for each in compiled if each.__module__.startswith(("testbed.", "coordinator."))
+    }
+    assert len(ours) > 3
+    assert ours <= set(sources())

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.chance import mix
+from testbed.world.chance import mix_wrapping
 
 try:
     import numba
@@ -28,8 +29,6 @@ except ImportError:
 Function = TypeVar("Function", bound=Callable[..., object])
 
 COMPILES = numba is not None and not numba.config.DISABLE_JIT  # type: ignore[attr-defined]  # read from the environment
-_GAMMA, _FIRST, _SECOND = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_A, _B, _C = np.uint64(30), np.uint64(27), np.uint64(31)
 _KEPT_S = 30 * 86_400.0
 
 
@@ -49,14 +48,19 @@ def _compiler(**options: bool) -> Callable[[Function], Function]:
     return stamped
 
 
+def sources() -> list[Path]:
+    """Every file that compiled code can be made of."""
+    packages = ("testbed.simulate", "testbed.world", "coordinator.engine", "coordinator.policies.venn")
+    folders = (Path(folder) for package in packages for folder in import_module(package).__path__)
+    return [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+
+
 @cache
 def _stamp() -> str:
-    """Of every file that compiled code can be made of."""
+    """A digest of ``sources``."""
     digest = sha256()
-    for package in ("testbed.simulate", "coordinator.engine", "coordinator.policies.venn"):
-        for folder in import_module(package).__path__:
-            for file in sorted(Path(folder).glob("*.py")):
-                digest.update(file.read_bytes())
+    for file in sources():
+        digest.update(file.read_bytes())
     return digest.hexdigest()
 
 
@@ -109,19 +113,11 @@ def plain(function: Function) -> Function:
     return cast(Function, getattr(function, "py_func", function))
 
 
-def _mixed_wrapping(value: np.uint64) -> np.uint64:
-    """``coordinator.engine.chance.mix``."""
-    z = value + _GAMMA
-    z = (z ^ (z >> _A)) * _FIRST
-    z = (z ^ (z >> _B)) * _SECOND
-    return z ^ (z >> _C)
-
-
 def _mixed_exactly(value: np.uint64) -> np.uint64:
     return np.uint64(mix(int(value)))  # NumPy warns where one of its numbers wraps around
 
 
-mixed = compiled(_mixed_wrapping) if COMPILES else _mixed_exactly
+mixed = compiled(mix_wrapping) if COMPILES else _mixed_exactly
 
 
 def _fetch_nothing(table: NDArray[np.generic], row: int) -> None:
