@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from testbed.report.explain import Explanation, ask, explain
-from testbed.report.story import tell
+from testbed.report.history import read_history
 from testbed.report.words import clock
 from testbed.runfolder.lives import read_lives
 from venn.wire.command import Context, application, client_command, execute
@@ -31,7 +31,7 @@ def explain_(
 ) -> int:
     """Explain why a job or a device waits."""
     if run is not None:
-        found = explain(tell(read_lives(run)), subject)
+        found = explain(read_history(read_lives(run)), subject)
     else:
         found = asyncio.run(ask(context.coordinator, client_token("admin", context.coordinator, dir=tokens), subject))
     if context.json:

@@ -6,8 +6,8 @@ Drawing takes longer than a small simulation: what draws is imported by who asks
 import json
 from pathlib import Path
 
+from testbed.report.history import read_history
 from testbed.report.record import load_run
-from testbed.report.story import tell
 from testbed.report.summary import summarise, summarise_outcome, to_json
 from testbed.runfolder.attempts import load_simulated
 from testbed.runfolder.paths import RunFolder
@@ -41,9 +41,9 @@ def build_report(folder: Path) -> Summary:
     from testbed.report.page import draw_report
 
     record = load_run(folder)
-    story = tell(record.journal)
-    summary = _kept(folder, summarise(record, story))
-    draw_report(record, story, summary, page=PAGE, figures=FIGURES)
+    history = read_history(record.journal)
+    summary = _kept(folder, summarise(record, history))
+    draw_report(record, history, summary, page=PAGE, figures=FIGURES)
     return summary
 
 

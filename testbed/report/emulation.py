@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from testbed.report.story import JobStory, LeaseStory, Story
+from testbed.report.history import History, JobHistory, LeaseHistory
 from testbed.runfolder.summary import Emulation, Limit, TaskTimes
 from testbed.world.limits import OF_A_CONTAINER
 from venn.wire.errors import UsageError
@@ -72,45 +72,45 @@ def _limit(row: Any) -> Limit:
     )
 
 
-def task_times(story: Story, limited: Collection[str]) -> tuple[TaskTimes, ...]:
+def task_times(history: History, limited: Collection[str]) -> tuple[TaskTimes, ...]:
     """By fleet and job; ``limited`` are the fleets whose processor was."""
-    found: defaultdict[tuple[str, str], list[LeaseStory]] = defaultdict(list)
-    for lease in story.leases.values():
-        fleet = fleet_of(story, lease)
+    found: defaultdict[tuple[str, str], list[LeaseHistory]] = defaultdict(list)
+    for lease in history.leases.values():
+        fleet = fleet_of(history, lease)
         if fleet in limited and lease.compute_s is not None:
-            found[fleet, story.jobs[lease.job].name].append(lease)
-    return tuple(_means(story, *key, leases) for key, leases in sorted(found.items()))
+            found[fleet, history.jobs[lease.job].name].append(lease)
+    return tuple(_means(history, *key, leases) for key, leases in sorted(found.items()))
 
 
-def overhead_s(story: Story, job: JobStory, limited: Collection[str]) -> float:
+def overhead_s(history: History, job: JobHistory, limited: Collection[str]) -> float:
     """Seconds of a finished job's JCT that are neither tasks nor waiting for devices: gaps, and for each closed attempt
     from the moment at which its responses would be there, had each come as soon as its task was over.
     """
     completed = job.completed_at()
     assert completed is not None
-    gaps = completed - job.arrived_at - sum(sum(attempt.split(story.ended_s)) for attempt in job.attempts)
+    gaps = completed - job.arrived_at - sum(sum(attempt.split(history.ended_s)) for attempt in job.attempts)
     last: defaultdict[tuple[int, int], float] = defaultdict(float)  # by round and attempt: the end of its last task
     for lease in (lease for attempt in job.attempts for lease in attempt.leases):
         if lease.counts_in is not None:
-            last[lease.counts_in] = max(last[lease.counts_in], lease.offered_at + _task_s(story, lease, limited))
+            last[lease.counts_in] = max(last[lease.counts_in], lease.offered_at + _task_s(history, lease, limited))
     ends = ((attempt.ended_at or 0.0, last[attempt.round, attempt.attempt]) for attempt in job.closed())
     return gaps + sum(max(0.0, end - over) for end, over in ends)
 
 
-def modelled_s(story: Story, lease: LeaseStory) -> float | None:
+def modelled_s(history: History, lease: LeaseHistory) -> float | None:
     """What a simulation would have its task take. None: the job or the device does not say what it needs."""
-    cpu = story.capabilities[lease.device].numbers.get("cpu", 0.0)
-    compute_s = story.jobs[lease.job].spec.workload.compute_s
+    cpu = history.capabilities[lease.device].numbers.get("cpu", 0.0)
+    compute_s = history.jobs[lease.job].spec.workload.compute_s
     return compute_s / cpu if cpu > 0 and compute_s > 0 else None
 
 
-def fleet_of(story: Story, lease: LeaseStory) -> str:
+def fleet_of(history: History, lease: LeaseHistory) -> str:
     """Empty: its device names none."""
-    return next(iter(story.capabilities[lease.device].labels.get("fleet", ())), "")
+    return next(iter(history.capabilities[lease.device].labels.get("fleet", ())), "")
 
 
-def _means(story: Story, fleet: str, job: str, leases: list[LeaseStory]) -> TaskTimes:
-    modelled = [each for each in (modelled_s(story, lease) for lease in leases) if each is not None]
+def _means(history: History, fleet: str, job: str, leases: list[LeaseHistory]) -> TaskTimes:
+    modelled = [each for each in (modelled_s(history, lease) for lease in leases) if each is not None]
     return TaskTimes(
         fleet=fleet,
         job=job,
@@ -122,6 +122,6 @@ def _means(story: Story, fleet: str, job: str, leases: list[LeaseStory]) -> Task
     )
 
 
-def _task_s(story: Story, lease: LeaseStory, limited: Collection[str]) -> float:
-    measured = fleet_of(story, lease) in limited
-    return (lease.compute_s if measured else modelled_s(story, lease)) or 0.0
+def _task_s(history: History, lease: LeaseHistory, limited: Collection[str]) -> float:
+    measured = fleet_of(history, lease) in limited
+    return (lease.compute_s if measured else modelled_s(history, lease)) or 0.0

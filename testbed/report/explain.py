@@ -8,8 +8,8 @@ import grpc
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import AttemptStatus, SessionEnd
 from testbed.report.emulation import modelled_s
+from testbed.report.history import History, JobHistory, LeaseHistory
 from testbed.report.regions import eligible
-from testbed.report.story import JobStory, LeaseStory, Story
 from testbed.report.view import admin_of
 from testbed.report.waits import longest, rules, waits
 from testbed.report.words import counted
@@ -39,25 +39,25 @@ class Explanation:
     clock: str = CLOCK  # what ``at_s`` counts
 
 
-def explain(story: Story, subject: str) -> Explanation:
+def explain(history: History, subject: str) -> Explanation:
     """``subject`` is a job's name or key, or a device's id. Raises UsageError if the run knows neither."""
-    for key, job in story.jobs.items():
+    for key, job in history.jobs.items():
         if subject in (key, job.name):
-            return _job(story, key, job)
-    if subject in story.capabilities:
-        return _device(story, DeviceId(subject))
-    known = [job.name for job in story.jobs.values()] + list(story.capabilities)
+            return _job(history, key, job)
+    if subject in history.capabilities:
+        return _device(history, DeviceId(subject))
+    known = [job.name for job in history.jobs.values()] + list(history.capabilities)
     message = f"no job and no device is called {printable(subject, 128)!r}"
     raise UsageError("UNKNOWN_SUBJECT", message, fix=did_you_mean(subject, known))
 
 
-def _job(story: Story, key: JobId, job: JobStory) -> Explanation:
-    waited = waits(story)[job.name]
+def _job(history: History, key: JobId, job: JobHistory) -> Explanation:
+    waited = waits(history)[job.name]
     reasons = [f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in longest(waited)]
     reasons += [f"the rule of {policy}: {rule}" for policy, rule in rules(waited).items()]
-    able = sum(eligible(story, device, key) for device in story.capabilities)
-    reasons.append(f"{counted(able, 'device')} of {len(story.capabilities)} could serve it")
-    if job.end is None and (last := story.reasons[-1][1].get(key) if story.reasons else None):
+    able = sum(eligible(history, device, key) for device in history.capabilities)
+    reasons.append(f"{counted(able, 'device')} of {len(history.capabilities)} could serve it")
+    if job.end is None and (last := history.reasons[-1][1].get(key) if history.reasons else None):
         reasons.append(f"the last plan said: {printable(last)}")
     lines = [Line(job.arrived_at, "ARRIVED", f"asks for {job.spec.demand} devices a round: {job.spec.requirement}")]
     for attempt in job.attempts:
@@ -78,10 +78,10 @@ def _job(story: Story, key: JobId, job: JobStory) -> Explanation:
     return Explanation(job.name, str(job.end or "unfinished"), tuple(reasons), _ordered(lines))
 
 
-def _device(story: Story, device: DeviceId) -> Explanation:
-    sessions = [one for one in story.sessions.values() if one.device == device]
-    leases = [one for one in story.leases.values() if one.device == device]
-    jobs = [job.name for key, job in story.jobs.items() if eligible(story, device, key)]
+def _device(history: History, device: DeviceId) -> Explanation:
+    sessions = [one for one in history.sessions.values() if one.device == device]
+    leases = [one for one in history.leases.values() if one.device == device]
+    jobs = [job.name for key, job in history.jobs.items() if eligible(history, device, key)]
     ends = Counter(str(lease.end or "live") for lease in leases)
     held = " + ".join(f"{count} {end}" for end, count in ends.most_common())
     reasons = [
@@ -95,21 +95,21 @@ def _device(story: Story, device: DeviceId) -> Explanation:
             kind = "LEFT" if session.end.startswith("goodbye") or session.end is SessionEnd.SENT_AWAY else "LOST"
             lines.append(Line(session.ended_at, kind, f"{session.end}{' in mid-task' if session.in_task else ''}"))
     for lease in leases:
-        what = f"lease {lease.lease} of {story.jobs[lease.job].name} round {lease.round}"
+        what = f"lease {lease.lease} of {history.jobs[lease.job].name} round {lease.round}"
         lines.append(Line(lease.offered_at, "LEASE", what))
         if lease.ended_at is not None:
             why = f": {printable(lease.message)}" if lease.message else ""
-            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_took(story, lease)}"))
-    lines += [Line(t, "REFUSED", str(reason)) for t, refused, reason in story.refused if refused == device]
+            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_took(history, lease)}"))
+    lines += [Line(t, "REFUSED", str(reason)) for t, refused, reason in history.refused if refused == device]
     open_now = any(session.end is None for session in sessions)
     return Explanation(device, "in session" if open_now else "gone", tuple(reasons), _ordered(lines))
 
 
-def _took(story: Story, lease: LeaseStory) -> str:
+def _took(history: History, lease: LeaseHistory) -> str:
     """``, task 2.31 s of 2.40 s modelled, 0.58 s of the processor, held back 41 times``"""
     if lease.compute_s is None:
         return ""
-    modelled = modelled_s(story, lease)
+    modelled = modelled_s(history, lease)
     parts = [f"task {lease.compute_s:.2f} s" + (f" of {modelled:.2f} s modelled" if modelled is not None else "")]
     parts += [f"late by {lease.late_s:.2f} s"] if lease.late_s > 0 else []
     parts += [f"{lease.compute_cpu_s:.2f} s of the processor"]
@@ -134,5 +134,5 @@ async def ask(address: str, token: str, subject: str) -> Explanation:
             if failure.reason == "UNKNOWN_SUBJECT":  # the caller's mistake, not the coordinator's
                 raise UsageError(failure.reason, failure.message, where=failure.where, fix=failure.fix) from None
             raise failure from None
-    story = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.story)
-    return Explanation(answer.subject, answer.state, tuple(answer.reasons), story)
+    history = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.story)
+    return Explanation(answer.subject, answer.state, tuple(answer.reasons), history)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.engine.ids import job_name
-from testbed.report.story import SessionStory, Story
+from testbed.report.history import History, SessionHistory
 from testbed.report.words import seconds
 from testbed.runfolder.jsonlines import Row, maybe, number, text
 from testbed.runfolder.summary import Injected
@@ -23,12 +23,14 @@ _EARLY_S = 0.05  # the clock of an engine is not quite that of the wall
 _LATE_S = 2.0  # more, on a busy machine
 
 
-def injected(rows: Sequence[Row], story: Story, *, started_unix_s: float, liveness_s: float) -> tuple[Injected, ...]:
+def injected(
+    rows: Sequence[Row], history: History, *, started_unix_s: float, liveness_s: float
+) -> tuple[Injected, ...]:
     """Of churn.jsonl, in the order of the verbs' first actions. ``started_unix_s`` is engine time 0."""
-    sessions: dict[str, list[SessionStory]] = {}
-    for session in story.sessions.values():
+    sessions: dict[str, list[SessionHistory]] = {}
+    for session in history.sessions.values():
         sessions.setdefault(session.device, []).append(session)
-    observer = _Observer(story, sessions, min(liveness_s, LONGEST_LIVENESS_S))
+    observer = _Observer(history, sessions, min(liveness_s, LONGEST_LIVENESS_S))
     kinds: dict[str, list[tuple[str, float | None]]] = {}
     for row in rows:
         until, verb = maybe(row.get("until_s")), text(row, "verb")
@@ -57,8 +59,8 @@ def observed_words(one: Injected) -> str:
 class _Observer:
     """What followed an action, and after how many seconds; None: nothing did."""
 
-    story: Story
-    sessions: Mapping[str, Sequence[SessionStory]]  # by device
+    history: History
+    sessions: Mapping[str, Sequence[SessionHistory]]  # by device
     liveness_s: float
 
     def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
@@ -66,7 +68,7 @@ class _Observer:
             return IN_FORCE, None
         word, _, job = target.partition(" ")
         if word == Whom.COORDINATOR:
-            again = [when for when in self.story.restarts if verb == Verb.CRASH and when >= at]
+            again = [when for when in self.history.restarts if verb == Verb.CRASH and when >= at]
             return ("restarted", again[0] - at) if again else (UNSEEN, None)
         if word == Whom.BROKER:
             return UNSEEN, None  # nobody of ours talks to it
@@ -74,7 +76,7 @@ class _Observer:
         limit = at + min(noticed_s, noticed_s if lasts is None else lasts) + _LATE_S
         if word == Whom.DRIVER:
             limit = at + _LATE_S if verb == Verb.CRASH else limit  # its connection ends at once
-            lost = [when for when, whose in self.story.drivers_lost if job_name(whose) == job and at <= when <= limit]
+            lost = [when for when, whose in self.history.drivers_lost if job_name(whose) == job and at <= when <= limit]
             return ("driver_lost", lost[0] - at) if lost else (UNSEEN, None)
         return self._begun(target, at) if verb in BEGIN else self._ended(target, at, limit)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.engine.model import AttemptStatus
+from testbed.report.history import History
 from testbed.report.record import RunRecord
-from testbed.report.story import Story
 from testbed.runfolder.jsonlines import integer, metrics
 from testbed.runfolder.summary import Expected
 from testbed.scenario.expect import parse_expectation
@@ -35,9 +35,9 @@ class Target:
     reached_round: int | None
 
 
-def curves(record: RunRecord, story: Story) -> tuple[Curve, ...]:
+def curves(record: RunRecord, history: History) -> tuple[Curve, ...]:
     found = []
-    for job in story.jobs.values():
+    for job in history.jobs.values():
         closed = {attempt.round: attempt.ended_at for attempt in job.closed() if attempt.ended_at is not None}
         driver = record.drivers.get(job.name)
         points: dict[str, list[tuple[int, float, float]]] = {}

@@ -19,12 +19,12 @@ from testbed.report.figures.drawing import palette_css, save, styled
 from testbed.report.figures.host import host
 from testbed.report.figures.jobs import completion, describe_target, learning, rounds, waiting
 from testbed.report.figures.outcome import attempts_over_time, completed
+from testbed.report.history import History
 from testbed.report.host import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.learning import curves, targets
 from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
-from testbed.report.story import Story
 from testbed.report.table import (
     host_line,
     job_lines,
@@ -74,12 +74,12 @@ class Failure:
     first_line: str
 
 
-def _page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, str]) -> str:
+def _page(record: RunRecord, history: History, summary: Summary, figures: dict[str, str]) -> str:
     """The page's HTML. ``figures`` maps a figure's name to its SVG."""
-    found = diagram(story)
+    found = diagram(history)
     machine = Section("host", "Emulation and host" if summary.simulated is None else "Simulation")
     times = job_times(summary.jobs)
-    learned = targets(summary.expectations, curves(record, story))
+    learned = targets(summary.expectations, curves(record, history))
     return (
         environment()
         .get_template("report.html.j2")
@@ -96,15 +96,15 @@ def _page(record: RunRecord, story: Story, summary: Summary, figures: dict[str, 
             targets=[describe_target(target) for target in learned],
             diagram=found,
             served=_served(found, [job.name for job in summary.jobs]),
-            ends=_ends(story, [job.name for job in summary.jobs]),
-            failures=failures(story),
+            ends=_ends(history, [job.name for job in summary.jobs]),
+            failures=failures(history),
             injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
             said_of_jobs=job_lines(summary),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
             host_said=host_line(summary.host),
             stalls_said=stall_line(summary.host),
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
-            strips_cut=max(0, len(story.capabilities) - MOST_STRIPS),
+            strips_cut=max(0, len(history.capabilities) - MOST_STRIPS),
             rules=rules(wait for job in summary.jobs for wait in job.waits),
             facts=facts(
                 record.about,
@@ -134,13 +134,13 @@ def sentence(summary: Summary) -> str:
     return f"{ran}. {words.counted(summary.devices_lost_in_task, 'session')} ended in mid-task, {kept}."
 
 
-def failures(story: Story) -> list[Failure]:
+def failures(history: History) -> list[Failure]:
     """The most frequent failures, each with the first line of what its device said."""
     kinds: Counter[tuple[str, str, str, str]] = Counter()
-    for lease in story.leases.values():
+    for lease in history.leases.values():
         if lease.end is not None and WORD[lease.end] == "failed":
             said = printable((lease.message.splitlines() or [""])[0])
-            kinds[story.jobs[lease.job].name, lease.phase or "", lease.failure or lease.end, said] += 1
+            kinds[history.jobs[lease.job].name, lease.phase or "", lease.failure or lease.end, said] += 1
     return [Failure(count, *kind) for kind, count in kinds.most_common(MOST_FAILURES)]
 
 
@@ -186,11 +186,11 @@ def _served(found: Diagram, jobs: Sequence[str]) -> list[list[tuple[int, float]]
     return [[(region.leases.get(job, 0), region.leases.get(job, 0) / most) for job in jobs] for region in found.regions]
 
 
-def _ends(story: Story, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
+def _ends(history: History, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
     """How leases ended, a row per end that occurred, a column per job."""
     counts: Counter[tuple[str, str]] = Counter()
-    for lease in story.leases.values():
-        counts[lease.end.value if lease.end else "live", story.jobs[lease.job].name] += 1
+    for lease in history.leases.values():
+        counts[lease.end.value if lease.end else "live", history.jobs[lease.job].name] += 1
     ends = sorted({end for end, _ in counts}, key=lambda end: -sum(counts[end, job] for job in jobs))
     return [(end, [counts[end, job] for job in jobs]) for end in ends]
 
@@ -205,23 +205,23 @@ def facts(about: Row, known: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(name, value) for name, value in (*found.items(), ("commit", text(about, "commit"))) if value]
 
 
-def draw_report(record: RunRecord, story: Story, summary: Summary, *, page: str, figures: str) -> None:
+def draw_report(record: RunRecord, history: History, summary: Summary, *, page: str, figures: str) -> None:
     """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
-    drawn = _draw(record, story, summary, figures)
-    write_atomic(record.folder / page, _page(record, story, summary, drawn).encode())
+    drawn = _draw(record, history, summary, figures)
+    write_atomic(record.folder / page, _page(record, history, summary, drawn).encode())
 
 
-def _draw(record: RunRecord, story: Story, summary: Summary, folder: str) -> dict[str, str]:
+def _draw(record: RunRecord, history: History, summary: Summary, folder: str) -> dict[str, str]:
     fleets = {text(row, "device"): text(row, "fleet") for row in record.population}
-    learned = curves(record, story)
+    learned = curves(record, history)
     with styled():
-        drawings = [venn(diagram(story)), host(record, story.window)]
+        drawings = [venn(diagram(history)), host(record, history.window)]
         if summary.jobs:
             drawings += [
                 completion(summary),
-                rounds(story, summary.jobs),
+                rounds(history, summary.jobs),
                 learning(learned, targets(summary.expectations, learned), summary.jobs),
-                churn(story, summary.jobs, fleets, _injected(record)),
+                churn(history, summary.jobs, fleets, _injected(record)),
                 waiting(summary),
             ]
         return {drawing.name: save(drawing, record.folder / folder) for drawing in drawings if drawing is not None}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.engine.ids import DeviceId, GroupId, JobId
 from coordinator.engine.requirements import group_of
-from testbed.report.story import Story
+from testbed.report.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,17 @@ class Diagram:
     span_s: float  # that check-ins are counted over
 
 
-def diagram(story: Story) -> Diagram:
+def diagram(history: History) -> Diagram:
     """Cut the devices that were seen into regions."""
-    groups = _groups(story)
+    groups = _groups(history)
     region_of = {
         device: tuple(group.name for group in groups if device in group.devices)
-        for device in sorted(story.capabilities)
+        for device in sorted(history.capabilities)
     }
-    check_ins = Counter(region_of[session.device] for session in story.sessions.values())
+    check_ins = Counter(region_of[session.device] for session in history.sessions.values())
     leases: dict[tuple[str, ...], Counter[str]] = {}
-    for lease in story.leases.values():
-        leases.setdefault(region_of[lease.device], Counter())[story.jobs[lease.job].name] += 1
+    for lease in history.leases.values():
+        leases.setdefault(region_of[lease.device], Counter())[history.jobs[lease.job].name] += 1
     members: dict[tuple[str, ...], list[DeviceId]] = {}
     for device, region in region_of.items():
         members.setdefault(region, []).append(device)
@@ -54,30 +54,30 @@ def diagram(story: Story) -> Diagram:
         for names, devices in members.items()
     ]
     regions.sort(key=lambda region: (-len(region.devices), region.groups))
-    return Diagram(groups, tuple(regions), story.ended_s)
+    return Diagram(groups, tuple(regions), history.ended_s)
 
 
-def eligible(story: Story, device: DeviceId, job: JobId) -> bool:
+def eligible(history: History, device: DeviceId, job: JobId) -> bool:
     """Whether a device may serve a job."""
-    return story.jobs[job].spec.requirement.matches(device, story.capabilities[device])
+    return history.jobs[job].spec.requirement.matches(device, history.capabilities[device])
 
 
-def _groups(story: Story) -> tuple[Group, ...]:
+def _groups(history: History) -> tuple[Group, ...]:
     jobs: dict[GroupId, list[JobId]] = {}
-    for key, job in story.jobs.items():
+    for key, job in history.jobs.items():
         jobs.setdefault(group_of(job.spec.requirement), []).append(key)
-    names = Counter(story.jobs[keys[0]].spec.requirement_name for keys in jobs.values())
+    names = Counter(history.jobs[keys[0]].spec.requirement_name for keys in jobs.values())
     groups = []
     for group, keys in jobs.items():
-        first = story.jobs[keys[0]]
+        first = history.jobs[keys[0]]
         name = first.spec.requirement_name
         devices = frozenset(
             device
-            for device, capabilities in story.capabilities.items()
+            for device, capabilities in history.capabilities.items()
             if first.spec.requirement.matches(device, capabilities)
         )
-        check_ins = sum(session.device in devices for session in story.sessions.values())
-        demand = sum(attempt.places for key in keys for attempt in story.jobs[key].attempts)
+        check_ins = sum(session.device in devices for session in history.sessions.values())
+        demand = sum(attempt.places for key in keys for attempt in history.jobs[key].attempts)
         unique = name if name and names[name] == 1 else str(group)
         groups.append(Group(group, unique, tuple(keys), devices, check_ins, demand))
     groups.sort(key=lambda group: (-len(group.devices), group.group))

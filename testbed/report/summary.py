@@ -11,11 +11,11 @@ from coordinator.engine.model import AttemptStatus, LeaseEnd, Repeat
 from coordinator.engine.record import Digest
 from testbed.report.audit import audit
 from testbed.report.emulation import SIMULATED, overhead_s, read_emulation, task_times
+from testbed.report.history import History, JobHistory, read_history
 from testbed.report.host import judge_host
 from testbed.report.injected import injected
 from testbed.report.job_figures import AttemptSums, job_figures, mean_jct, sum_attempts
 from testbed.report.record import RunRecord
-from testbed.report.story import JobStory, Story, tell
 from testbed.report.waits import waits
 from testbed.runfolder.attempts import SimulatedJobFacts, SimulatedRecord, simulated_of
 from testbed.runfolder.jsonlines import Row, metrics, number, text, texts
@@ -38,40 +38,40 @@ ACCURACY = "accuracy"  # the metric that has a column of its own
 _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())
 
 
-def summarise(record: RunRecord, story: Story | None = None) -> Summary:
-    """The figures of a run. ``story`` saves telling it twice."""
-    story = story or tell(record.journal)
+def summarise(record: RunRecord, history: History | None = None) -> Summary:
+    """The figures of a run. ``history`` saves reading it twice."""
+    history = history or read_history(record.journal)
     simulated = simulated_of(record.about, record.folder / "run.json")
     checked = audit(record, simulated=simulated is not None)
-    emulation = SIMULATED if simulated else _emulation(record, story)
-    jobs = _jobs(record, story, emulation)
-    ended = [session for session in story.sessions.values() if session.end is not None]
+    emulation = SIMULATED if simulated else _emulation(record, history)
+    jobs = _jobs(record, history, emulation)
+    ended = [session for session in history.sessions.values() if session.end is not None]
     lost = [session.end.value for session in ended if session.end and session.in_task]
     about = record.about
-    window = story.window
+    window = history.window
     summary = Summary(
         name=text(about, "name") or record.journal.name,
         policy=text(about, "policy") or record.journal.settings.policy,
         seed=int(number(about, "seed", record.journal.settings.seed)),
         backend=text(about, "backend") or "process",
-        devices=simulated.devices if simulated else len(record.population) or len(story.capabilities),
+        devices=simulated.devices if simulated else len(record.population) or len(history.capabilities),
         duration_s=window[1] - window[0],
         interrupted=bool(about.get("interrupted", not record.journal.digest)),
         jobs=jobs,
         unfinished_jobs=count_unfinished(about, jobs),
         mean_jct_s=mean_jct(jobs),
-        sessions=len(story.sessions),
-        sessions_by_end=_sessions_by_end(story),
+        sessions=len(history.sessions),
+        sessions_by_end=_sessions_by_end(history),
         devices_lost_in_task=len(lost),
         lost_in_task_by_end=dict(sorted(Counter(lost).items())),
         processes_killed=_processes_killed(record),
         injected=injected(
             record.churn,
-            story,
+            history,
             started_unix_s=record.journal.wall_ms / 1000,
             liveness_s=record.journal.settings.liveness_s,
         ),
-        leases=_leases(story),
+        leases=_leases(history),
         responses_acknowledged=checked.responses,
         responses_in_rounds=checked.in_rounds,
         responses_in_aborted=checked.in_aborted,
@@ -79,7 +79,7 @@ def summarise(record: RunRecord, story: Story | None = None) -> Summary:
         responses_lost=checked.lost,
         responses_counted_twice=checked.counted_twice,
         emulation=emulation,
-        host=judge_host(record, window, story.job_spans()),
+        host=judge_host(record, window, history.job_spans()),
         expectations=(),
         digest=record.journal.digest or _digest(record),
         audit=checked,
@@ -122,11 +122,11 @@ def _plain(value: object) -> object:
     return value
 
 
-def _jobs(record: RunRecord, story: Story, emulation: Emulation) -> tuple[JobFigures, ...]:
+def _jobs(record: RunRecord, history: History, emulation: Emulation) -> tuple[JobFigures, ...]:
     """By arrival."""
-    jobs = sorted(story.jobs.values(), key=lambda job: (job.arrived_at, job.name))
+    jobs = sorted(history.jobs.values(), key=lambda job: (job.arrived_at, job.name))
     attempts = [(index, attempt) for index, job in enumerate(jobs) for attempt in job.attempts]
-    times = [attempt.times(story.ended_s) for _, attempt in attempts]
+    times = [attempt.times(history.ended_s) for _, attempt in attempts]
     sums = sum_attempts(
         len(jobs),
         [index for index, _ in attempts],
@@ -136,14 +136,19 @@ def _jobs(record: RunRecord, story: Story, emulation: Emulation) -> tuple[JobFig
         closed=[attempt.status is AttemptStatus.CLOSED for _, attempt in attempts],
         aborted=[attempt.status is AttemptStatus.ABORTED for _, attempt in attempts],
     )
-    waited = waits(story)
+    waited = waits(history)
     return tuple(
-        _job(record, story, job, of_job, waited[job.name], emulation) for job, of_job in zip(jobs, sums, strict=True)
+        _job(record, history, job, of_job, waited[job.name], emulation) for job, of_job in zip(jobs, sums, strict=True)
     )
 
 
 def _job(
-    record: RunRecord, story: Story, job: JobStory, sums: AttemptSums, waited: tuple[Waited, ...], emulation: Emulation
+    record: RunRecord,
+    history: History,
+    job: JobHistory,
+    sums: AttemptSums,
+    waited: tuple[Waited, ...],
+    emulation: Emulation,
 ) -> JobFigures:
     last = _last_metrics(record, job.name)
     leases = [lease for attempt in job.attempts for lease in attempt.leases]
@@ -153,7 +158,7 @@ def _job(
         sums,
         arrived_s=job.arrived_at,
         completed_s=job.completed_at(),
-        wasted_device_s=_wasted(job, story.ended_s),
+        wasted_device_s=_wasted(job, history.ended_s),
     )
     measured = figures.jct_s is not None and emulation is not SIMULATED
     return replace(
@@ -161,7 +166,7 @@ def _job(
         finished=job.finished,
         accuracy=last.get(ACCURACY),
         metrics=last,
-        overhead_s=overhead_s(story, job, emulation.limited) if measured else None,
+        overhead_s=overhead_s(history, job, emulation.limited) if measured else None,
         leases=len(leases),
         stragglers=sum(lease.end is LeaseEnd.STRAGGLER for lease in leases),
         staleness=_staleness(job) if job.spec.asynchronous is not None else None,
@@ -177,7 +182,7 @@ def _last_metrics(record: RunRecord, job: str) -> dict[str, float]:
     return metrics(closed[-1]) if closed else {}
 
 
-def _staleness(job: JobStory) -> Staleness:
+def _staleness(job: JobHistory) -> Staleness:
     """0 where no round has closed."""
     closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
     stale = [
@@ -189,7 +194,7 @@ def _staleness(job: JobStory) -> Staleness:
     return Staleness(sum(stale) / len(stale), max(stale)) if stale else Staleness(0.0, 0)
 
 
-def _repeats(job: JobStory) -> Repeats:
+def _repeats(job: JobHistory) -> Repeats:
     closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
     counted = [
         (lease.counts_in, lease.device)
@@ -200,7 +205,7 @@ def _repeats(job: JobStory) -> Repeats:
     return Repeats(len(counted) - len(set(counted)))
 
 
-def _wasted(job: JobStory, until: float) -> float:
+def _wasted(job: JobHistory, until: float) -> float:
     """Device-seconds of leases that ended, or would end, in no closed round."""
     closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
     return sum(
@@ -218,14 +223,14 @@ def count_unfinished(about: Row, jobs: tuple[JobFigures, ...]) -> int:
     return len(asked) - sum(job.finished for job in jobs)
 
 
-def _leases(story: Story) -> LeaseSum:
-    ends = Counter(lease.end for lease in story.leases.values() if lease.end is not None)
-    return sum_leases(ends, granted=len(story.leases), live=len(story.leases) - ends.total())
+def _leases(history: History) -> LeaseSum:
+    ends = Counter(lease.end for lease in history.leases.values() if lease.end is not None)
+    return sum_leases(ends, granted=len(history.leases), live=len(history.leases) - ends.total())
 
 
-def _sessions_by_end(story: Story) -> dict[str, int]:
+def _sessions_by_end(history: History) -> dict[str, int]:
     return dict(
-        sorted(Counter(session.end.value if session.end else "open" for session in story.sessions.values()).items())
+        sorted(Counter(session.end.value if session.end else "open" for session in history.sessions.values()).items())
     )
 
 
@@ -235,9 +240,9 @@ def _processes_killed(record: RunRecord) -> int:
     return sum(row.get("event") == "end" and row.get("how") == "crash" and text(row, "device") in alone for row in rows)
 
 
-def _emulation(record: RunRecord, story: Story) -> Emulation:
+def _emulation(record: RunRecord, history: History) -> Emulation:
     found = read_emulation(record.folder, devices=len(record.population), processes=len(record.alone()))
-    return replace(found, tasks=task_times(story, found.limited))
+    return replace(found, tasks=task_times(history, found.limited))
 
 
 def _digest(record: RunRecord) -> str:

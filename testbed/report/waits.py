@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 from coordinator.engine.ids import DeviceId, JobId, job_name
 from coordinator.engine.requirements import Requirement
 from coordinator.engine.waiting import Part, Why, attribute, holder
+from testbed.report.history import AttemptHistory, History, JobHistory, LeaseHistory
 from testbed.report.plan_reasons import rule_of
-from testbed.report.story import AttemptStory, JobStory, LeaseStory, Story
 from testbed.runfolder.summary import Waited
 
 Span = tuple[float, float]  # engine seconds
@@ -47,14 +47,14 @@ def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
     return sorted(found.values(), key=lambda one: -one.seconds)
 
 
-def waits(story: Story) -> dict[str, tuple[Waited, ...]]:
+def waits(history: History) -> dict[str, tuple[Waited, ...]]:
     """By job name; the longest first. They add up to the job's scheduling delay."""
-    policies = [(0.0, story.journal.settings.policy), *story.policies]
+    policies = [(0.0, history.journal.settings.policy), *history.policies]
     crowds: dict[Requirement, _Crowd] = {}
     found = {}
-    for job in story.jobs.values():
+    for job in history.jobs.values():
         need = job.spec.requirement
-        crowd = crowds.get(need) or crowds.setdefault(need, _Crowd(story, need, policies))
+        crowd = crowds.get(need) or crowds.setdefault(need, _Crowd(history, need, policies))
         seconds: defaultdict[Part, float] = defaultdict(float)
         for attempt in job.attempts:
             for part, spent in crowd.attributed(job, attempt).items():
@@ -72,16 +72,16 @@ def _waited(part: Part, seconds: float) -> Waited:
 class _Crowd:
     """The devices that may serve a requirement: when they were present, and whom they worked for."""
 
-    def __init__(self, story: Story, need: Requirement, policies: list[tuple[float, str]]) -> None:
-        able = {device for device, capabilities in story.capabilities.items() if need.matches(device, capabilities)}
-        self._until = story.ended_s
+    def __init__(self, history: History, need: Requirement, policies: list[tuple[float, str]]) -> None:
+        able = {device for device, capabilities in history.capabilities.items() if need.matches(device, capabilities)}
+        self._until = history.ended_s
         self._policies = policies
-        self._presence = _Presence(_changes(story, able))
-        leases = [lease for lease in story.leases.values() if lease.device in able]
+        self._presence = _Presence(_changes(history, able))
+        leases = [lease for lease in history.leases.values() if lease.device in able]
         self._leases = sorted(leases, key=lambda lease: lease.offered_at)
         self._longest = max((self._freed(lease) - lease.offered_at for lease in leases), default=0.0)
 
-    def attributed(self, job: JobStory, attempt: AttemptStory) -> dict[Part, float]:
+    def attributed(self, job: JobHistory, attempt: AttemptHistory) -> dict[Part, float]:
         """The scheduling delay of an attempt."""
         delay, _ = attempt.split(self._until)
         if not delay:
@@ -99,7 +99,7 @@ class _Crowd:
         paused = {Part(Why.PAUSED, rule=why): spent for why, spent in _paused(job, window).items()}
         return attribute(delay, absent=absent, busy=busy, paused=paused)
 
-    def _held_in(self, attempt: AttemptStory, window: Span) -> tuple[list[Span], list[tuple[LeaseStory, Span]]]:
+    def _held_in(self, attempt: AttemptHistory, window: Span) -> tuple[list[Span], list[tuple[LeaseHistory, Span]]]:
         """When devices were busy, at the window at all: for this attempt, and with what else."""
         first = bisect_left(self._leases, window[0] - self._longest, key=_offered_at)
         last = bisect_left(self._leases, window[1], key=_offered_at)
@@ -108,7 +108,7 @@ class _Crowd:
         own = [span for lease, span in held if lease.lease in mine]
         return own, [(lease, span) for lease, span in held if lease.lease not in mine]
 
-    def _freed(self, lease: LeaseStory) -> float:
+    def _freed(self, lease: LeaseHistory) -> float:
         return max(end for _, end in _held(lease, self._until))
 
     def _policy(self, at: float) -> str:
@@ -160,16 +160,16 @@ class _Presence:
         return self._shares[place] + ((at - self._times[place]) / n if n else 0.0)
 
 
-def _offered_at(lease: LeaseStory) -> float:
+def _offered_at(lease: LeaseHistory) -> float:
     return lease.offered_at
 
 
-def _changes(story: Story, able: set[DeviceId]) -> dict[float, int]:
+def _changes(history: History, able: set[DeviceId]) -> dict[float, int]:
     """Changes of the number of devices present, by time; two sessions of a device at a time are one."""
     changes: defaultdict[float, int] = defaultdict(int)
     until: dict[DeviceId, float] = {}
-    for session in sorted(story.sessions.values(), key=lambda one: one.started_at):
-        device, end = session.device, _end(session.ended_at, story.ended_s)
+    for session in sorted(history.sessions.values(), key=lambda one: one.started_at):
+        device, end = session.device, _end(session.ended_at, history.ended_s)
         start = max(session.started_at, until.get(device, 0.0))
         if device in able and end > start:
             changes[start] += 1
@@ -178,7 +178,7 @@ def _changes(story: Story, able: set[DeviceId]) -> dict[float, int]:
     return changes
 
 
-def _held(lease: LeaseStory, until: float) -> Iterator[Span]:
+def _held(lease: LeaseHistory, until: float) -> Iterator[Span]:
     """When its device was present and worked for it, or had its offer, until it was free again."""
     freed = min(_end(lease.ended_at, until), _end(lease.done_at, until))
     if not lease.spans:
@@ -187,7 +187,7 @@ def _held(lease: LeaseStory, until: float) -> Iterator[Span]:
         yield (start if place else lease.offered_at), min(_end(end, until), freed)
 
 
-def _paused(job: JobStory, window: Span) -> dict[str, float]:
+def _paused(job: JobHistory, window: Span) -> dict[str, float]:
     """By reason; of pauses at the same time the first one counts."""
     spent: defaultdict[str, float] = defaultdict(float)
     before: list[Span] = []

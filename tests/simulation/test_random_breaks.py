@@ -13,8 +13,8 @@ from coordinator.engine.model import LeaseEnd
 from coordinator.engine.model import Outcome as Decided
 from coordinator.policies.registry import load_policy
 from testbed.report.audit import audit
+from testbed.report.history import read_history
 from testbed.report.record import load_run
-from testbed.report.story import tell
 from testbed.runfolder.paths import RunFolder
 from testbed.simulate.build import simulated_settings
 from testbed.simulate.model import Break, Cut, Outcome, Simulation
@@ -75,7 +75,7 @@ def test_nothing_is_lost_and_nothing_counts_twice(seed: int, policy: str) -> Non
     assert record.journal.digest in ("", outcome.digest)
     told = [
         (one.round, one.attempt, one.ended_at, one.status.value == "closed", one.responses)
-        for one in tell(record.journal).attempts()
+        for one in read_history(record.journal).attempts()
         if one.ended_at is not None
     ]
     attempts = outcome.attempts

@@ -25,8 +25,8 @@ from testbed.report.figures.drawing import (
     job_colours,
     legend_above,
 )
+from testbed.report.history import History, SessionHistory
 from testbed.report.regions import Diagram, Region
-from testbed.report.story import SessionStory, Story
 from testbed.report.words import counted, seconds
 from testbed.runfolder.summary import CLOCK, JobFigures
 
@@ -110,7 +110,7 @@ def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: f
 
 
 def churn(
-    story: Story, jobs: Sequence[JobFigures], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
+    history: History, jobs: Sequence[JobFigures], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
 ) -> Drawing:
     """A strip per device: its sessions, the tasks in them, where it was lost in mid-task, and what was done to it.
 
@@ -118,13 +118,13 @@ def churn(
     """
     colours = job_colours([job.name for job in jobs])
     order = {fleet: index for index, fleet in enumerate(dict.fromkeys(fleets.values()))}
-    devices = sorted(story.capabilities, key=lambda device: (order.get(fleets.get(device, ""), 0), device))
+    devices = sorted(history.capabilities, key=lambda device: (order.get(fleets.get(device, ""), 0), device))
     shown = devices[:MOST_STRIPS]
-    start, end = story.window
+    start, end = history.window
     figure = Figure(figsize=(WIDTH_IN, 1.0 + 0.06 * len(shown)))
     axes = figure.add_subplot()
     hovers = Hovers()
-    rows = _strips(axes, story, shown, colours, hovers)
+    rows = _strips(axes, history, shown, colours, hovers)
     _fleet_labels(axes, shown, fleets)
     axes.set_ylim(len(shown) - 0.3, -0.7)
     axes.set_xlim(start, max(end, start + 1.0))
@@ -146,32 +146,32 @@ def churn(
 
 
 def _strips(
-    axes: Axes, story: Story, shown: Sequence[DeviceId], colours: dict[str, str], hovers: Hovers
+    axes: Axes, history: History, shown: Sequence[DeviceId], colours: dict[str, str], hovers: Hovers
 ) -> list[tuple[object, ...]]:
-    end = story.window[1]
+    end = history.window[1]
     lane = {device: index for index, device in enumerate(shown)}
-    sessions: dict[DeviceId, list[SessionStory]] = {}
+    sessions: dict[DeviceId, list[SessionHistory]] = {}
     rows: list[tuple[object, ...]] = []
-    for session in story.sessions.values():
+    for session in history.sessions.values():
         sessions.setdefault(session.device, []).append(session)
         how = session.end.value if session.end else "open"
         rows.append((session.device, session.session, session.started_at, session.ended_at, how, session.in_task))
     for device, index in lane.items():
         mine = sessions.get(device, [])
-        spans = [(one.started_at, _to(one.ended_at, story.ended_s) - one.started_at) for one in mine]
+        spans = [(one.started_at, _to(one.ended_at, history.ended_s) - one.started_at) for one in mine]
         strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
         lost = sum(one.in_task for one in mine)
         hovers.say(strip, f"{device}: {counted(len(mine), 'session')}, {lost} ended in mid-task")
     work: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for lease in story.leases.values():
+    for lease in history.leases.values():
         if lease.device in lane:
-            spans = [(since, _to(until, story.ended_s) - since) for since, until in lease.spans]
-            work.setdefault((story.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
+            spans = [(since, _to(until, history.ended_s) - since) for since, until in lease.spans]
+            work.setdefault((history.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
     for (job, index), spans in work.items():
         strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
         worked = seconds(sum(length for _, length in spans))
         hovers.say(strip, f"{shown[index]}: {counted(len(spans), 'task')} of {job}, {worked} s")
-    left = [one for one in story.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
+    left = [one for one in history.sessions.values() if one.in_task and one.device in lane and one.ended_at is not None]
     points = [(one.ended_at, lane[one.device]) for one in left if one.ended_at is not None and one.ended_at <= end]
     if points:
         xs, ys = zip(*points, strict=True)

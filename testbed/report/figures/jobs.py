@@ -28,8 +28,8 @@ from testbed.report.figures.drawing import (
     lanes,
     legend_above,
 )
+from testbed.report.history import AttemptHistory, History, JobHistory
 from testbed.report.learning import Curve, Target
-from testbed.report.story import AttemptStory, JobStory, Story
 from testbed.report.waits import in_short
 from testbed.report.words import duration, metric, seconds
 from testbed.runfolder.summary import CLOCK, JobFigures, Summary, Waited
@@ -74,23 +74,23 @@ def completion(summary: Summary) -> Drawing:
     return Drawing("jct", "Job completion times and their parts", figure, header, rows, hovers)
 
 
-def rounds(story: Story, jobs: Sequence[JobFigures]) -> Drawing:
+def rounds(history: History, jobs: Sequence[JobFigures]) -> Drawing:
     """A lane per job; each attempt filling and collecting, those that aborted hatched."""
     colours = job_colours([job.name for job in jobs])
-    stories = {job.name: job for job in story.jobs.values()}
+    stories = {job.name: job for job in history.jobs.values()}
     figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.46 * len(jobs)))
     axes = figure.add_subplot()
     hovers = Hovers()
     rows = []
-    start, end = story.window
+    start, end = history.window
     digit = _DIGIT * max(end - start, 1.0)
     for lane, summary in enumerate(jobs):
         job = stories[summary.name]
         free = start
         for attempt in job.attempts:
-            box = _draw_attempt(axes, lane, attempt, colour=colours[job.name], until=story.ended_s)
-            hovers.say(box, _about_attempt(job, attempt, story.ended_s))
-            delay, collect = attempt.split(story.ended_s)
+            box = _draw_attempt(axes, lane, attempt, colour=colours[job.name], until=history.ended_s)
+            hovers.say(box, _about_attempt(job, attempt, history.ended_s))
+            delay, collect = attempt.split(history.ended_s)
             middle, half = attempt.opened_at + (delay + collect) / 2, digit * len(str(attempt.round)) / 2
             if middle - half >= free:
                 axes.text(middle, lane + 0.41, str(attempt.round), **_NUMBER)
@@ -107,7 +107,7 @@ def rounds(story: Story, jobs: Sequence[JobFigures]) -> Drawing:
     return Drawing("rounds", "The attempts of every job over time", figure, header, rows, hovers)
 
 
-def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, until: float) -> Rectangle:
+def _draw_attempt(axes: Axes, lane: int, attempt: AttemptHistory, *, colour: str, until: float) -> Rectangle:
     """Returns the box around it, in front of its parts."""
     delay, collect = attempt.split(until)
     x, top, height = attempt.opened_at, lane - 0.28, 0.56
@@ -124,7 +124,7 @@ def _draw_attempt(axes: Axes, lane: int, attempt: AttemptStory, *, colour: str, 
     return box
 
 
-def _about_attempt(job: JobStory, attempt: AttemptStory, until: float) -> str:
+def _about_attempt(job: JobHistory, attempt: AttemptHistory, until: float) -> str:
     delay, collect = attempt.split(until)
     ends = Counter(lease.end.value if lease.end else "live" for lease in attempt.leases)
     leases = " + ".join(f"{count} {end}" for end, count in ends.most_common())

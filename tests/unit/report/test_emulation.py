@@ -9,8 +9,8 @@ from coordinator.engine.requirements import AllDevices
 from testbed.report.build import PAGE, build_report
 from testbed.report.emulation import FILE, overhead_s, task_times
 from testbed.report.explain import explain
+from testbed.report.history import History, read_history
 from testbed.report.record import load_run
-from testbed.report.story import Story, tell
 from testbed.report.table import task_lines
 from testbed.runfolder.summary import TaskTimes
 from tests.unit.report.world import World
@@ -37,20 +37,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def story(folder: Path) -> Story:
-    return tell(load_run(folder).journal)
+def history(folder: Path) -> History:
+    return read_history(load_run(folder).journal)
 
 
-def test_measured_stands_beside_modelled_where_the_processor_is_limited(story: Story) -> None:
-    assert task_times(story, {"pis"}) == (TIMES,)
-    assert task_times(story, {"others"}) == ()
+def test_measured_stands_beside_modelled_where_the_processor_is_limited(history: History) -> None:
+    assert task_times(history, {"pis"}) == (TIMES,)
+    assert task_times(history, {"others"}) == ()
 
 
-def test_overhead_is_what_is_left_of_a_jct_without_tasks_and_waiting(story: Story) -> None:
+def test_overhead_is_what_is_left_of_a_jct_without_tasks_and_waiting(history: History) -> None:
     """The last response of a round is there 2 s after its lease; and there are gaps of 0.25 s and 1.75 s."""
-    [job] = story.jobs.values()
-    assert overhead_s(story, job, ()) == pytest.approx(2.0 + 2 * 0.5)
-    assert overhead_s(story, job, {"pis"}) == pytest.approx(2.0 + 2 * 1.0)
+    [job] = history.jobs.values()
+    assert overhead_s(history, job, ()) == pytest.approx(2.0 + 2 * 0.5)
+    assert overhead_s(history, job, {"pis"}) == pytest.approx(2.0 + 2 * 1.0)
 
 
 def test_a_report_has_both(folder: Path) -> None:
@@ -67,8 +67,8 @@ def test_a_report_has_both(folder: Path) -> None:
     assert "<td>1.00</td><td>1.50</td><td>0.40</td><td>9</td>" in page
 
 
-def test_a_lease_tells_what_its_task_took(story: Story) -> None:
-    [first, _] = [line.text for line in explain(story, "a").story if line.kind == "END"]
+def test_a_lease_tells_what_its_task_took(history: History) -> None:
+    [first, _] = [line.text for line in explain(history, "a").story if line.kind == "END"]
     assert first == (
         "lease 1 of count round 1: counted, task 1.00 s of 1.50 s modelled, 0.40 s of the processor, held back 9 times"
     )

@@ -3,19 +3,19 @@ from pathlib import Path
 import pytest
 
 from testbed.report.explain import explain
-from testbed.report.story import Story, tell
+from testbed.report.history import History, read_history
 from testbed.runfolder.journal import read_journal
 from venn.wire.errors import UsageError
 
 
 @pytest.fixture
-def story(folder: Path) -> Story:
-    return tell(read_journal(folder / "events.jsonl"))
+def history(folder: Path) -> History:
+    return read_history(read_journal(folder / "events.jsonl"))
 
 
-def test_a_job_by_its_name_or_its_key(story: Story) -> None:
-    found = explain(story, "narrow")
-    assert found == explain(story, "me/narrow/r1")
+def test_a_job_by_its_name_or_its_key(history: History) -> None:
+    found = explain(history, "narrow")
+    assert found == explain(history, "me/narrow/r1")
     assert found.state == "finished"
     assert found.reasons[:2] == (
         "3.0 s of its delay: present, held back (cooling, at a limit, of another tier, or counted in the round)",
@@ -28,14 +28,14 @@ def test_a_job_by_its_name_or_its_key(story: Story) -> None:
     assert [line.at_s for line in found.story] == sorted(line.at_s for line in found.story)
 
 
-def test_a_device(story: Story) -> None:
-    found = explain(story, "c")
+def test_a_device(history: History) -> None:
+    found = explain(history, "c")
     assert found.state == "gone"
     assert found.reasons == ("it could serve wide, narrow", "1 session, 1 lease = 1 lost")
     assert [line.text for line in found.story if line.kind == "LOST"] == ["connection_ended in mid-task"]
-    assert explain(story, "b").state == "in session"
+    assert explain(history, "b").state == "in session"
 
 
-def test_what_the_run_does_not_know(story: Story) -> None:
+def test_what_the_run_does_not_know(history: History) -> None:
     with pytest.raises(UsageError, match="did you mean narrow"):
-        explain(story, "narow")
+        explain(history, "narow")

@@ -2,18 +2,18 @@
 
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
+from testbed.report.history import History, SessionHistory
 from testbed.report.injected import injected, observed_words
-from testbed.report.story import SessionStory, Story
 from testbed.runfolder.journal import Journal
 from testbed.runfolder.summary import Injected
 
 UNIX_S = 1_700_000_000.0
 
 
-def story(*sessions: tuple[str, float, float | None, SessionEnd | None]) -> Story:
-    made = Story(Journal("", 1, 0, EngineSettings(seed=1, policy="fifo"), "", (), ""))
+def history(*sessions: tuple[str, float, float | None, SessionEnd | None]) -> History:
+    made = History(Journal("", 1, 0, EngineSettings(seed=1, policy="fifo"), "", (), ""))
     for number, (device, start, end, why) in enumerate(sessions, start=1):
-        made.sessions[SessionSeq(number)] = SessionStory(SessionSeq(number), DeviceId(device), start, end, why)
+        made.sessions[SessionSeq(number)] = SessionHistory(SessionSeq(number), DeviceId(device), start, end, why)
     return made
 
 
@@ -21,12 +21,12 @@ def row(verb: str, target: str, at: float, until: float | None = None) -> dict[s
     return {"verb": verb, "target": target, "at_s": at, "at": UNIX_S + at, "until_s": until}
 
 
-def seen(rows: list[dict[str, object]], about: Story) -> tuple[Injected, ...]:
+def seen(rows: list[dict[str, object]], about: History) -> tuple[Injected, ...]:
     return injected(rows, about, started_unix_s=UNIX_S, liveness_s=10.0)
 
 
 def test_each_cause_has_its_reason() -> None:
-    about = story(
+    about = history(
         ("a", 0, 5.0, SessionEnd.GOODBYE_SESSION_OVER),
         ("b", 0, 5.25, SessionEnd.CONNECTION_ENDED),
         ("c", 0, 15.5, SessionEnd.SILENT),
@@ -42,18 +42,18 @@ def test_each_cause_has_its_reason() -> None:
 
 
 def test_an_end_long_after_it_is_of_another_cause() -> None:
-    about = story(("a", 0, 30.0, SessionEnd.GOODBYE_SESSION_OVER))
+    about = history(("a", 0, 30.0, SessionEnd.GOODBYE_SESSION_OVER))
     assert seen([row("suspend", "a", 5, 9)], about)[0].observed == {"nothing": 1}
 
 
 def test_who_joins_checks_in() -> None:
-    about = story(("a", 5.5, None, None))
+    about = history(("a", 5.5, None, None))
     rows = [row("join", "a", 5), row("join", "b", 5)]
     assert seen(rows, about) == (Injected("join", 2, {"checked_in": 1, "nothing": 1}, 0.5),)
 
 
 def test_a_driver_that_is_killed_is_lost() -> None:
-    about = story()
+    about = history()
     about.drivers_lost.append((6.0, JobId("testbed/wide/run")))
     rows = [row("crash", "driver wide", 5), row("suspend", "coordinator", 7, 8)]
     assert [each.observed for each in seen(rows, about)] == [{"driver_lost": 1}, {"nothing": 1}]

@@ -1,16 +1,16 @@
 from pathlib import Path
 
 from coordinator.engine.requirements import AllDevices, Comparison, Every
+from testbed.report.history import read_history
 from testbed.report.regions import diagram
-from testbed.report.story import tell
 from testbed.runfolder.journal import read_journal
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World
 
 
 def test_devices_are_cut_into_the_cells_of_the_diagram(tmp_path: Path) -> None:
-    story = tell(read_journal(Crowd().run().write(tmp_path) / "events.jsonl"))
-    found = diagram(story)
+    history = read_history(read_journal(Crowd().run().write(tmp_path) / "events.jsonl"))
+    found = diagram(history)
     assert [(group.name, len(group.devices)) for group in found.groups] == [
         ("any", 60),
         ("roomy", 40),
@@ -21,8 +21,8 @@ def test_devices_are_cut_into_the_cells_of_the_diagram(tmp_path: Path) -> None:
         ("any", "roomy"): 20,
         ("any", "roomy", "powerful"): 20,
     }
-    assert sum(region.check_ins for region in found.regions) == len(story.sessions)
-    assert sum(sum(region.leases.values()) for region in found.regions) == len(story.leases)
+    assert sum(region.check_ins for region in found.regions) == len(history.sessions)
+    assert sum(sum(region.leases.values()) for region in found.regions) == len(history.leases)
     assert all("label-count" not in region.leases for region in found.regions if "powerful" not in region.groups)
 
 
@@ -32,5 +32,5 @@ def test_two_requirements_of_one_name_are_told_apart(tmp_path: Path) -> None:
     world.check_in(0.0, "a")
     world.job(0.0, "one", AllDevices(), label="any", demand=1, rounds=1)
     world.job(0.0, "two", Every((AllDevices(), Comparison("cpu", ">", 2.0))), label="any", demand=1, rounds=1)
-    found = diagram(tell(read_journal(world.write(tmp_path) / "events.jsonl")))
+    found = diagram(read_history(read_journal(world.write(tmp_path) / "events.jsonl")))
     assert [group.name for group in found.groups] == ["all", "all and cpu > 2"]

@@ -17,8 +17,8 @@ from coordinator.engine.waiting import Part, Why
 from testbed.report.build import build_report
 from testbed.report.explain import explain
 from testbed.report.figures.jobs import MOST_NAMED, waiting
+from testbed.report.history import History, read_history
 from testbed.report.record import load_run
-from testbed.report.story import Story, tell
 from testbed.report.summary import summarise
 from testbed.report.waits import longest, rules, waits
 from testbed.runfolder.journal import read_journal
@@ -28,13 +28,13 @@ from tests.unit.report.world import Lease, World
 BIG = Comparison("memory", ">=", 4.0)
 
 
-def story_of(world: World, folder: Path) -> Story:
-    return tell(read_journal(world.write(folder) / "events.jsonl"))
+def story_of(world: World, folder: Path) -> History:
+    return read_history(read_journal(world.write(folder) / "events.jsonl"))
 
 
-def told(story: Story) -> dict[str, dict[str, float]]:
+def told(history: History) -> dict[str, dict[str, float]]:
     """By job: seconds by text."""
-    return {job: {wait.text: pytest.approx(wait.seconds) for wait in found} for job, found in waits(story).items()}
+    return {job: {wait.text: pytest.approx(wait.seconds) for wait in found} for job, found in waits(history).items()}
 
 
 @pytest.fixture
@@ -134,10 +134,10 @@ def test_a_device_that_still_works_for_an_earlier_attempt_is_busy_with_it(tmp_pa
 def test_the_parts_add_up_to_the_delay(seed: int, pace_s: float) -> None:
     """Of a world of chance: devices that come, work, fail and leave, jobs that pause."""
     with TemporaryDirectory() as folder:
-        story = story_of(by_chance(Random(seed), pace_s), Path(folder))
-    for job in story.jobs.values():
-        found = waits(story)[job.name]
-        delay = sum(attempt.split(story.ended_s)[0] for attempt in job.attempts)
+        history = story_of(by_chance(Random(seed), pace_s), Path(folder))
+    for job in history.jobs.values():
+        found = waits(history)[job.name]
+        delay = sum(attempt.split(history.ended_s)[0] for attempt in job.attempts)
         assert sum(wait.seconds for wait in found) == pytest.approx(delay, abs=1e-6)
         assert all(wait.seconds > 0 for wait in found)
 
@@ -202,8 +202,8 @@ def test_the_live_view_names_the_same_parts_of_this_moment() -> None:
 
 def test_the_table_the_picture_and_explain_say_the_same(crowded: World, tmp_path: Path) -> None:
     folder = crowded.write(tmp_path)
-    story = tell(read_journal(folder / "events.jsonl"))
-    found = {(job, wait.why.value): wait for job, ways in waits(story).items() for wait in ways}
+    history = read_history(read_journal(folder / "events.jsonl"))
+    found = {(job, wait.why.value): wait for job, ways in waits(history).items() for wait in ways}
     build_report(folder)
     said = json.loads((folder / "summary.json").read_text())["jobs"]
     assert {(job["name"], wait["why"]): wait["seconds"] for job in said for wait in job["waits"]} == {
@@ -215,10 +215,10 @@ def test_the_table_the_picture_and_explain_say_the_same(crowded: World, tmp_path
     page = (folder / "report.html").read_text()
     assert all(f"<span>{wait.text} <small>" in page for wait in found.values())
     assert "The rule of fifo: by job arrival." in page
-    assert "the rule of fifo: by job arrival" in explain(story, "second").reasons
-    assert rules(waits(story)["first"]) == {}
+    assert "the rule of fifo: by job arrival" in explain(history, "second").reasons
+    assert rules(waits(history)["first"]) == {}
     assert explain_delay(folder, "second") == [
-        f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in waits(story)["second"]
+        f"{wait.seconds:.1f} s of its delay: {wait.text}" for wait in waits(history)["second"]
     ]
 
 
@@ -256,10 +256,12 @@ def test_a_part_that_would_be_shown_as_nothing_is_left_out(tmp_path: Path) -> No
         world.check_in(at, world.device(f"d{number}"))
         world.lease(at, f"d{number}", attempt)
     folder = world.write(tmp_path)
-    assert told(tell(read_journal(folder / "events.jsonl"))) == {"one": {"no further eligible device present": 0.04}}
+    assert told(read_history(read_journal(folder / "events.jsonl"))) == {
+        "one": {"no further eligible device present": 0.04}
+    }
     assert explain_delay(folder, "one") == []
 
 
 def explain_delay(folder: Path, job: str) -> list[str]:
-    reasons = explain(tell(read_journal(folder / "events.jsonl")), job).reasons
+    reasons = explain(read_history(read_journal(folder / "events.jsonl")), job).reasons
     return [reason for reason in reasons if " s of its delay: " in reason]

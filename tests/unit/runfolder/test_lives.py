@@ -18,7 +18,7 @@ from coordinator.engine.model import (
     SessionEnd,
 )
 from coordinator.engine.requirements import AllDevices, Capabilities
-from testbed.report.story import tell
+from testbed.report.history import read_history
 from testbed.runfolder.journal import Entry, Journal
 from testbed.runfolder.lives import joined
 
@@ -96,22 +96,22 @@ def test_later_lives_have_numbers_and_times_of_their_own() -> None:
 
 
 def test_what_was_open_is_over_where_a_life_breaks_off() -> None:
-    story = tell(joined(lives(told=True)))
-    session = story.sessions[SessionSeq(1)]
+    history = read_history(joined(lives(told=True)))
+    session = history.sessions[SessionSeq(1)]
     assert (session.ended_at, session.end, session.in_task) == (2.5, SessionEnd.COORDINATOR_RESTARTED, False)
-    attempts = [(one.round, one.attempt, one.status, one.reason) for one in story.jobs[JOB].attempts]
+    attempts = [(one.round, one.attempt, one.status, one.reason) for one in history.jobs[JOB].attempts]
     assert attempts == [
         (1, 1, *CLOSED),
         (2, 1, AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN),
         (2, 2, *CLOSED),
     ]
-    assert story.leases[LeaseSeq(1)].end is LeaseEnd.COUNTED
-    assert story.leases[LeaseSeq(2)].end is None  # of the last life: it lives
+    assert history.leases[LeaseSeq(1)].end is LeaseEnd.COUNTED
+    assert history.leases[LeaseSeq(2)].end is None  # of the last life: it lives
 
 
 def test_a_round_that_no_driver_heard_was_closed_is_aborted() -> None:
-    story = tell(joined(lives(told=False)))
-    assert [(one.attempt, one.status) for one in story.jobs[JOB].attempts] == [
+    history = read_history(joined(lives(told=False)))
+    assert [(one.attempt, one.status) for one in history.jobs[JOB].attempts] == [
         (1, AttemptStatus.ABORTED),
         (2, AttemptStatus.CLOSED),
     ]

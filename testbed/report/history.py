@@ -1,4 +1,4 @@
-"""What happened in a run, by job, attempt, lease, session and device, told from the coordinator's events alone."""
+"""The history of a run by job, attempt, lease, session and device, from the events of the coordinator alone."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from testbed.runfolder.journal import Entry, Journal
 
 
 @dataclass(slots=True)
-class LeaseStory:
+class LeaseHistory:
     lease: LeaseSeq
     device: DeviceId
     session: SessionSeq  # the first it was held in
@@ -58,7 +58,7 @@ class LeaseStory:
 
 
 @dataclass(slots=True)
-class AttemptStory:
+class AttemptHistory:
     request: RequestId
     job: JobId
     round: int
@@ -72,7 +72,7 @@ class AttemptStory:
     status: AttemptStatus = AttemptStatus.OPEN
     reason: AttemptEndReason | None = None
     responses: int = 0  # counted, at its end
-    leases: list[LeaseStory] = field(default_factory=list)
+    leases: list[LeaseHistory] = field(default_factory=list)
 
     @property
     def asynchronous(self) -> bool:
@@ -100,10 +100,10 @@ class AttemptStory:
 
 
 @dataclass(slots=True)
-class JobStory:
+class JobHistory:
     spec: JobSpec
     arrived_at: float
-    attempts: list[AttemptStory] = field(default_factory=list)
+    attempts: list[AttemptHistory] = field(default_factory=list)
     pauses: list[tuple[float, float | None, str]] = field(default_factory=list)  # from, to, reason
     ended_at: float | None = None
     end: JobEnd | None = None
@@ -118,10 +118,10 @@ class JobStory:
     def finished(self) -> bool:
         return self.end is JobEnd.FINISHED
 
-    def closed(self) -> list[AttemptStory]:
+    def closed(self) -> list[AttemptHistory]:
         return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.CLOSED]
 
-    def aborted(self) -> list[AttemptStory]:
+    def aborted(self) -> list[AttemptHistory]:
         return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.ABORTED]
 
     def completed_at(self) -> float | None:
@@ -131,7 +131,7 @@ class JobStory:
 
 
 @dataclass(slots=True)
-class SessionStory:
+class SessionHistory:
     session: SessionSeq
     device: DeviceId
     started_at: float
@@ -141,11 +141,11 @@ class SessionStory:
 
 
 @dataclass
-class Story:
+class History:
     journal: Journal
-    jobs: dict[JobId, JobStory] = field(default_factory=dict)
-    leases: dict[LeaseSeq, LeaseStory] = field(default_factory=dict)
-    sessions: dict[SessionSeq, SessionStory] = field(default_factory=dict)
+    jobs: dict[JobId, JobHistory] = field(default_factory=dict)
+    leases: dict[LeaseSeq, LeaseHistory] = field(default_factory=dict)
+    sessions: dict[SessionSeq, SessionHistory] = field(default_factory=dict)
     capabilities: dict[DeviceId, Capabilities] = field(default_factory=dict)  # as last reported
     refused: list[tuple[float, DeviceId, SessionEnd]] = field(default_factory=list)  # check-ins that got no session
     policies: list[tuple[float, str]] = field(default_factory=list)  # changes while it ran
@@ -166,7 +166,7 @@ class Story:
         """Why requests waited, by ``plan_reasons``. Made when first asked for."""
         return plan_reasons(self.journal)
 
-    def attempts(self) -> Iterator[AttemptStory]:
+    def attempts(self) -> Iterator[AttemptHistory]:
         for job in self.jobs.values():
             yield from job.attempts
 
@@ -184,23 +184,23 @@ class Story:
         return min(starts), max(ends)
 
 
-def tell(journal: Journal) -> Story:
-    """The whole story of a journal."""
-    teller = _Teller(journal)
+def read_history(journal: Journal) -> History:
+    """The whole history of a journal."""
+    reader = _Reader(journal)
     for entry in journal.entries:
-        teller.hear(entry)
-    return teller.story
+        reader.add(entry)
+    return reader.history
 
 
-class _Teller:
+class _Reader:
     def __init__(self, journal: Journal) -> None:
-        self.story = Story(journal)
-        self._attempts: dict[tuple[JobId, int, int], AttemptStory] = {}  # by job, round, attempt
+        self.history = History(journal)
+        self._attempts: dict[tuple[JobId, int, int], AttemptHistory] = {}  # by job, round, attempt
         self._flushed: dict[RequestId, float] = {}  # when a round of a request ended last
         self._early: dict[tuple[JobId, int, int], tuple[float | None, float, done.EndAttempt]] = {}
         # rounds that ended before their driver had begun them: when the one before ended, and when they did
 
-    def hear(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         self._event(entry)
         for effect in entry.effects:
             match effect:
@@ -222,34 +222,34 @@ class _Teller:
     def _event(self, entry: Entry) -> None:
         match entry.event:
             case past.DeviceCheckedIn(device=device, capabilities=capabilities):
-                self.story.capabilities[device] = capabilities
+                self.history.capabilities[device] = capabilities
             case past.TaskFinished(lease=number) as task:
-                if (lease := self.story.leases.get(number)) is not None:
+                if (lease := self.history.leases.get(number)) is not None:
                     lease.done_at = entry.t
                     lease.compute_s, lease.late_s = task.compute_s, task.late_s
                     lease.compute_cpu_s, lease.held_back = task.compute_cpu_s, task.held_back
             case past.ResponsesRecorded(round=round_, attempt=attempt, responses=responses):
                 for number, outcome in responses:
-                    lease = self.story.leases.get(number)
+                    lease = self.history.leases.get(number)
                     if lease is not None and outcome is Outcome.COUNTED and lease.counts_in is None:
                         lease.counts_in = (round_, attempt)
             case past.DriverLost(job=job):
-                self.story.drivers_lost.append((entry.t, job))
+                self.history.drivers_lost.append((entry.t, job))
             case past.PolicyChanged(policy=policy):
-                self.story.policies.append((entry.t, policy))
+                self.history.policies.append((entry.t, policy))
             case _:
                 pass  # the effects of the others tell all
 
     def _session_effect(self, t: float, effect: done.OpenSession | done.CloseSession | done.EndSession) -> None:
-        story = self.story
+        history = self.history
         match effect:
             case done.OpenSession(session=number, device=device):
-                story.sessions[number] = SessionStory(number, device, t)
+                history.sessions[number] = SessionHistory(number, device, t)
             case done.CloseSession(session=number, device=device, reason=reason):
-                if number not in story.sessions:
-                    story.refused.append((t, device, reason))
+                if number not in history.sessions:
+                    history.refused.append((t, device, reason))
             case done.EndSession(session=number, reason=reason, in_task=in_task):
-                if (session := story.sessions.get(number)) is not None:
+                if (session := history.sessions.get(number)) is not None:
                     session.ended_at, session.end, session.in_task = t, reason, in_task
             case _:
                 assert_never(effect)
@@ -257,10 +257,10 @@ class _Teller:
     def _lease_effect(
         self, t: float, effect: done.OfferLease | done.RunLease | done.MissLease | done.ResumeLease | done.EndLease
     ) -> None:
-        leases = self.story.leases
+        leases = self.history.leases
         match effect:
             case done.OfferLease():
-                lease = LeaseStory(
+                lease = LeaseHistory(
                     effect.lease,
                     effect.device,
                     effect.session,
@@ -309,20 +309,22 @@ class _Teller:
     def _open(self, t: float, effect: done.AcceptAttempt) -> None:
         key = (effect.job, effect.round, effect.attempt)
         began = self._flushed.get(effect.request, t)
-        attempt = AttemptStory(effect.request, *key, began, effect.deadline_at, effect.responses_needed, effect.places)
+        attempt = AttemptHistory(
+            effect.request, *key, began, effect.deadline_at, effect.responses_needed, effect.places
+        )
         self._attempts[key] = attempt
-        self.story.jobs[effect.job].attempts.append(attempt)
+        self.history.jobs[effect.job].attempts.append(attempt)
         if (early := self._early.pop(key, None)) is not None:
             before, ended_at, end = early
             attempt.opened_at = ended_at if before is None else before
             attempt.finish(ended_at, end)
 
     def _job_effect(self, entry: Entry, effect: done.AcceptJob | done.PauseJob | done.ResumeJob | done.EndJob) -> None:
-        t, jobs = entry.t, self.story.jobs
+        t, jobs = entry.t, self.history.jobs
         match effect:
             case done.AcceptJob(job=key):
                 if key not in jobs and isinstance(entry.event, past.JobSubmitted):
-                    jobs[key] = JobStory(entry.event.spec, t)
+                    jobs[key] = JobHistory(entry.event.spec, t)
             case done.PauseJob(job=key, reason=why):
                 jobs[key].pauses.append((t, None, why))
             case done.ResumeJob(job=key):
