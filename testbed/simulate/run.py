@@ -37,7 +37,7 @@ def simulate(
         from testbed.simulate.compiled.bulk import simulate_in_bulk
         from testbed.simulate.compiled.compiled import is_compiled
 
-        ready = is_compiled(kernel.run)
+        ready = is_compiled(kernel.loop)
         small = None if ready else _if_small(simulation, policy, watch)
         if small is not None:
             why = "it is small, and the loop is not compiled yet"

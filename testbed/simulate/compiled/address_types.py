@@ -4,8 +4,9 @@
 Its interface for that has no types, so none are checked here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
+import numpy as np
 from llvmlite import ir
 from numba import carray
 from numba.core import cgutils, types
@@ -14,7 +15,6 @@ from numba.extending import (
     intrinsic,
     models,
     overload_attribute,
-    register_jitable,
     register_model,
     typeof_impl,
     unbox,
@@ -63,7 +63,7 @@ def word(context, address, place):
 @intrinsic
 def pointer(context, address, kind):
     """The address as one of values of a kind."""
-    type_ = types.CPointer(kind.dtype if isinstance(kind, types.NumberClass) else kind)
+    type_ = types.CPointer(kind.dtype)
 
     def generate(context, builder, signature, arguments):
         return builder.inttoptr(arguments[0], context.get_value_type(type_))
@@ -71,44 +71,33 @@ def pointer(context, address, kind):
     return type_(types.int64, kind), generate
 
 
-def attribute(name: str, place: int, kind: object, columns: Sequence[int]) -> None:
-    """An array whose words begin at this place; ``columns``: its shape but for the rows, 0 where that differs."""
-
-    def extent(axis, known):
-        def looked_up(t):
-            return word(t, place + axis)
-
-        def constant(t):
-            return known
-
-        return register_jitable(constant if known else looked_up)
-
-    rows, *rest = (extent(axis, known) for axis, known in enumerate((0, *columns), 1))
-    if not rest:
-        get = lambda t: carray(pointer(word(t, place), kind), (rows(t),))  # noqa: E731
-    elif len(rest) == 1:
-        (second,) = rest
-        get = lambda t: carray(pointer(word(t, place), kind), (rows(t), second(t)))  # noqa: E731
+def attribute(name: str, place: int, kind: np.dtype, dimensions: int) -> None:
+    """An array of 1 or 2 dimensions whose words begin at this place."""
+    if dimensions == 1:
+        get = lambda t: carray(pointer(word(t, place), kind), (word(t, place + 1),))  # noqa: E731
     else:
-        second, third = rest
-        get = lambda t: carray(pointer(word(t, place), kind), (rows(t), second(t), third(t)))  # noqa: E731
+        get = lambda t: carray(pointer(word(t, place), kind), (word(t, place + 1), word(t, place + 2)))  # noqa: E731
     overload_attribute(AddressType, name)(lambda t: get)
+
+
+def first(name: str, array: str) -> None:
+    """The first value of an array."""
+    made: dict[str, Callable] = {}
+    exec(f"def get(t): return t.{array}[0]", made)
+    overload_attribute(AddressType, name)(lambda t: made["get"])
 
 
 @intrinsic
 def fetch(context, table, row):
-    """Have a row of a table of two dimensions brought into the cache, from its first column to its last."""
+    """Have the beginning of a row of a table brought into the cache."""
 
     def generate(context, builder, signature, arguments):
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
-        columns = builder.extract_value(array.shape, 1)
-        first = builder.gep(array.data, [builder.mul(arguments[1], columns)])
-        last = builder.gep(first, [builder.sub(columns, columns.type(1))])
         bytes_, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         of = ir.FunctionType(ir.VoidType(), [bytes_, word, word, word])
         prefetch = cgutils.get_or_insert_function(builder.module, of, "llvm.prefetch")
-        for place in (first, last):
-            builder.call(prefetch, [builder.bitcast(place, bytes_), word(1), word(3), word(1)])  # to write, keep, data
+        row = builder.bitcast(builder.gep(array.data, [arguments[1]]), bytes_)
+        builder.call(prefetch, [row, word(1), word(3), word(1)])  # to write, keep, data
         return context.get_dummy_value()
 
     return types.void(table, types.int64), generate

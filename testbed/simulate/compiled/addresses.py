@@ -9,23 +9,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-WORDS = 4  # of an array: its address, and its shape
+WORDS = 3  # of an array: its address, and its shape
 
 
-ANY = 0  # columns: as the array has them
-Layout = tuple[type[np.generic], *tuple[int, ...]]  # of an array: its type, and its shape but for the rows
-
-
-def pass_by_address(class_: type, arrays: Mapping[str, Layout]) -> None:
+def pass_by_address(class_: type, arrays: Mapping[str, tuple[np.dtype[np.generic], int]], **firsts: str) -> None:
     """Let compiled code take an instance of ``class_``. It has the attribute ``address``, where the words of its arrays
-    are, in the order of ``arrays``, which names them. All are contiguous, and of 1 to 3 dimensions."""
+    are, in the order of ``arrays``: the type of each, and its dimensions, 1 or 2. All are contiguous. ``firsts``:
+    attributes that are the first value of an array."""
     try:
-        from numba.core import types
+        import numba  # noqa: F401
     except ImportError:
         return
 
-    from testbed.simulate.compiled.address_types import AddressType, attribute, register
+    from testbed.simulate.compiled.address_types import AddressType, attribute, first, register
 
     register(class_, AddressType(class_.__name__))
-    for place, (name, (kind, *columns)) in enumerate(arrays.items()):
-        attribute(name, WORDS * place, getattr(types, kind.__name__), columns)
+    for place, (name, (kind, dimensions)) in enumerate(arrays.items()):
+        attribute(name, WORDS * place, kind, dimensions)
+    for name, array in firsts.items():
+        first(name, array)

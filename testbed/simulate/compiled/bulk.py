@@ -22,36 +22,7 @@ from testbed.simulate.compiled.bulk_plans import Plans, asks_for_profiles, asks_
 from testbed.simulate.compiled.bulk_world import BulkWorld
 from testbed.simulate.compiled.compiled import plain
 from testbed.simulate.compiled.kernel_lists import FOLLOWS, OPENS, say
-from testbed.simulate.compiled.layout import (
-    A_ATTEMPT,
-    A_CLOSED,
-    A_COUNTED,
-    A_JOB,
-    A_ROUND,
-    AR_ENDED,
-    AR_FILLED,
-    AR_OPENED,
-    ARRIVED,
-    CHECK_INS,
-    DIGEST,
-    DIRTY,
-    ENDS,
-    J_LIVE,
-    JR_ATTAINED,
-    JR_ENDED,
-    JR_GRANTED_SUM,
-    JR_USEFUL_S,
-    LIVE,
-    LOGGED,
-    NEXT_ARRIVAL,
-    NOW,
-    PLANS,
-    ROW,
-    ROWS,
-    SUBJECT,
-    TRACE_OVER,
-    UNFINISHED,
-)
+from testbed.simulate.compiled.layout import ENDS
 from testbed.simulate.compiled.tables import longer, more_slots
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.world.arrays import CheckIns, Reals
@@ -93,22 +64,22 @@ class _Run:
         self.world = BulkWorld(simulation, tiers=asks_for_tiers(policy), profiled=asks_for_profiles(policy))
         self._load()
         self._await_arrival()
-        reals = self.world.tables.reals
+        run = self.world.tables.run
         rows = self.world.tables.start_s
-        start = min(float(rows[0]) if len(rows) else np.inf, float(reals[NEXT_ARRIVAL]))
+        start = min(float(rows[0]) if len(rows) else np.inf, float(run.next_arrival))
         self.world.start(start if np.isfinite(start) else 0.0)
         self.plans = Plans(self.world, policy)
 
     def progress(self) -> Progress:
-        numbers = self.world.tables.numbers
-        ended = len(self._jobs) - int(numbers[UNFINISHED])
-        return Progress(float(self.world.tables.reals[NOW]), int(numbers[CHECK_INS]), ended)
+        run = self.world.tables.run
+        ended = len(self._jobs) - int(run.unfinished)
+        return Progress(float(self.world.tables.run.now), int(run.check_ins), ended)
 
     def step(self) -> bool:
         """Go on until the next tick of the supply or the end of a block. False: it is over."""
         world = self.world
         while True:
-            code = kernel.run(world.tables)
+            code = kernel.loop(world.tables)
             match code:
                 case layout.PLAN_WANTED:
                     self.plans.make()
@@ -123,12 +94,12 @@ class _Run:
                 case layout.MORE_LOG:
                     self._lengthen_log()
                 case layout.NEW_KIND:
-                    world.classify(int(world.tables.numbers[SUBJECT]))
+                    world.classify(int(world.tables.run.subject))
                     self.plans.ground_moved()
                 case layout.ARRIVES:
-                    self._arrive(int(world.tables.numbers[SUBJECT]))
+                    self._arrive(int(world.tables.run.subject))
                 case layout.LEAVES:
-                    world.remove_job(int(world.tables.numbers[SUBJECT]))
+                    world.remove_job(int(world.tables.run.subject))
                     self.plans.ground_moved()
                 case _:
                     return False
@@ -138,8 +109,8 @@ class _Run:
         tables = self.world.tables
         self.world.add_job(job)
         tables = self.world.tables
-        tables.numbers[ARRIVED] += 1
-        tables.numbers[DIRTY] = 1
+        tables.run.arrived += 1
+        tables.run.dirty = 1
         self._await_arrival()
         plain(say)(tables, FOLLOWS, job, 0)
         plain(say)(tables, OPENS, job, 1)
@@ -147,16 +118,16 @@ class _Run:
 
     def _await_arrival(self) -> None:
         tables = self.world.tables
-        arrived = int(tables.numbers[ARRIVED])
-        tables.reals[NEXT_ARRIVAL] = self._jobs[arrived].arrives_s if arrived < len(self._jobs) else np.inf
+        arrived = int(tables.run.arrived)
+        tables.run.next_arrival = self._jobs[arrived].arrives_s if arrived < len(self._jobs) else np.inf
 
     def _load(self) -> None:
         """The next block that is not empty."""
         world = self.world
         block = _next(self._blocks)
-        numbers = world.tables.numbers
+        run = world.tables.run
         if block is None:
-            numbers[TRACE_OVER] = 1
+            run.trace_over = 1
             return
         world.tables = world.tables.with_(
             start_s=_own(block.start_s, np.float64),
@@ -168,47 +139,45 @@ class _Run:
             byte_s=_own(block.byte_s, np.float64),
         )
         world.know_devices(int(block.device.max()) + 1)
-        numbers[ROW], numbers[ROWS] = 0, len(block)
+        run.row, run.rows = 0, len(block)
 
     def _lengthen_log(self) -> None:
         tables = self.world.tables
         rows = 2 * len(tables.attempts)
-        self.world.tables = tables.with_(
-            attempts=longer(tables.attempts, rows), attempt_reals=longer(tables.attempt_reals, rows)
-        )
+        self.world.tables = tables.with_(attempts=longer(tables.attempts, rows))
 
     def outcome(self) -> Outcome:
         t = self.world.tables
-        now, jobs, reals = float(t.reals[NOW]), t.jobs, t.job_reals
-        device_s = reals[:, JR_ATTAINED] + jobs[:, J_LIVE] * now - reals[:, JR_GRANTED_SUM]
-        leases = dict.fromkeys(LeaseEnd, 0) | {end: int(t.numbers[place]) for end, place in ENDS.items()}
+        now, jobs = float(t.run.now), t.jobs
+        device_s = jobs["attained"] + jobs["live"] * now - jobs["granted_sum"]
+        leases = dict.fromkeys(LeaseEnd, 0) | {end: int(t.ends[place]) for end, place in ENDS.items()}
         return Outcome(
-            ended_s=reals[:, JR_ENDED].copy(),
+            ended_s=jobs["ended"].copy(),
             attempts=self._attempts(),
-            check_ins=int(t.numbers[CHECK_INS]),
-            plans=int(t.numbers[PLANS]),
+            check_ins=int(t.run.check_ins),
+            plans=int(t.run.plans),
             leases=leases,
-            live=int(t.numbers[LIVE]),
+            live=int(t.run.live),
             device_s=device_s,
-            wasted_device_s=np.maximum(device_s - reals[:, JR_USEFUL_S], 0.0),
+            wasted_device_s=np.maximum(device_s - jobs["useful_s"], 0.0),
             now_s=now,
-            digest=f"{int(t.bits[DIGEST]):016x}",
+            digest=f"{int(t.run.digest):016x}",
             path="bulk",
         )
 
     def _attempts(self) -> Attempts:
         t = self.world.tables
-        count = int(t.numbers[LOGGED])
-        table, times = t.attempts[:count], t.attempt_reals[:count]
+        count = int(t.run.logged)
+        table = t.attempts[:count]
         return Attempts(
-            job=table[:, A_JOB].astype(np.int32),
-            round=table[:, A_ROUND].astype(np.int32),
-            attempt=table[:, A_ATTEMPT].astype(np.int32),
-            opened_s=times[:, AR_OPENED].copy(),
-            filled_s=times[:, AR_FILLED].copy(),
-            ended_s=times[:, AR_ENDED].copy(),
-            closed=table[:, A_CLOSED].astype(np.bool_),
-            counted=table[:, A_COUNTED].astype(np.int32),
+            job=table["job"].astype(np.int32),
+            round=table["round_no"].astype(np.int32),
+            attempt=table["attempt"].astype(np.int32),
+            opened_s=table["opened"].copy(),
+            filled_s=table["filled"].copy(),
+            ended_s=table["ended"].copy(),
+            closed=table["closed"].astype(np.bool_),
+            counted=table["counted"].astype(np.int32),
         )
 
 

@@ -10,23 +10,7 @@ from coordinator.engine.ids import JobId
 from coordinator.engine.plan import JobView
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.requirements import group_of
-from testbed.simulate.compiled.layout import (
-    ARRIVED,
-    J_KNOWN,
-    J_LIVE,
-    J_ROUND,
-    J_SIZE,
-    JR_ATTAINED,
-    JR_ENDED,
-    JR_GRANTED_SUM,
-    NONE,
-    NOW,
-    P_AT,
-    P_COUNTS,
-    P_PERCENT,
-    P_TOTAL,
-    P_UPTO,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 from testbed.simulate.model import Simulation
 
@@ -46,14 +30,14 @@ class OpenJobs(Mapping[JobId, JobView]):
 
     def __getitem__(self, key: JobId) -> JobView:
         t, row = self._world.tables, self._rows[key]
-        if row >= t.numbers[ARRIVED] or not np.isnan(t.job_reals[row, JR_ENDED]):
+        if row >= t.run.arrived or not np.isnan(t.jobs[row].ended):
             raise KeyError(key)
-        spec, begun = self._jobs[row].spec, max(int(t.jobs[row, J_ROUND]), 1)
-        known = int(t.jobs[row, J_KNOWN])
+        spec, begun = self._jobs[row].spec, max(int(t.jobs[row].round_no), 1)
+        known = int(t.jobs[row].known)
         return JobView(
             arrival=self._jobs[row].arrives_s,
             group=group_of(spec.requirement),
-            places=int(t.jobs[row, J_SIZE]),
+            places=int(t.jobs[row].plan_places),
             rounds=begun if known == NONE else known,
             tails_s=self._tails(row),
             responses=ResponseTimes(partial(_profile, t, row)) if len(t.profiles) else ResponseTimes(),
@@ -62,28 +46,28 @@ class OpenJobs(Mapping[JobId, JobView]):
     def attained(self, key: JobId) -> float:
         """Device-seconds leased to it so far."""
         t, row = self._world.tables, self._rows[key]
-        live, reals = int(t.jobs[row, J_LIVE]), t.job_reals[row].tolist()
-        return float(reals[JR_ATTAINED] + live * t.reals[NOW] - reals[JR_GRANTED_SUM])
+        one = t.jobs[row]
+        return float(one.attained + one.live * t.run.now - one.granted_sum)
 
     def _tails(self, row: int) -> tuple[float, ...]:
         """Over all tiers, then of each; none before the first response."""
         t = self._world.tables
         profiles = t.profiles[row]
-        if not profiles[:, P_TOTAL].any():
+        if not profiles["total"].any():
             return ()
-        everyone, *tiers, _ = (float(t.edges[one[P_AT]]) if one[P_TOTAL] >= ENOUGH else 0.0 for one in profiles)
+        everyone, *tiers, _ = (float(t.edges[one.at]) if one.total >= ENOUGH else 0.0 for one in profiles)
         return (everyone, *[one or everyone for one in tiers])
 
     def __iter__(self) -> Iterator[JobId]:
         t = self._world.tables
-        arrived = self._jobs[: int(t.numbers[ARRIVED])]
-        return (job.spec.job for job, ended in zip(arrived, t.job_reals[:, JR_ENDED], strict=False) if np.isnan(ended))
+        arrived = self._jobs[: int(t.run.arrived)]
+        return (job.spec.job for job, ended in zip(arrived, t.jobs["ended"], strict=False) if np.isnan(ended))
 
     def __len__(self) -> int:
         t = self._world.tables
-        return int(np.isnan(t.job_reals[: int(t.numbers[ARRIVED]), JR_ENDED]).sum())
+        return int(np.isnan(t.jobs["ended"][: int(t.run.arrived)]).sum())
 
 
 def _profile(t: Tables, job: int, row: int) -> Profile:
-    one = t.profiles[job, row].tolist()
-    return Profile(one[P_COUNTS:], one[P_TOTAL], one[P_AT], one[P_UPTO], one[P_PERCENT])
+    total, at, upto, percent, counts = t.profiles[job, row].tolist()
+    return Profile(counts.tolist(), total, at, upto, percent)

@@ -20,32 +20,7 @@ from testbed.simulate.compiled.kernel_plan import (
     WITHOUT_TIERS,
 )
 from testbed.simulate.compiled.kernel_tiers import decide
-from testbed.simulate.compiled.layout import (
-    AIMED,
-    BY_REQUEST,
-    COLLECTING,
-    FAIRNESS,
-    J_ASYNCHRONOUS,
-    J_NEEDED,
-    J_PLACES,
-    J_TARGET,
-    J_TIER,
-    MERGED,
-    NEARNESS,
-    NONE,
-    OR_FASTER,
-    P_PERCENT,
-    PAPER,
-    PLANNER,
-    QUEUES,
-    R_OWNER,
-    REVIEW,
-    SCARCITY,
-    SPARES,
-    TIERS,
-    UNIFORM,
-    UNSUPPLIED,
-)
+from testbed.simulate.compiled.layout import GROUND, NONE
 from testbed.simulate.compiled.tables import longer
 
 
@@ -83,23 +58,23 @@ def _spares(policy: Policy) -> Spares:
 class Plans:
     def __init__(self, world: BulkWorld, policy: Policy) -> None:
         self._world, self._policy = world, policy
-        numbers, planner = world.tables.numbers, planner_of(policy)
-        if numbers[TIERS] == 1:
+        run, planner = world.tables.run, planner_of(policy)
+        if run.tiers == 1:
             planner = WITHOUT_TIERS.get(planner, planner)
-        numbers[PLANNER] = planner
+        run.planner = planner
         spares, own = _spares(policy), _own(policy)
-        numbers[SPARES], numbers[AIMED] = list(Spares).index(spares), spares is not Spares.WITH
+        run.spares, run.aimed = list(Spares).index(spares), spares is not Spares.WITH
         self._places = planner != NONE and spares is not Spares.WITH
         self._plus = planner in (VENN_PLUS, VENN_PLUS_NOMATCH)
         self._grounded = planner >= VENN_PLUS
-        numbers[OR_FASTER] = self._plus
+        run.or_faster = self._plus
         if isinstance(own, VennPlus):
-            numbers[SCARCITY], numbers[NEARNESS], numbers[COLLECTING] = own.scarcity, own.nearness, own.collecting
+            run.scarcity, run.nearness, run.collecting = own.scarcity, own.nearness, own.collecting
         elif isinstance(own, Venn) and planner != NONE:
-            numbers[BY_REQUEST], numbers[PAPER] = own.order == "request", own.rule.paper
-            world.tables.reals[FAIRNESS] = own.fairness
+            run.by_request, run.paper = own.order == "request", own.rule.paper
+            world.tables.run.fairness = own.fairness
             if own.rule.percent and len(world.tables.profiles):
-                world.tables.profiles[:, :, P_PERCENT] = own.rule.percent
+                world.tables.profiles["percent"] = own.rule.percent
         self.ground_moved()
 
     def make(self) -> None:
@@ -117,24 +92,20 @@ class Plans:
         t, policy = self._world.tables, self._policy.name
         for request, tier in plan.tiers.items():
             job = jobs.get(request)
-            free = job is not None and t.jobs[job, J_TIER] == UNDECIDED and not t.jobs[job, J_ASYNCHRONOUS]
-            if job is None or not (tier == ANY_TIER or (free and 0 <= tier < t.numbers[TIERS])):
+            free = job is not None and t.jobs[job].tier == UNDECIDED and not t.jobs[job].asynchronous
+            if job is None or not (tier == ANY_TIER or (free and 0 <= tier < t.run.tiers)):
                 what = f"request {request} is not to be restricted to tier {tier}"
                 raise PlanError(f"plan {number} of policy {policy}: {what}")
             plain(decide)(t, job, tier)
-        t.reals[REVIEW] = np.inf if plan.review_at is None else plan.review_at
-        t.jobs[:, J_TARGET] = t.jobs[:, J_PLACES]
+        t.run.review = np.inf if plan.review_at is None else plan.review_at
+        t.jobs["target"] = t.jobs["places"]
         for request, target in plan.targets.items():
             job = jobs.get(request)
-            if (
-                job is None
-                or t.jobs[job, J_ASYNCHRONOUS]
-                or not t.jobs[job, J_NEEDED] <= target <= t.jobs[job, J_PLACES]
-            ):
+            if job is None or t.jobs[job].asynchronous or not t.jobs[job].needed <= target <= t.jobs[job].places:
                 what = f"request {request} is not to have a target of {target} places"
                 raise PlanError(f"plan {number} of policy {policy}: {what}")
-            t.jobs[job, J_TARGET] = target
-            t.numbers[AIMED] = 1
+            t.jobs[job].target = target
+            t.run.aimed = 1
 
     def _show(self, plan: Plan, jobs: dict[RequestId, int]) -> None:
         """The plan as the kernel's tables."""
@@ -148,9 +119,9 @@ class Plans:
             place += len(known)
             t.queues[number + 1] = place
         t.queues[0] = 0
-        t.numbers[QUEUES], t.numbers[UNIFORM] = len(plan.queues), plan.mode is Mode.UNIFORM
-        t.numbers[OR_FASTER] = plan.or_faster
-        owners = t.cells[:, R_OWNER].reshape(-1, world.width)
+        t.run.queues, t.run.uniform = len(plan.queues), plan.mode is Mode.UNIFORM
+        t.run.or_faster = plan.or_faster
+        owners = t.cells["owner"].reshape(-1, world.width)
         owners[:] = NONE
         for region, number in plan.owner.items():
             if region < len(owners):
@@ -164,24 +135,24 @@ class Plans:
             return
         world = self._world
         supply = world.present_supply()
-        if world.tables.reals[FAIRNESS] > 0.0:
+        if world.tables.run.fairness > 0.0:
             for view in world.regions.views():
                 rate = float(sum(supply.get(region, 0) for region in view.regions))
                 world.tables.group_rates[world.number_of[view.group]] = rate
         land = Landscape(world.regions.views(), supply)
         ground, contenders = land.ground, land.ground.contenders
         t = world.tables
-        t.numbers[UNSUPPLIED], t.numbers[MERGED] = land.unsupplied, land.unsupplied + len(contenders)
+        t.run.unsupplied, t.run.merged = land.unsupplied, land.unsupplied + len(contenders)
         for group, queue in land.queue_of.items():
             t.merged_of[world.number_of[group]] = queue
         regions = len(ground.owner)
-        table = np.zeros((regions, 2), np.int64)
+        table = np.zeros(regions, GROUND)
         usable = np.zeros((len(contenders), regions), np.int64)
-        table[:, 1] = ground.owner
+        table["owner"] = ground.owner
         for number, contender in enumerate(contenders):
-            table[contender.regions, 0] = contender.counts
+            table["supply"][contender.regions] = contender.counts
             usable[number, contender.regions] = 1
-        tier_supply = np.zeros((t.numbers[TIERS], regions), np.int64)
+        tier_supply = np.zeros((t.run.tiers, regions), np.int64)
         if world.width > 1:
             for tier, counted in enumerate(world.tiers.supply):
                 for region, count in counted.by_region(world.regions.region_of).items():
@@ -201,7 +172,7 @@ class Plans:
         rows = [world.number_of[group] for group in between.number]
         t.group_rates[rows] = between.rates
         t.seconds[np.ix_(rows, rows)] = between.seconds
-        for tier, counted in enumerate(world.tiers.supply if t.numbers[TIERS] > 1 else ()):
+        for tier, counted in enumerate(world.tiers.supply if t.run.tiers > 1 else ()):
             counts = counted.by_region(world.regions.region_of)
             for row, group in zip(rows, world.regions.views(), strict=True):
                 t.group_tiers[tier, row] = total(counts, group.regions) + (t.group_tiers[tier - 1, row] if tier else 0)

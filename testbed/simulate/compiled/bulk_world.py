@@ -1,5 +1,6 @@
 """Groups, regions and supply of a simulation in bulk: the engine's own, and what the kernel reads of them."""
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,43 +15,7 @@ from coordinator.engine.tiers import Tiers
 from testbed.simulate.compiled.bulk_jobs import OpenJobs
 from testbed.simulate.compiled.compiled import plain
 from testbed.simulate.compiled.kernel_spares import lacking as lacks
-from testbed.simulate.compiled.layout import (
-    ARRIVED,
-    CUTS,
-    D_CHECK_INS,
-    D_FIRST,
-    D_KIND,
-    DIRTY,
-    J_ASYNCHRONOUS,
-    J_GROUP,
-    J_HELD,
-    J_KNOWN,
-    J_NEEDED,
-    J_OPEN,
-    J_PLACED,
-    J_PLACES,
-    J_REQUEST,
-    J_RESPONSES,
-    J_ROUND,
-    J_SIZE,
-    J_TIER,
-    JR_ARRIVAL,
-    JR_DEADLINE,
-    JR_OPENED,
-    K_CELL,
-    K_COUNTS,
-    NONE,
-    NOW,
-    PLANS,
-    R_DRY,
-    R_GROUPS,
-    R_LISTED,
-    R_OWNER,
-    R_POOL,
-    REGROUP,
-    SPAN_S,
-    TICK,
-)
+from testbed.simulate.compiled.layout import JOB, NONE
 from testbed.simulate.compiled.tables import longer, more_devices, tables
 from testbed.simulate.model import Simulation
 
@@ -86,7 +51,7 @@ class BulkWorld:
         """The first event is about to happen."""
         self.supply = Supply(self._simulation.settings, now)
         self.tiers = Tiers(self._simulation.settings, now)
-        self.tables.reals[TICK], self.tables.reals[SPAN_S] = self.supply.next_tick, self.supply.span_s
+        self.tables.run.tick, self.tables.run.span_s = self.supply.next_tick, self.supply.span_s
 
     # -- devices
 
@@ -103,7 +68,7 @@ class BulkWorld:
         self._class_of[kind] = klass
         if len(self.regions.regions) > known:
             self._show_regions(known)
-        self.tables.kinds[kind, K_CELL] = self.regions.region_of(klass) * self.width
+        self.tables.kinds[kind].cell = self.regions.region_of(klass) * self.width
 
     # -- jobs
 
@@ -136,56 +101,59 @@ class BulkWorld:
     def _kinds_by_first_device(self) -> list[tuple[int, int]]:
         """(kind, intervals of its devices) of all kinds that known devices are of."""
         devices = self.tables.devices
-        devices = devices[devices[:, D_FIRST] > 0]
-        devices = devices[np.argsort(devices[:, D_FIRST])]
-        kinds, first, which = np.unique(devices[:, D_KIND], return_index=True, return_inverse=True)
-        weights = np.bincount(which, weights=np.maximum(devices[:, D_CHECK_INS], 1), minlength=len(kinds))
+        devices = devices[devices["first"] > 0]
+        devices = devices[np.argsort(devices["first"])]
+        kinds, first, which = np.unique(devices["kind"], return_index=True, return_inverse=True)
+        weights = np.bincount(which, weights=np.maximum(devices["check_ins"], 1), minlength=len(kinds))
         return [(int(kinds[one]), int(weights[one])) for one in np.argsort(first)]
 
     def _rebuild(self) -> None:
         self.regions.rebuild()
         t = self.tables
-        self.tables = t.with_(cells=t.cells[:0], candidates=t.candidates[:0])
+        self.tables = t.with_(cells=t.cells[:0], serves=t.serves[:0], candidates=t.candidates[:0])
         self._show_regions(0)
         known = self._class_of != NONE
         cells = [self.regions.region_of(klass) * self.width for klass in range(len(self.regions.classes))]
-        self.tables.kinds[:, K_CELL] = NONE
-        self.tables.kinds[known, K_CELL] = np.array(cells, np.int64)[self._class_of[known]]
-        self.tables.numbers[REGROUP] = 1
+        self.tables.kinds["cell"] = NONE
+        self.tables.kinds["cell"][known] = np.array(cells, np.int64)[self._class_of[known]]
+        self.tables.run.regroup = 1
 
     def _show_regions(self, known: int) -> None:
         """Rows for the regions from number ``known`` on."""
         t, regions = self.tables, list(self.regions.regions.values())
         count = len(regions) * self.width
-        self.tables = t.with_(cells=longer(t.cells, count), candidates=longer(t.candidates, count))
+        self.tables = t.with_(
+            cells=longer(t.cells, count), serves=longer(t.serves, count), candidates=longer(t.candidates, count)
+        )
         for region in regions[known:]:
-            rows = self.tables.cells[region.id * self.width : (region.id + 1) * self.width]
-            rows[:, [R_POOL, R_OWNER, R_DRY, R_LISTED]] = NONE
-            rows[:, [R_GROUPS + self.number_of[group] for group in region.groups]] = 1
+            rows = slice(region.id * self.width, (region.id + 1) * self.width)
+            for name in ("pool", "owner", "dry", "listed"):
+                self.tables.cells[name][rows] = NONE
+            self.tables.serves[rows, [self.number_of[group] for group in region.groups]] = True
 
     # -- supply
 
     def tick(self, plans: "Plans") -> None:
         """The supply is to be published: the inputs of the plan change where it has moved."""
-        numbers, reals = self.tables.numbers, self.tables.reals
+        run = self.tables.run
         self._tell_supply()
-        if numbers[PLANS] > self._plans:
-            self._plans = int(numbers[PLANS])
+        if run.plans > self._plans:
+            self._plans = int(run.plans)
             self.supply.plan_made(self.present_supply())
-        now = float(reals[NOW])
+        now = float(run.now)
         self.supply.tick(now)
         if self.width > 1:
             self.tiers.tick(now)
-            numbers[CUTS] = len(self.tiers.cuts)
-            self.tables.cuts[: numbers[CUTS]] = self.tiers.cuts
-        reals[TICK], reals[SPAN_S] = self.supply.next_tick, self.supply.span_s
-        if self.tables.jobs[:, J_OPEN].any() and self.supply.moved(self.present_supply()):
-            numbers[DIRTY] = 1
+            run.cuts = len(self.tiers.cuts)
+            self.tables.cuts[: run.cuts] = self.tiers.cuts
+        run.tick, run.span_s = self.supply.next_tick, self.supply.span_s
+        if self.tables.jobs["open"].any() and self.supply.moved(self.present_supply()):
+            run.dirty = 1
         plans.ground_moved()
 
     def _tell_supply(self) -> None:
         """What has been counted since."""
-        counts, scores = self.tables.kinds[:, K_COUNTS:], self.tables.scores
+        counts, scores = self.tables.counted, self.tables.scores
         for kind, column in np.argwhere(counts).tolist():
             klass, count = int(self._class_of[kind]), int(counts[kind, column])
             self.supply.count(klass, count)
@@ -206,12 +174,12 @@ class BulkWorld:
 
     def view(self) -> View:
         t = self.tables
-        now = float(t.reals[NOW])
+        now = float(t.run.now)
         requests, collecting = self._requests()
         return View(
             now=now,
             seed=self._simulation.settings.seed,
-            plan_number=int(t.numbers[PLANS]),
+            plan_number=int(t.run.plans),
             groups=self.regions.views(),
             requests=tuple(requests),
             supply=self.present_supply(),
@@ -226,31 +194,34 @@ class BulkWorld:
     def _requests(self) -> tuple[list[RequestView], list[CollectingView]]:
         """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
         t, found, collecting = self.tables, [], []
-        for row in np.flatnonzero(t.jobs[: t.numbers[ARRIVED], J_OPEN]).tolist():
-            job, reals, spec = t.jobs[row].tolist(), t.job_reals[row].tolist(), self._simulation.jobs[row].spec
-            unmet = job[J_PLACES] - job[J_PLACED] - job[J_RESPONSES]
-            lacking, known, group = plain(lacks)(t, row), job[J_KNOWN], self.groups[job[J_GROUP]]
-            if not job[J_ASYNCHRONOUS] and not lacking and (known == NONE or known > job[J_ROUND]):
-                after = None if known == NONE else known - job[J_ROUND]
-                collecting.append(CollectingView(spec.job, reals[JR_ARRIVAL], group, job[J_SIZE], after))
-            wanted = job[J_NEEDED] - job[J_HELD] if job[J_ASYNCHRONOUS] else unmet
+        for row in np.flatnonzero(t.jobs["open"][: t.run.arrived]).tolist():
+            job, spec = (
+                SimpleNamespace(**dict(zip(JOB.names or (), t.jobs[row].tolist(), strict=True))),
+                self._simulation.jobs[row].spec,
+            )
+            unmet = job.places - job.placed - job.responses
+            lacking, known, group = plain(lacks)(t, row), job.known, self.groups[job.group]
+            if not job.asynchronous and not lacking and (known == NONE or known > job.round_no):
+                after = None if known == NONE else known - job.round_no
+                collecting.append(CollectingView(spec.job, job.arrival, group, job.plan_places, after))
+            wanted = job.needed - job.held if job.asynchronous else unmet
             if wanted <= 0:
                 continue
-            left = None if known == NONE else wanted + max(known - job[J_ROUND], 0) * job[J_SIZE]
+            left = None if known == NONE else wanted + max(known - job.round_no, 0) * job.plan_places
             found.append(
                 RequestView(
-                    job[J_REQUEST],
+                    job.request,
                     spec.job,
-                    reals[JR_ARRIVAL],
+                    job.arrival,
                     group,
                     wanted,
                     left,
-                    job[J_SIZE],
-                    job[J_NEEDED],
+                    job.plan_places,
+                    job.needed,
                     lacking,
-                    job[J_TIER],
-                    reals[JR_OPENED],
-                    reals[JR_DEADLINE],
+                    job.tier,
+                    job.opened,
+                    job.deadline,
                 )
             )
         return found, collecting
@@ -258,4 +229,4 @@ class BulkWorld:
     def jobs_by_request(self) -> dict[RequestId, int]:
         """Of open requests."""
         jobs = self.tables.jobs
-        return {RequestId(int(jobs[row, J_REQUEST])): row for row in np.flatnonzero(jobs[:, J_OPEN]).tolist()}
+        return {RequestId(int(jobs[row].request)): row for row in np.flatnonzero(jobs["open"]).tolist()}

@@ -1,6 +1,6 @@
 """The event loop in bulk: the same events in the same order as ``events``, on arrays.
 
-``run`` goes on until something is wanted that only Python can do, which the code that it returns says; after that it
+``loop`` goes on until something is wanted that only Python can do, which the code that it returns says; after that it
 is called again and goes on where it was. A step is one of: the next event, or the next reaction to the last one; when
 all are heard, the matching of devices that became matchable meanwhile; a new plan, if its inputs have changed; the
 matching of devices that wait, by the new plan.
@@ -37,77 +37,20 @@ from testbed.simulate.compiled.kernel_rules import (
 )
 from testbed.simulate.compiled.kernel_tiers import tier_of
 from testbed.simulate.compiled.layout import (
-    ARRIVED,
     ARRIVES,
-    AT_CHECK_IN,
-    CHECK_INS,
-    D_CHECK_INS,
-    D_FIRST,
-    D_INTERVAL,
-    D_KIND,
-    D_LEASE,
-    D_TASKS,
-    DIRTY,
-    DUE,
-    FINISHED,
-    FRESH,
-    FRESH_DONE,
     GO_ON,
-    H_CODE,
-    H_SLOT,
-    HEAP,
-    HEARD,
-    K_CELL,
-    K_COUNTS,
-    L_SEQ,
     LEAVES,
-    LOGGED,
     MATCH,
     MORE_LOG,
     MORE_ROWS,
     MORE_SLOTS,
     NEW_KIND,
     NEXT,
-    NEXT_ARRIVAL,
     NONE,
-    NOW,
     OVER,
-    PHASE,
     PLAN_WANTED,
-    PLANNER,
-    PLANS,
-    PRESENT,
-    R_DRY,
-    R_POOL,
-    REGROUP,
     REPLAN,
-    REVIEW,
-    ROW,
-    ROWS,
-    ROWS_OF_JOBS,
-    S_DEVICE,
-    S_DRAWS,
-    S_KIND,
-    S_LEASE,
-    S_SEQ,
-    S_SIBLING,
-    S_TIER,
-    S_WAITS,
-    SAID,
     SETTLE,
-    SR_BYTE_S,
-    SR_END,
-    SR_SLOW,
-    SUBJECT,
-    SWEEP,
-    TICK,
-    TIERS,
-    TRACE_OVER,
-    UNFINISHED,
-    UNIFORM,
-    UNTIL,
-    VACANT,
-    WAITING,
 )
 from testbed.simulate.compiled.tables import Tables
 
@@ -116,13 +59,13 @@ _NEVER = -(2**63)  # no interval has this number
 
 
 @entry
-def run(t: Tables) -> int:
+def loop(t: Tables) -> int:
     """Returns a code."""
-    if t.numbers[REGROUP] == 1:
-        t.numbers[REGROUP] = 0
+    if t.run.regroup == 1:
+        t.run.regroup = 0
         wait_again(t)
     while True:
-        phase = t.numbers[PHASE]
+        phase = t.run.phase
         if phase == NEXT:
             code = _advance(t)
         elif phase == SETTLE:
@@ -140,60 +83,60 @@ def run(t: Tables) -> int:
 
 @compiled
 def _advance(t: Tables) -> int:
-    numbers = t.numbers
-    if numbers[HEARD] < numbers[SAID]:
+    run = t.run
+    if run.heard < run.said:
         return _hear(t)
-    if numbers[DIRTY] == 1 or numbers[VACANT] == 1 or numbers[FRESH] > 0:  # the turn is over
-        numbers[PHASE] = SETTLE
+    if run.dirty == 1 or run.vacant == 1 or run.fresh > 0:  # the turn is over
+        run.phase = SETTLE
         return GO_ON
-    if numbers[FINISHED] != NONE:
-        slot = numbers[FINISHED]
-        numbers[FINISHED] = NONE
+    if run.finished != NONE:
+        slot = run.finished
+        run.finished = NONE
         free_device(t, slot)
         return GO_ON
-    numbers[HEARD] = numbers[SAID] = 0
-    if numbers[UNFINISHED] == 0:
+    run.heard = run.said = 0
+    if run.unfinished == 0:
         return OVER
-    if numbers[ROW] >= numbers[ROWS] and numbers[TRACE_OVER] == 0:
+    if run.row >= run.rows and run.trace_over == 0:
         return MORE_ROWS
-    if numbers[LOGGED] + numbers[ROWS_OF_JOBS] >= len(t.attempts):
+    if run.logged + len(t.jobs) >= len(t.attempts):
         return MORE_LOG
-    check_in = np.inf if numbers[TRACE_OVER] == 1 else t.start_s[numbers[ROW]]
-    arrival = t.reals[NEXT_ARRIVAL]
+    check_in = np.inf if run.trace_over == 1 else t.start_s[run.row]
+    arrival = t.run.next_arrival
     given = min(check_in, arrival)
-    if given == np.inf and numbers[PRESENT] == 0:
+    if given == np.inf and run.present == 0:
         return OVER
-    due = min(t.reals[DUE], t.reals[TICK], t.reals[REVIEW])
-    if numbers[HEAP] > 0 and t.heap_at[0] <= min(given, due):
-        response = t.heap[0, H_CODE] < SESSION_ENDS
-        if response or t.heap_at[0] < due:
+    due = min(t.run.due, t.run.tick, t.run.review)
+    if run.heap > 0 and t.heap[0].at <= min(given, due):
+        response = t.heap[0].code < SESSION_ENDS
+        if response or t.heap[0].at < due:
             return _on_heap(t, response)
     if due <= given:
         return pass_time(t, due)
-    if given > t.reals[UNTIL]:
+    if given > t.run.until:
         return give_up(t)
     if arrival <= check_in:
-        t.reals[NOW] = arrival
-        numbers[SUBJECT] = numbers[ARRIVED]
+        t.run.now = arrival
+        run.subject = run.arrived
         return ARRIVES
-    return _check_in(t, numbers[ROW])
+    return _check_in(t, run.row)
 
 
 @compiled
 def _hear(t: Tables) -> int:
-    numbers, said = t.numbers, t.said[t.numbers[HEARD]]
-    what, subject, number = said[0], said[1], said[2]
-    numbers[HEARD] += 1
+    run, said = t.run, t.said[t.run.heard]
+    what, subject, number = said.what, said.subject, said.number
+    run.heard += 1
     if what == RELEASES:
-        if t.sessions[subject, S_SEQ] == number:
+        if t.sessions[subject].seq == number:
             free_device(t, subject)
         return GO_ON
-    numbers[DIRTY] = 1
+    run.dirty = 1
     if what == OPENS:
         open_attempt(t, subject, number)
     elif what == ENDS:
         end_job(t, subject, number)
-        numbers[SUBJECT] = subject
+        run.subject = subject
         return LEAVES
     return GO_ON
 
@@ -201,20 +144,20 @@ def _hear(t: Tables) -> int:
 @compiled
 def _on_heap(t: Tables, response: bool) -> int:
     """A response, or the end of a session, if it is still to come."""
-    at, code, slot = t.heap_at[0], t.heap[0, H_CODE], t.heap[0, H_SLOT]
-    stands = t.leases[slot, L_SEQ] == code if response else t.sessions[slot, S_SEQ] == code - SESSION_ENDS
-    if stands and at > t.reals[UNTIL]:
+    at, code, slot = t.heap[0].at, t.heap[0].code, t.heap[0].slot
+    stands = t.leases[slot].seq == code if response else t.sessions[slot].seq == code - SESSION_ENDS
+    if stands and at > t.run.until:
         return give_up(t)
     pop(t)
     if not stands:
         return GO_ON
-    t.reals[NOW] = at
+    t.run.now = at
     if response:
         session = respond(t, slot)
-        if t.numbers[AT_CHECK_IN] == 1:  # it has had its task, and leaves
+        if t.run.at_check_in == 1:  # it has had its task, and leaves
             close_session(t, session)
         else:
-            t.numbers[FINISHED] = session
+            t.run.finished = session
     else:
         close_session(t, slot)
     return GO_ON
@@ -222,48 +165,48 @@ def _on_heap(t: Tables, response: bool) -> int:
 
 @compiled
 def _check_in(t: Tables, row: int) -> int:
-    numbers, kind, device = t.numbers, t.kind[row], t.device[row]
-    cell = t.kinds[kind, K_CELL]
+    run, kind, device = t.run, t.kind[row], t.device[row]
+    cell = t.kinds[kind].cell
     if cell == NONE:
-        numbers[SUBJECT] = kind
+        run.subject = kind
         return NEW_KIND
     if not room(t):
         return MORE_SLOTS
-    numbers[ROW] = row + 1
-    numbers[CHECK_INS] += 1
-    seq = numbers[CHECK_INS]
-    if row + _AHEAD < numbers[ROWS]:
+    run.row = row + 1
+    run.check_ins += 1
+    seq = run.check_ins
+    if row + _AHEAD < run.rows:
         fetch(t.devices, t.device[row + _AHEAD])
-    t.reals[NOW] = t.start_s[row]
+    t.run.now = t.start_s[row]
     one = t.devices[device]
-    if one[D_FIRST] == 0:
-        one[D_FIRST], one[D_INTERVAL], one[D_LEASE] = seq, _NEVER, NONE
-    one[D_KIND] = kind
-    if one[D_LEASE] != NONE:
-        lose_absent(t, one[D_LEASE])
-    again = one[D_INTERVAL] == t.interval[row]
+    if one.first == 0:
+        one.first, one.interval, one.lease = seq, _NEVER, NONE
+    one.kind = kind
+    if one.lease != NONE:
+        lose_absent(t, one.lease)
+    again = one.interval == t.interval[row]
     if not again:
-        one[D_INTERVAL], one[D_TASKS] = t.interval[row], 0
-        one[D_CHECK_INS] += 1
+        one.interval, one.tasks = t.interval[row], 0
+        one.check_ins += 1
     if limited(t, device):
         return GO_ON
-    tier = NONE if numbers[TIERS] == 1 else tier_of(t, t.slow[row], again)
+    tier = NONE if run.tiers == 1 else tier_of(t, t.slow[row], again)
     if not again:
-        t.kinds[kind, K_COUNTS + tier + 1] += 1
+        t.counted[kind, tier + 1] += 1
     job = choose(t, cell + tier + 1, device, seq, 0)
-    if job == NONE and numbers[AT_CHECK_IN] == 1:
+    if job == NONE and run.at_check_in == 1:
         return GO_ON
     slot = new_session(t, seq)
     session = t.sessions[slot]
-    session[S_DEVICE], session[S_KIND], session[S_LEASE], session[S_WAITS] = device, kind, NONE, 0
-    session[S_DRAWS], session[S_TIER] = numbers[UNIFORM], tier
-    times = t.session_reals[slot]
-    times[SR_END], times[SR_SLOW], times[SR_BYTE_S] = t.end_s[row], t.slow[row], t.byte_s[row]
-    numbers[PRESENT] += 1
-    if numbers[AT_CHECK_IN] == 0:
-        push(t, times[SR_END], SESSION_ENDS + seq, slot)
+    session.device_no, session.kind, session.lease, session.waits = device, kind, NONE, 0
+    session.draws, session.tier = run.uniform, tier
+    times = t.sessions[slot]
+    times.end, times.slow, times.byte_s = t.end_s[row], t.slow[row], t.byte_s[row]
+    run.present += 1
+    if run.at_check_in == 0:
+        push(t, times.end, SESSION_ENDS + seq, slot)
     if job == NONE:
-        session[S_DRAWS] = 0
+        session.draws = 0
         wait(t, slot)
         return GO_ON
     grant(t, slot, job)
@@ -277,11 +220,11 @@ def _check_in(t: Tables, row: int) -> int:
 def _match(t: Tables, slot: int) -> bool:
     """Lease a session that waits or is fresh, if some request can use it. There is room."""
     session = t.sessions[slot]
-    job = choose(t, cell_of(t, slot), session[S_DEVICE], session[S_SEQ], session[S_DRAWS])
+    job = choose(t, cell_of(t, slot), session.device_no, session.seq, session.draws)
     if job == NONE:
         return False
-    session[S_DRAWS] += t.numbers[UNIFORM]
-    if session[S_WAITS] == 1:
+    session.draws += t.run.uniform
+    if session.waits == 1:
         wait_no_more(t, slot)
     grant(t, slot, job)
     return True
@@ -290,57 +233,57 @@ def _match(t: Tables, slot: int) -> bool:
 @compiled
 def _settle(t: Tables) -> int:
     """Match what became matchable, in order of session, until the plan's inputs change."""
-    numbers, fresh = t.numbers, t.fresh
-    for place in range(numbers[FRESH_DONE] + 1, numbers[FRESH]):
+    run, fresh = t.run, t.fresh
+    for place in range(run.fresh_done + 1, run.fresh):
         slot, at = fresh[place], place
-        while at > numbers[FRESH_DONE] and t.sessions[fresh[at - 1], S_SEQ] > t.sessions[slot, S_SEQ]:
+        while at > run.fresh_done and t.sessions[fresh[at - 1]].seq > t.sessions[slot].seq:
             fresh[at] = fresh[at - 1]
             at -= 1
         fresh[at] = slot
-    while numbers[FRESH_DONE] < numbers[FRESH]:
-        slot, later = fresh[numbers[FRESH_DONE]], numbers[DIRTY] == 1 or numbers[VACANT] == 1
+    while run.fresh_done < run.fresh:
+        slot, later = fresh[run.fresh_done], run.dirty == 1 or run.vacant == 1
         if not later and not room(t):
             return MORE_SLOTS
-        numbers[FRESH_DONE] += 1
+        run.fresh_done += 1
         if later or not _match(t, slot):
             wait(t, slot)
-    numbers[FRESH] = numbers[FRESH_DONE] = 0
-    numbers[PHASE] = REPLAN
+    run.fresh = run.fresh_done = 0
+    run.phase = REPLAN
     return GO_ON
 
 
 @compiled
 def _replan(t: Tables) -> int:
-    numbers = t.numbers
-    if numbers[DIRTY] == 0 and numbers[VACANT] == 0:
-        numbers[PHASE] = NEXT
+    run = t.run
+    if run.dirty == 0 and run.vacant == 0:
+        run.phase = NEXT
         return GO_ON
-    numbers[VACANT] = 0
-    if numbers[DIRTY] == 0:
-        numbers[SWEEP] += 1
-        numbers[PHASE] = MATCH
+    run.vacant = 0
+    if run.dirty == 0:
+        run.sweep += 1
+        run.phase = MATCH
         return GO_ON
-    numbers[DIRTY] = 0
-    numbers[PLANS] += 1
-    numbers[SWEEP] += 1
-    numbers[PHASE] = MATCH
-    return GO_ON if numbers[PLANNER] != NONE and make_plan(t) else PLAN_WANTED
+    run.dirty = 0
+    run.plans += 1
+    run.sweep += 1
+    run.phase = MATCH
+    return GO_ON if run.planner != NONE and make_plan(t) else PLAN_WANTED
 
 
 @compiled
 def _match_waiting(t: Tables) -> int:
     """All that wait in order of session, until a fill asks for another plan."""
-    numbers, cells, aside, code = t.numbers, t.cells, NONE, GO_ON
-    while numbers[WAITING] > 0 and numbers[DIRTY] == 0:
+    run, cells, aside, code = t.run, t.cells, NONE, GO_ON
+    while run.waiting > 0 and run.dirty == 0:
         if not room(t):
             code = MORE_SLOTS
             break
         first, of = NONE, NONE
         for cell in range(len(cells)):
-            slot = cells[cell, R_POOL]
-            if slot == NONE or cells[cell, R_DRY] == numbers[SWEEP]:
+            slot = cells[cell].pool
+            if slot == NONE or cells[cell].dry == run.sweep:
                 continue
-            if first == NONE or t.sessions[slot, S_SEQ] < t.sessions[first, S_SEQ]:
+            if first == NONE or t.sessions[slot].seq < t.sessions[first].seq:
                 first, of = slot, cell
         if first == NONE:
             break
@@ -348,12 +291,12 @@ def _match_waiting(t: Tables) -> int:
             continue
         if wanted(t, of):  # this device alone is used up: those behind it may not be
             wait_no_more(t, first)
-            t.sessions[first, S_SIBLING], aside = aside, first
+            t.sessions[first].sibling, aside = aside, first
         else:
-            cells[of, R_DRY] = numbers[SWEEP]
+            cells[of].dry = run.sweep
     while aside != NONE:
-        slot, aside = aside, t.sessions[aside, S_SIBLING]
+        slot, aside = aside, t.sessions[aside].sibling
         wait(t, slot)
     if code == GO_ON:
-        numbers[PHASE] = REPLAN
+        run.phase = REPLAN
     return code

@@ -5,23 +5,7 @@ import numpy as np
 from coordinator.engine.profiles import ENOUGH
 from coordinator.policies.venn import fairness
 from testbed.simulate.compiled.compiled import compiled
-from testbed.simulate.compiled.layout import (
-    ARRIVED,
-    FAIRNESS,
-    J_GROUP,
-    J_KNOWN,
-    J_ROUND,
-    J_SIZE,
-    JR_ARRIVAL,
-    JR_ENDED,
-    MERGED,
-    NONE,
-    NOW,
-    P_AT,
-    P_TOTAL,
-    SPAN_S,
-    UNSUPPLIED,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 from testbed.world.arrays import Reals
 
@@ -32,8 +16,8 @@ _power, _share = compiled(fairness.power), compiled(fairness.share)
 def unfinished(t: Tables) -> int:
     """Jobs that have arrived and not ended."""
     count = 0
-    for job in range(t.numbers[ARRIVED]):
-        if np.isnan(t.job_reals[job, JR_ENDED]):
+    for job in range(t.run.arrived):
+        if np.isnan(t.jobs[job].ended):
             count += 1
     return count
 
@@ -42,32 +26,32 @@ def unfinished(t: Tables) -> int:
 def fair_demand(t: Tables, job: int, left: int, jobs: int) -> float:
     """What orders it in its group; ``jobs`` are unfinished."""
     waited, fair = _times(t, job, jobs)
-    return float(left / _power(_share(waited, fair), t.reals[FAIRNESS]))
+    return float(left / _power(_share(waited, fair), t.run.fairness))
 
 
 @compiled
 def weights(t: Tables) -> Reals:
     """What each request of a contender counts for; empty: they count alike."""
-    if t.reals[FAIRNESS] == 0.0:
+    if t.run.fairness == 0.0:
         return np.empty(0)
-    unsupplied, jobs = t.numbers[UNSUPPLIED], unfinished(t)
-    found = np.empty(t.numbers[MERGED] - unsupplied)
+    unsupplied, jobs = t.run.unsupplied, unfinished(t)
+    found = np.empty(t.run.merged - unsupplied)
     for contender in range(len(found)):
         waited = fair = 0.0
         for place in range(t.queues[unsupplied + contender], t.queues[unsupplied + contender + 1]):
             times = _times(t, t.queued[place], jobs)
             waited, fair = waited + times[0], fair + times[1]
-        found[contender] = _power(_share(waited, fair), t.reals[FAIRNESS])
+        found[contender] = _power(_share(waited, fair), t.run.fairness)
     return found
 
 
 @compiled
 def _times(t: Tables, job: int, jobs: int) -> tuple[float, float]:
     """Since it arrived, and its fair one."""
-    waited, supply = t.reals[NOW] - t.job_reals[job, JR_ARRIVAL], t.group_rates[t.jobs[job, J_GROUP]]
+    waited, supply = t.run.now - t.jobs[job].arrival, t.group_rates[t.jobs[job].group]
     if supply == 0.0:
         return waited, np.inf
-    known, everyone = t.jobs[job, J_KNOWN], t.profiles[job, 0]
-    rounds = max(t.jobs[job, J_ROUND], 1) if known == NONE else known
-    tail_s = t.edges[everyone[P_AT]] if everyone[P_TOTAL] >= ENOUGH else 0.0
-    return waited, jobs * (rounds * (t.jobs[job, J_SIZE] * t.reals[SPAN_S] / supply + tail_s))
+    known, everyone = t.jobs[job].known, t.profiles[job, 0]
+    rounds = max(t.jobs[job].round_no, 1) if known == NONE else known
+    tail_s = t.edges[everyone.at] if everyone.total >= ENOUGH else 0.0
+    return waited, jobs * (rounds * (t.jobs[job].plan_places * t.run.span_s / supply + tail_s))

@@ -5,34 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.simulate.compiled.compiled import compiled, mixed
-from testbed.simulate.compiled.layout import (
-    DIGEST,
-    FREE_LEASE,
-    FREE_SESSION,
-    H_CODE,
-    H_SLOT,
-    HEAP,
-    J_HEAD,
-    J_TAIL,
-    K_CELL,
-    L_JOB,
-    L_NEXT,
-    L_PREVIOUS,
-    L_SEQ,
-    NONE,
-    NOW,
-    R_POOL,
-    S_CHILD,
-    S_KIND,
-    S_NEXT,
-    S_PREVIOUS,
-    S_SEQ,
-    S_SIBLING,
-    S_TIER,
-    S_WAITS,
-    SAID,
-    WAITING,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 
 SESSION_ENDS = 1 << 60  # added to the session's number: after all responses of the same time
@@ -45,16 +18,17 @@ OPENS, ENDS, FOLLOWS, RELEASES = range(4)
 @compiled
 def note(t: Tables, what: np.uint64, request: int) -> None:
     """Add to the digest what happens now."""
-    state = mixed(t.bits[DIGEST] ^ t.real_bits[NOW])
-    t.bits[DIGEST] = mixed(mixed(state ^ what) ^ np.uint64(request))
+    state = mixed(t.run.digest ^ np.float64(t.run.now).view(np.uint64))
+    t.run.digest = mixed(mixed(state ^ what) ^ np.uint64(request))
 
 
 @compiled
 def say(t: Tables, what: int, subject: int, number: int) -> None:
     """To be heard before the next event."""
-    place = t.numbers[SAID]
-    t.said[place, 0], t.said[place, 1], t.said[place, 2] = what, subject, number
-    t.numbers[SAID] = place + 1
+    place = t.run.said
+    one = t.said[place]
+    one.what, one.subject, one.number = what, subject, number
+    t.run.said = place + 1
 
 
 # -- events to come
@@ -63,27 +37,27 @@ def say(t: Tables, what: int, subject: int, number: int) -> None:
 @compiled
 def push(t: Tables, at: float, code: int, slot: int) -> None:
     """There is room: ``room`` of ``kernel_rules``."""
-    heap_at, heap = t.heap_at, t.heap
-    place = t.numbers[HEAP]
-    t.numbers[HEAP] = place + 1
+    heap = t.heap
+    place = t.run.heap
+    t.run.heap = place + 1
     while place > 0:
         above = (place - 1) >> 2
-        if heap_at[above] < at or (heap_at[above] == at and heap[above, H_CODE] < code):
+        if heap[above].at < at or (heap[above].at == at and heap[above].code < code):
             break
-        heap_at[place] = heap_at[above]
-        heap[place, H_CODE], heap[place, H_SLOT] = heap[above, H_CODE], heap[above, H_SLOT]
+        heap[place].at = heap[above].at
+        heap[place].code, heap[place].slot = heap[above].code, heap[above].slot
         place = above
-    heap_at[place] = at
-    heap[place, H_CODE], heap[place, H_SLOT] = code, slot
+    heap[place].at = at
+    heap[place].code, heap[place].slot = code, slot
 
 
 @compiled
 def pop(t: Tables) -> None:
     """Remove the first."""
-    heap_at, heap = t.heap_at, t.heap
-    count = t.numbers[HEAP] - 1
-    t.numbers[HEAP] = count
-    at, code, slot = heap_at[count], heap[count, H_CODE], heap[count, H_SLOT]
+    heap = t.heap
+    count = t.run.heap - 1
+    t.run.heap = count
+    at, code, slot = heap[count].at, heap[count].code, heap[count].slot
     place = 0
     while True:
         first = 4 * place + 1
@@ -97,21 +71,21 @@ def pop(t: Tables) -> None:
             least = first
             for each in range(first + 1, count):
                 least += (each - least) * _later(t, least, each)
-        if at < heap_at[least] or (at == heap_at[least] and code < heap[least, H_CODE]):
+        if at < heap[least].at or (at == heap[least].at and code < heap[least].code):
             break
-        heap_at[place] = heap_at[least]
-        heap[place, H_CODE], heap[place, H_SLOT] = heap[least, H_CODE], heap[least, H_SLOT]
+        heap[place].at = heap[least].at
+        heap[place].code, heap[place].slot = heap[least].code, heap[least].slot
         place = least
-    heap_at[place] = at
-    heap[place, H_CODE], heap[place, H_SLOT] = code, slot
+    heap[place].at = at
+    heap[place].code, heap[place].slot = code, slot
 
 
 @compiled
 def _later(t: Tables, one: int, other: int) -> int:
     """1: an event comes after another, 0: before. Without a branch, for which of them does cannot be foretold."""
-    heap_at, heap = t.heap_at, t.heap
-    tied = (heap_at[other] == heap_at[one]) & (heap[other, H_CODE] < heap[one, H_CODE])
-    return int((heap_at[other] < heap_at[one]) | tied)
+    heap = t.heap
+    tied = (heap[other].at == heap[one].at) & (heap[other].code < heap[one].code)
+    return int((heap[other].at < heap[one].at) | tied)
 
 
 # -- waiting sessions of a cell, the first in order of check-in on top
@@ -125,13 +99,13 @@ def _meld(t: Tables, one: int, other: int) -> int:
     if other == NONE:
         return one
     sessions = t.sessions
-    if sessions[other, S_SEQ] < sessions[one, S_SEQ]:
+    if sessions[other].seq < sessions[one].seq:
         one, other = other, one
-    child = sessions[one, S_CHILD]
-    sessions[other, S_SIBLING], sessions[other, S_PREVIOUS] = child, one
+    child = sessions[one].child
+    sessions[other].sibling, sessions[other].previous = child, one
     if child != NONE:
-        sessions[child, S_PREVIOUS] = other
-    sessions[one, S_CHILD] = other
+        sessions[child].previous = other
+    sessions[one].child = other
     return one
 
 
@@ -139,16 +113,16 @@ def _meld(t: Tables, one: int, other: int) -> int:
 def _without_top(t: Tables, top: int) -> int:
     """What is left of a pool: in pairs, from left to right, and then into one, back again."""
     sessions = t.sessions
-    pairs, child = NONE, sessions[top, S_CHILD]
+    pairs, child = NONE, sessions[top].child
     while child != NONE:
-        other = sessions[child, S_SIBLING]
-        after = NONE if other == NONE else sessions[other, S_SIBLING]
+        other = sessions[child].sibling
+        after = NONE if other == NONE else sessions[other].sibling
         pair = _meld(t, child, other)
-        sessions[pair, S_SIBLING] = pairs
+        sessions[pair].sibling = pairs
         pairs, child = pair, after
     rest = NONE
     while pairs != NONE:
-        after = sessions[pairs, S_SIBLING]
+        after = sessions[pairs].sibling
         rest = _meld(t, rest, pairs)
         pairs = after
     return rest
@@ -157,45 +131,45 @@ def _without_top(t: Tables, top: int) -> int:
 @compiled
 def cell_of(t: Tables, slot: int) -> int:
     """Of a session."""
-    return int(t.kinds[t.sessions[slot, S_KIND], K_CELL] + t.sessions[slot, S_TIER] + 1)
+    return int(t.kinds[t.sessions[slot].kind].cell + t.sessions[slot].tier + 1)
 
 
 @compiled
 def wait(t: Tables, slot: int) -> None:
     """A session joins the pool of its cell."""
     sessions, cell = t.sessions, cell_of(t, slot)
-    sessions[slot, S_CHILD] = sessions[slot, S_SIBLING] = sessions[slot, S_PREVIOUS] = NONE
-    sessions[slot, S_WAITS] = 1
-    t.numbers[WAITING] += 1
-    t.cells[cell, R_POOL] = _meld(t, t.cells[cell, R_POOL], slot)
+    sessions[slot].child = sessions[slot].sibling = sessions[slot].previous = NONE
+    sessions[slot].waits = 1
+    t.run.waiting += 1
+    t.cells[cell].pool = _meld(t, t.cells[cell].pool, slot)
 
 
 @compiled
 def wait_no_more(t: Tables, slot: int) -> None:
     """A session that waits leaves its pool."""
     sessions, cell = t.sessions, cell_of(t, slot)
-    sessions[slot, S_WAITS] = 0
-    t.numbers[WAITING] -= 1
-    top, rest = t.cells[cell, R_POOL], _without_top(t, slot)
+    sessions[slot].waits = 0
+    t.run.waiting -= 1
+    top, rest = t.cells[cell].pool, _without_top(t, slot)
     if top != slot:
-        previous, sibling = sessions[slot, S_PREVIOUS], sessions[slot, S_SIBLING]
-        if sessions[previous, S_CHILD] == slot:
-            sessions[previous, S_CHILD] = sibling
+        previous, sibling = sessions[slot].previous, sessions[slot].sibling
+        if sessions[previous].child == slot:
+            sessions[previous].child = sibling
         else:
-            sessions[previous, S_SIBLING] = sibling
+            sessions[previous].sibling = sibling
         if sibling != NONE:
-            sessions[sibling, S_PREVIOUS] = previous
+            sessions[sibling].previous = previous
         rest = _meld(t, top, rest)
-    t.cells[cell, R_POOL] = rest
+    t.cells[cell].pool = rest
 
 
 @compiled
 def wait_again(t: Tables) -> None:
     """Regions were numbered anew."""
-    t.cells[:, R_POOL] = NONE
-    t.numbers[WAITING] = 0
+    t.cells["pool"][:] = NONE
+    t.run.waiting = 0
     for slot in range(len(t.sessions)):
-        if t.sessions[slot, S_SEQ] > 0 and t.sessions[slot, S_WAITS] == 1:
+        if t.sessions[slot].seq > 0 and t.sessions[slot].waits == 1:
             wait(t, slot)
 
 
@@ -205,49 +179,49 @@ def wait_again(t: Tables) -> None:
 @compiled
 def new_session(t: Tables, seq: int) -> int:
     """Its slot. There is one."""
-    slot = t.numbers[FREE_SESSION]
-    t.numbers[FREE_SESSION] = t.sessions[slot, S_NEXT]
-    t.sessions[slot, S_SEQ] = seq
+    slot = t.run.free_session
+    t.run.free_session = t.sessions[slot].next
+    t.sessions[slot].seq = seq
     return int(slot)
 
 
 @compiled
 def free_session(t: Tables, slot: int) -> None:
-    t.sessions[slot, S_SEQ] = 0
-    t.sessions[slot, S_NEXT] = t.numbers[FREE_SESSION]
-    t.numbers[FREE_SESSION] = slot
+    t.sessions[slot].seq = 0
+    t.sessions[slot].next = t.run.free_session
+    t.run.free_session = slot
 
 
 @compiled
 def new_lease(t: Tables, seq: int, job: int) -> int:
     """Its slot, in the list of its job. There is one."""
-    leases, slot, tail = t.leases, t.numbers[FREE_LEASE], t.jobs[job, J_TAIL]
-    t.numbers[FREE_LEASE] = leases[slot, L_NEXT]
-    leases[slot, L_SEQ], leases[slot, L_JOB] = seq, job
-    leases[slot, L_NEXT], leases[slot, L_PREVIOUS] = NONE, tail
+    leases, slot, tail = t.leases, t.run.free_lease, t.jobs[job].tail
+    t.run.free_lease = leases[slot].next
+    leases[slot].seq, leases[slot].job = seq, job
+    leases[slot].next, leases[slot].previous = NONE, tail
     if tail == NONE:
-        t.jobs[job, J_HEAD] = slot
+        t.jobs[job].head = slot
     else:
-        leases[tail, L_NEXT] = slot
-    t.jobs[job, J_TAIL] = slot
+        leases[tail].next = slot
+    t.jobs[job].tail = slot
     return int(slot)
 
 
 @compiled
 def free_lease(t: Tables, slot: int) -> None:
-    leases, job = t.leases, t.leases[slot, L_JOB]
-    before, after = leases[slot, L_PREVIOUS], leases[slot, L_NEXT]
+    leases, job = t.leases, t.leases[slot].job
+    before, after = leases[slot].previous, leases[slot].next
     if before == NONE:
-        t.jobs[job, J_HEAD] = after
+        t.jobs[job].head = after
     else:
-        leases[before, L_NEXT] = after
+        leases[before].next = after
     if after == NONE:
-        t.jobs[job, J_TAIL] = before
+        t.jobs[job].tail = before
     else:
-        leases[after, L_PREVIOUS] = before
-    leases[slot, L_SEQ] = 0
-    leases[slot, L_NEXT] = t.numbers[FREE_LEASE]
-    t.numbers[FREE_LEASE] = slot
+        leases[after].previous = before
+    leases[slot].seq = 0
+    leases[slot].next = t.run.free_lease
+    t.run.free_lease = slot
 
 
 @compiled

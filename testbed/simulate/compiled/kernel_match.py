@@ -6,30 +6,7 @@ from testbed.simulate.compiled.compiled import compiled, mixed
 from testbed.simulate.compiled.kernel_lists import sort
 from testbed.simulate.compiled.kernel_once import used_up
 from testbed.simulate.compiled.kernel_tiers import unmet
-from testbed.simulate.compiled.layout import (
-    AIMED,
-    FREE_LEASE,
-    FREE_SESSION,
-    HEAP,
-    J_GROUP,
-    J_OPEN,
-    J_PLACED,
-    J_PLACES,
-    J_RESPONSES,
-    J_TARGET,
-    J_TIER,
-    MATCH_DRAW,
-    NONE,
-    OR_FASTER,
-    PLANS,
-    QUEUES,
-    R_GROUPS,
-    R_LIST,
-    R_LISTED,
-    R_OWNER,
-    TIERS,
-    UNIFORM,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 
 _HALF = np.uint64(32)
@@ -38,13 +15,13 @@ _HALF = np.uint64(32)
 @compiled
 def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
     """The job that a device of this cell gets, or NONE. ``draws``: of its session by chance, so far."""
-    if t.cells[cell, R_LISTED] != t.numbers[PLANS]:
+    if t.cells[cell].listed != t.run.plans:
         _list(t, cell)
-    jobs, listed, count = t.jobs, t.candidates[cell], t.cells[cell, R_LIST]
-    if t.numbers[UNIFORM] == 0:
+    jobs, listed, count = t.jobs, t.candidates[cell], t.cells[cell].count
+    if t.run.uniform == 0:
         for place in range(count):
             job = listed[place]
-            if jobs[job, J_PLACES] > jobs[job, J_PLACED] + jobs[job, J_RESPONSES] and not used_up(t, job, device):
+            if jobs[job].places > jobs[job].placed + jobs[job].responses and not used_up(t, job, device):
                 return int(job)
         return NONE
     able = below = 0
@@ -56,7 +33,7 @@ def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
         return NONE
     spare = below == 0
     able = able if spare else below
-    bits = mixed(mixed(t.bits[MATCH_DRAW] ^ np.uint64(seq)) ^ np.uint64(draws))
+    bits = mixed(mixed(t.run.match_draw ^ np.uint64(seq)) ^ np.uint64(draws))
     left = np.int64(((bits >> _HALF) * np.uint64(able)) >> _HALF)
     for place in range(count):
         if _takes(t, listed[place], device) and (spare or not at_target(t, listed[place])):
@@ -75,7 +52,7 @@ def _takes(t: Tables, job: int, device: int) -> bool:
 def wanted(t: Tables, cell: int) -> bool:
     """Would a device of this cell be taken, were it not used up? Its candidates are those of the present plan."""
     open_ = 0
-    for place in range(t.cells[cell, R_LIST]):
+    for place in range(t.cells[cell].count):
         open_ += unmet(t, t.candidates[cell, place]) > 0
     return open_ > 0
 
@@ -84,39 +61,39 @@ def wanted(t: Tables, cell: int) -> bool:
 def _list(t: Tables, cell: int) -> None:
     """The open requests that the devices of a cell can serve, in the plan's order, those below their target first."""
     cells, count = t.cells, 0
-    owner, tier = cells[cell, R_OWNER], NONE if t.numbers[TIERS] == 1 else cell % (t.numbers[TIERS] + 1) - 1
-    for spare in range(2 if t.numbers[AIMED] == 1 else 1):
-        for turn in range(-1, t.numbers[QUEUES]):
+    owner, tier = cells[cell].owner, NONE if t.run.tiers == 1 else cell % (t.run.tiers + 1) - 1
+    for spare in range(2 if t.run.aimed == 1 else 1):
+        for turn in range(-1, t.run.queues):
             queue = owner if turn == -1 else turn
             if queue == NONE or (turn == owner and turn >= 0):
                 continue
             for place in range(t.queues[queue], t.queues[queue + 1]):
                 job = t.queued[place]
-                if t.jobs[job, J_OPEN] == 0 or cells[cell, R_GROUPS + t.jobs[job, J_GROUP]] == 0:
+                if t.jobs[job].open == 0 or not t.serves[cell, t.jobs[job].group]:
                     continue
-                if at_target(t, job) == (spare == 1) and _is_within(t, tier, t.jobs[job, J_TIER]):
+                if at_target(t, job) == (spare == 1) and _is_within(t, tier, t.jobs[job].tier):
                     t.candidates[cell, count] = job
                     count += 1
-    if t.numbers[UNIFORM] == 1:  # drawn from by chance they go by job
+    if t.run.uniform == 1:  # drawn from by chance they go by job
         sort(t.candidates[cell, :count], t.candidates[cell, :count].copy())
-    cells[cell, R_LIST], cells[cell, R_LISTED] = count, t.numbers[PLANS]
+    cells[cell].count, cells[cell].listed = count, t.run.plans
 
 
 @compiled
 def _is_within(t: Tables, tier: int, asked: int) -> bool:
     """``coordinator.engine.tiers.is_within``."""
-    return bool(asked < 0 or tier == asked or (t.numbers[OR_FASTER] == 1 and NONE < tier < asked))
+    return bool(asked < 0 or tier == asked or (t.run.or_faster == 1 and NONE < tier < asked))
 
 
 @compiled
 def at_target(t: Tables, job: int) -> bool:
     """Only spare places of its request are left."""
-    target = t.jobs[job, J_TARGET]
-    return bool(t.jobs[job, J_PLACED] + t.jobs[job, J_RESPONSES] >= target < t.jobs[job, J_PLACES])
+    target = t.jobs[job].target
+    return bool(t.jobs[job].placed + t.jobs[job].responses >= target < t.jobs[job].places)
 
 
 @compiled
 def room(t: Tables) -> bool:
     """For one more session and one more lease, and what they bring about."""
-    numbers = t.numbers
-    return bool(numbers[FREE_LEASE] != NONE and numbers[FREE_SESSION] != NONE and numbers[HEAP] + 3 <= len(t.heap_at))
+    run = t.run
+    return bool(min(run.free_lease, run.free_session) > NONE and run.heap + 3 <= len(t.heap))

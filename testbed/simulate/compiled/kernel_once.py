@@ -11,18 +11,7 @@ turn.
 """
 
 from testbed.simulate.compiled.compiled import compiled
-from testbed.simulate.compiled.layout import (
-    D_ROUND,
-    J_ASYNCHRONOUS,
-    J_MASK,
-    J_OPEN,
-    J_STAMP,
-    J_TABLED,
-    J_USED,
-    NONE,
-    U_DEVICE,
-    U_STAMP,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 
 ROUND = 1 << 32  # what a stamp grows by with each round; the rest of it is the job
@@ -33,44 +22,44 @@ _SPREAD = 2_654_435_761  # 2^32 over the golden ratio; devices are numbered belo
 def used_up(t: Tables, job: int, device: int) -> bool:
     """It is not to be leased to the job now."""
     jobs = t.jobs
-    if jobs[job, J_MASK] == NONE:
+    if jobs[job].mask == NONE:
         return False
-    if t.devices[device, D_ROUND] == jobs[job, J_STAMP]:
+    if t.devices[device].counts_in == jobs[job].stamp:
         return True
-    return bool(jobs[job, J_TABLED] == 1 and t.used[_row(t, job, device), U_STAMP] == jobs[job, J_STAMP])
+    return bool(jobs[job].tabled == 1 and t.used[_row(t, job, device)].stamp == jobs[job].stamp)
 
 
 @compiled
 def lease_round(t: Tables, job: int, device: int) -> None:
     """It is leased to the job, and counts in the round, unless ``forget_round`` is called."""
-    jobs, before = t.jobs, t.devices[device, D_ROUND]
+    jobs, before = t.jobs, t.devices[device].counts_in
     other = before & (ROUND - 1)
-    if jobs[other, J_STAMP] == before and jobs[other, J_OPEN] == 1:
+    if jobs[other].stamp == before and jobs[other].open == 1:
         use(t, other, device)
-    once = jobs[job, J_MASK] != NONE and jobs[job, J_ASYNCHRONOUS] == 0
-    t.devices[device, D_ROUND] = jobs[job, J_STAMP] if once else 0
+    once = jobs[job].mask != NONE and jobs[job].asynchronous == 0
+    t.devices[device].counts_in = jobs[job].stamp if once else 0
 
 
 @compiled
 def forget_round(t: Tables, device: int) -> None:
     """Its latest lease has ended without a response, while the round may be on offer."""
-    t.devices[device, D_ROUND] = 0
+    t.devices[device].counts_in = 0
 
 
 @compiled
 def use(t: Tables, job: int, device: int) -> None:
     """It counts in the round."""
-    if t.jobs[job, J_MASK] != NONE:
+    if t.jobs[job].mask != NONE:
         row = _row(t, job, device)
-        t.used[row, U_DEVICE], t.used[row, U_STAMP] = device, t.jobs[job, J_STAMP]
-        t.jobs[job, J_TABLED] = 1
+        t.used[row].device_no, t.used[row].stamp = device, t.jobs[job].stamp
+        t.jobs[job].tabled = 1
 
 
 @compiled
 def _row(t: Tables, job: int, device: int) -> int:
     """That the device has, or a free one, where it belongs."""
-    used, first, mask, stamp = t.used, t.jobs[job, J_USED], t.jobs[job, J_MASK], t.jobs[job, J_STAMP]
+    used, first, mask, stamp = t.used, t.jobs[job].used, t.jobs[job].mask, t.jobs[job].stamp
     place = (device * _SPREAD >> 16) & mask
-    while used[first + place, U_STAMP] == stamp and used[first + place, U_DEVICE] != device:
+    while used[first + place].stamp == stamp and used[first + place].device_no != device:
         place = (place + 1) & mask
     return int(first + place)

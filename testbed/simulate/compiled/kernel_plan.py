@@ -14,35 +14,7 @@ from testbed.simulate.compiled.kernel_match import at_target
 from testbed.simulate.compiled.kernel_spares import AUTO, WITH, aim, lacking, restrict_priced
 from testbed.simulate.compiled.kernel_tiers import wanted
 from testbed.simulate.compiled.kernel_venn import allocate
-from testbed.simulate.compiled.layout import (
-    ARRIVED,
-    BY_REQUEST,
-    COLLECTING,
-    FAIRNESS,
-    J_ASYNCHRONOUS,
-    J_GROUP,
-    J_KNOWN,
-    J_LIVE,
-    J_OPEN,
-    J_PLACES,
-    J_RANK,
-    J_REQUEST,
-    J_ROUND,
-    J_SIZE,
-    JR_ATTAINED,
-    JR_GRANTED_SUM,
-    MERGED,
-    NEARNESS,
-    NONE,
-    NOW,
-    ORDER_DRAW,
-    PLANNER,
-    QUEUES,
-    R_OWNER,
-    SCARCITY,
-    SPARES,
-    UNIFORM,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 
 (
@@ -79,17 +51,17 @@ _TOP = np.uint64(2**63)
 @compiled
 def make_plan(t: Tables) -> bool:
     """Fill the tables of the plan. False: a comparison is too close for floats, and Python is to make this one."""
-    planner, queued, count = t.numbers[PLANNER], t.queued, 0
-    for job in range(t.numbers[ARRIVED]):  # by arrival, then id
-        if t.jobs[job, J_OPEN] == 1 and wanted(t, job) > 0:
+    planner, queued, count = t.run.planner, t.queued, 0
+    for job in range(t.run.arrived):  # by arrival, then id
+        if t.jobs[job].open == 1 and wanted(t, job) > 0:
             queued[count] = job
             count += 1
-    t.numbers[UNIFORM] = 1 if planner == RANDOM else 0
-    t.numbers[QUEUES] = 1
+    t.run.uniform = 1 if planner == RANDOM else 0
+    t.run.queues = 1
     t.queues[0], t.queues[1] = 0, count
     if planner >= VENN_NOMATCH:
         return _plan_by_group(t, count)
-    t.cells[:, R_OWNER] = NONE
+    t.cells["owner"][:] = NONE
     if planner in (VENN_PLUS, VENN_PLUS_NOMATCH):
         _plan_plus(t, count)
         return True
@@ -103,32 +75,32 @@ def make_plan(t: Tables) -> bool:
         for place in range(count):
             keys[place] = _key(t, queued[place])
         sort(queued[:count], keys)
-    if t.numbers[SPARES] != WITH:
+    if t.run.spares != WITH:
         aim(t, queued[:count])
     return True
 
 
 @compiled
 def _key(t: Tables, job: int) -> int:
-    planner = t.numbers[PLANNER]
+    planner = t.run.planner
     if planner == SRSF:
         return wanted(t, job)
     if planner == SRSF_JOB:
         return _left_of_job(t, job)
     if planner == RANDOM_JOB:
-        return int(t.jobs[job, J_RANK])
-    bits = mixed(t.bits[ORDER_DRAW] ^ np.uint64(t.jobs[job, J_REQUEST]))
+        return int(t.jobs[job].rank)
+    bits = mixed(t.run.order_draw ^ np.uint64(t.jobs[job].request))
     return int(np.int64(bits ^ _TOP))  # in the same order, with a sign
 
 
 @compiled
 def _plan_plus(t: Tables, count: int) -> None:
     """One queue, of the least index first; targets by the order of requests and jobs in collection."""
-    stands, values, total = np.empty(count + t.numbers[ARRIVED], np.int64), np.empty(count + t.numbers[ARRIVED]), count
+    stands, values, total = np.empty(count + t.run.arrived, np.int64), np.empty(count + t.run.arrived), count
     for place in range(count):
         stands[place], values[place] = t.queued[place], _index(t, t.queued[place])
-    if t.numbers[COLLECTING] == 1 and t.numbers[SPARES] == AUTO:
-        for job in range(t.numbers[ARRIVED]):
+    if t.run.collecting == 1 and t.run.spares == AUTO:
+        for job in range(t.run.arrived):
             if _opens_again(t, job):
                 stands[total], values[total] = ~job, _next_index(t, job)
                 total += 1
@@ -138,18 +110,18 @@ def _plan_plus(t: Tables, count: int) -> None:
         if stand >= 0:
             t.queued[place] = stand
             place += 1
-    if t.numbers[SPARES] != WITH:
+    if t.run.spares != WITH:
         aim(t, stands[:total])
-    if t.numbers[PLANNER] == VENN_PLUS:
+    if t.run.planner == VENN_PLUS:
         restrict_priced(t, t.queued[:count])
 
 
 @compiled
 def _opens_again(t: Tables, job: int) -> bool:
     """Its round has all the devices that it needs, and another one is to come."""
-    if t.jobs[job, J_OPEN] == 0 or t.jobs[job, J_ASYNCHRONOUS] == 1 or lacking(t, job) > 0:
+    if t.jobs[job].open == 0 or t.jobs[job].asynchronous == 1 or lacking(t, job) > 0:
         return False
-    return bool(t.jobs[job, J_KNOWN] == NONE or t.jobs[job, J_KNOWN] > t.jobs[job, J_ROUND])
+    return bool(t.jobs[job].known == NONE or t.jobs[job].known > t.jobs[job].round_no)
 
 
 @compiled
@@ -158,9 +130,9 @@ def _plan_by_group(t: Tables, count: int) -> bool:
 
     Where places are spare those at their target take no part, and are a queue of their own.
     """
-    planner = t.numbers[PLANNER]
+    planner = t.run.planner
     _queue_by_group(t, count)
-    if t.numbers[SPARES] != WITH:
+    if t.run.spares != WITH:
         aim(t, t.queued[:count])
         _part(t, count)
     return allocate(t, weights(t), planner >= VENN_QUEUE, planner in (VENN, VENN_QUEUE))
@@ -169,7 +141,7 @@ def _plan_by_group(t: Tables, count: int) -> bool:
 @compiled
 def _part(t: Tables, count: int) -> None:
     """Take those at their target out of the queues, in order, into one after them."""
-    queued, merged = t.queued, t.numbers[MERGED]
+    queued, merged = t.queued, t.run.merged
     spare, spares, place = np.empty(count, np.int64), 0, 0
     for queue in range(merged):
         first, after = t.queues[queue], t.queues[queue + 1]
@@ -183,7 +155,7 @@ def _part(t: Tables, count: int) -> None:
                 queued[place] = job
                 place += 1
     t.queues[merged], t.queues[merged + 1] = place, count
-    t.numbers[QUEUES] = merged + 1
+    t.run.queues = merged + 1
     for each in range(spares):
         queued[place + each] = spare[each]
 
@@ -192,14 +164,14 @@ def _part(t: Tables, count: int) -> None:
 def _queue_by_group(t: Tables, count: int) -> None:
     queues, queued = t.queues, t.queued
     jobs, keys = queued[:count].copy(), np.empty(count)  # whole numbers below 2**53, or what fairness makes of them
-    merged, place = t.numbers[MERGED], 0
-    fair = unfinished(t) if t.reals[FAIRNESS] > 0.0 else 0
-    t.numbers[QUEUES] = merged
+    merged, place = t.run.merged, 0
+    fair = unfinished(t) if t.run.fairness > 0.0 else 0
+    t.run.queues = merged
     for queue in range(merged):
         first = place
         for job in jobs:
-            if t.merged_of[t.jobs[job, J_GROUP]] == queue:
-                left = wanted(t, job) if t.numbers[BY_REQUEST] == 1 else _left_of_job(t, job)
+            if t.merged_of[t.jobs[job].group] == queue:
+                left = wanted(t, job) if t.run.by_request == 1 else _left_of_job(t, job)
                 queued[place], keys[place] = job, fair_demand(t, job, left, fair) if fair > 0 else left
                 place += 1
         queues[queue], queues[queue + 1] = first, place
@@ -209,9 +181,9 @@ def _queue_by_group(t: Tables, count: int) -> None:
 @compiled
 def _left_of_job(t: Tables, job: int) -> int:
     """``coordinator.policies.order.left_of_job``."""
-    left, known = wanted(t, job), t.jobs[job, J_KNOWN]
+    left, known = wanted(t, job), t.jobs[job].known
     if known != NONE:
-        left += max(known - t.jobs[job, J_ROUND], 0) * t.jobs[job, J_SIZE]
+        left += max(known - t.jobs[job].round_no, 0) * t.jobs[job].plan_places
     return int(left)
 
 
@@ -219,21 +191,21 @@ def _left_of_job(t: Tables, job: int) -> int:
 def _index(t: Tables, job: int) -> float:
     """``coordinator.policies.venn_plus``."""
     value = _scarce(t, float(_left_of_job(t, job)), job)
-    return value * math.sqrt(wanted(t, job) / t.jobs[job, J_SIZE]) if t.numbers[NEARNESS] == 1 else value
+    return value * math.sqrt(wanted(t, job) / t.jobs[job].plan_places) if t.run.nearness == 1 else value
 
 
 @compiled
 def _next_index(t: Tables, job: int) -> float:
     """The same of its next opening."""
-    known = t.jobs[job, J_KNOWN]
-    rounds = 1 if known == NONE else known - t.jobs[job, J_ROUND]
-    return _scarce(t, float(rounds * t.jobs[job, J_PLACES]), job)
+    known = t.jobs[job].known
+    rounds = 1 if known == NONE else known - t.jobs[job].round_no
+    return _scarce(t, float(rounds * t.jobs[job].places), job)
 
 
 @compiled
 def _scarce(t: Tables, value: float, job: int) -> float:
-    rate = t.group_rates[t.jobs[job, J_GROUP]]
-    for _ in range(t.numbers[SCARCITY]):
+    rate = t.group_rates[t.jobs[job].group]
+    for _ in range(t.run.scarcity):
         value *= rate
     return value
 
@@ -241,5 +213,5 @@ def _scarce(t: Tables, value: float, job: int) -> float:
 @compiled
 def _attained(t: Tables, job: int) -> float:
     """Device-seconds leased so far, added up as ``coordinator.engine.state`` does."""
-    reals = t.job_reals
-    return float(reals[job, JR_ATTAINED] + t.jobs[job, J_LIVE] * t.reals[NOW] - reals[job, JR_GRANTED_SUM])
+    one = t.jobs[job]
+    return float(one.attained + one.live * t.run.now - one.granted_sum)

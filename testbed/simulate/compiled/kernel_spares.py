@@ -8,28 +8,7 @@ from coordinator.engine.scale import BINS
 from testbed.simulate.compiled.compiled import compiled
 from testbed.simulate.compiled.kernel_match import at_target
 from testbed.simulate.compiled.kernel_tiers import bin_at, decide, profile_of, quantile, tail_s, wanted
-from testbed.simulate.compiled.layout import (
-    ARRIVED,
-    J_ASYNCHRONOUS,
-    J_GROUP,
-    J_NEEDED,
-    J_PLACED,
-    J_PLACES,
-    J_RESPONSES,
-    J_TARGET,
-    J_TIER,
-    JR_DEADLINE,
-    NONE,
-    NOW,
-    P_AT,
-    P_COUNTS,
-    P_TOTAL,
-    P_UPTO,
-    REVIEW,
-    SPAN_S,
-    SPARES,
-    TIERS,
-)
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Integers, Tables
 
 WITH, LAST, AUTO = range(3)  # places in ``coordinator.policies.spares.Spares``
@@ -38,42 +17,42 @@ WITH, LAST, AUTO = range(3)  # places in ``coordinator.policies.spares.Spares``
 @compiled
 def lacking(t: Tables, job: int) -> int:
     """Devices that its request lacks to close; asynchronously places that no lease has."""
-    if t.jobs[job, J_ASYNCHRONOUS] == 1:
-        return int(t.jobs[job, J_PLACES] - t.jobs[job, J_PLACED])
-    return int(max(t.jobs[job, J_NEEDED] - t.jobs[job, J_PLACED] - t.jobs[job, J_RESPONSES], 0))
+    if t.jobs[job].asynchronous == 1:
+        return int(t.jobs[job].places - t.jobs[job].placed)
+    return int(max(t.jobs[job].needed - t.jobs[job].placed - t.jobs[job].responses, 0))
 
 
 @compiled
 def aim(t: Tables, stands: Integers) -> None:
     """The targets of requests. ``stands``: who comes first, first: jobs, and ~job for one with its next opening."""
     jobs, prices = t.jobs, np.zeros(len(t.seconds))
-    for job in range(t.numbers[ARRIVED]):
-        jobs[job, J_TARGET] = jobs[job, J_PLACES]
+    for job in range(t.run.arrived):
+        jobs[job].target = jobs[job].places
     for place in range(len(stands) - 1, -1, -1):
         job, opens = stands[place], stands[place] < 0
         if opens:
             job = ~job
-        group = jobs[job, J_GROUP]
-        if not opens and jobs[job, J_NEEDED] < jobs[job, J_PLACES] and jobs[job, J_ASYNCHRONOUS] == 0:
-            auto = t.numbers[SPARES] == AUTO
-            jobs[job, J_TARGET] = _target(t, job, prices[group]) if auto else jobs[job, J_NEEDED]
+        group = jobs[job].group
+        if not opens and jobs[job].needed < jobs[job].places and jobs[job].asynchronous == 0:
+            auto = t.run.spares == AUTO
+            jobs[job].target = _target(t, job, prices[group]) if auto else jobs[job].needed
         if opens or lacking(t, job) > 0:
             prices += t.seconds[group]
 
 
 @compiled
 def _target(t: Tables, job: int, price: float) -> int:
-    needed, places = t.jobs[job, J_NEEDED], t.jobs[job, J_PLACES]
-    row = profile_of(t, job, t.jobs[job, J_TIER]) if price > 0.0 else NONE
+    needed, places = t.jobs[job].needed, t.jobs[job].places
+    row = profile_of(t, job, t.jobs[job].tier) if price > 0.0 else NONE
     if row == NONE:
         return int(places)
     if row == 0:
         row = t.profiles.shape[1] - 1  # losses included
     one = t.profiles[job, row]
-    counts = one[P_COUNTS:]
-    at, upto, work = one[P_AT], one[P_UPTO], needed * one[P_TOTAL]
+    counts = one.counts
+    at, upto, work = one.at, one.upto, needed * one.total
     best, least, n = places, np.inf, needed
-    left_s = t.job_reals[job, JR_DEADLINE] - t.reals[NOW]
+    left_s = t.jobs[job].deadline - t.run.now
     while n <= places:
         at, upto = bin_at(counts, (work + n) // (n + 1), at, upto)
         cost = t.edges[at] + n * price
@@ -93,44 +72,44 @@ def restrict_priced(t: Tables, queue: Integers) -> None:
     waiting = np.zeros(len(t.seconds), np.int64)
     for job in queue:
         if lacking(t, job) > 0:
-            waiting[t.jobs[job, J_GROUP]] += 1
-    now, review = t.reals[NOW], np.inf
+            waiting[t.jobs[job].group] += 1
+    now, review = t.run.now, np.inf
     for job in queue:
-        if t.jobs[job, J_TIER] == UNDECIDED and not at_target(t, job):
+        if t.jobs[job].tier == UNDECIDED and not at_target(t, job):
             tier = _choice(t, job, waiting)
             if tier != UNDECIDED:
                 decide(t, job, tier)
-        tier, group = t.jobs[job, J_TIER], t.jobs[job, J_GROUP]
+        tier, group = t.jobs[job].tier, t.jobs[job].group
         if tier < 0:
             continue
         rate, latest = t.group_tiers[tier, group], -np.inf
         if rate > 0:
-            needs_s = wanted(t, job) * t.reals[SPAN_S] / rate + tail_s(t, job, tier)
-            latest = t.job_reals[job, JR_DEADLINE] - needs_s
+            needs_s = wanted(t, job) * t.run.span_s / rate + tail_s(t, job, tier)
+            latest = t.jobs[job].deadline - needs_s
         if now >= latest:
             decide(t, job, ANY_TIER)
         else:
             review = min(review, latest)
-    t.reals[REVIEW] = review
+    t.run.review = review
 
 
 @compiled
 def _choice(t: Tables, job: int, waiting: Integers) -> int:
-    jobs, group, span_s = t.jobs, t.jobs[job, J_GROUP], t.reals[SPAN_S]
-    rate, needed, target = t.group_rates[group], jobs[job, J_NEEDED], jobs[job, J_TARGET]
+    jobs, group, span_s = t.jobs, t.jobs[job].group, t.run.span_s
+    rate, needed, target = t.group_rates[group], jobs[job].needed, jobs[job].target
     if rate == 0:
         return UNDECIDED
-    if jobs[job, J_ASYNCHRONOUS] == 1 or profile_of(t, job, NONE) == NONE:
+    if jobs[job].asynchronous == 1 or profile_of(t, job, NONE) == NONE:
         return ANY_TIER
-    todo, lost = target - jobs[job, J_PLACED] - jobs[job, J_RESPONSES], 0.0
+    todo, lost = target - jobs[job].placed - jobs[job].responses, 0.0
     for other in range(len(waiting)):
         itself = 1 if other == group and lacking(t, job) > 0 else 0
         lost += t.seconds[group, other] * (waiting[other] - itself)
     best, most, all_s = ANY_TIER, 0.0, quantile(t, job, 0, needed, target + 1)
     faster, total = np.zeros(BINS, np.int64), 0  # responses of the tiers so far
-    for tier in range(t.numbers[TIERS] - 1):
-        total += t.profiles[job, 1 + tier, P_TOTAL]
-        faster += t.profiles[job, 1 + tier, P_COUNTS:]
+    for tier in range(t.run.tiers - 1):
+        total += t.profiles[job, 1 + tier].total
+        faster += t.profiles[job, 1 + tier].counts
         rate_u = t.group_tiers[tier, group]
         if rate_u == 0 or total < ENOUGH:
             continue

@@ -9,7 +9,7 @@ import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled
 from testbed.simulate.compiled.kernel_tiers import restrict, wanted
-from testbed.simulate.compiled.layout import MERGED, NONE, R_OWNER, TIERS, UNSUPPLIED
+from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Integers, Tables
 from testbed.world.arrays import Reals
 
@@ -21,10 +21,10 @@ _MOST = 4e18  # products of integers stay below it
 @compiled
 def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool:
     """Who owns which region, for the queues in the tables. False: a comparison is too close."""
-    unsupplied, count = t.numbers[UNSUPPLIED], t.numbers[MERGED] - t.numbers[UNSUPPLIED]
+    unsupplied, count = t.run.unsupplied, t.run.merged - t.run.unsupplied
     ends = _ends(t)
     rates = t.rates.copy()
-    owner = t.ground[:, 1].copy()
+    owner = t.ground["owner"].copy()
     shared = np.zeros(count, np.int64)
     of, at = np.empty(count, np.int64), np.empty(count, np.int64)  # parts of a queue: whose requests, at what supply
     for taker in range(count - 1, -1, -1):
@@ -34,7 +34,7 @@ def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool
         shared[:] = 0
         for region in range(len(owner)):
             if t.usable[taker, region] == 1:
-                shared[owner[region]] += t.ground[region, 0]
+                shared[owner[region]] += t.ground[region].supply
         of[0], at[0] = taker, rates[taker]
         parts, size, grown, last = 1, int(waiting), 0, taker
         for holder in range(taker - 1, -1, -1):
@@ -61,11 +61,11 @@ def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool
             for region in range(len(owner)):
                 if t.usable[taker, region] == 1 and last <= owner[region] < taker:
                     owner[region] = taker
-    t.cells[:, R_OWNER] = NONE
-    width = 1 if t.numbers[TIERS] == 1 else t.numbers[TIERS] + 1
+    t.cells["owner"][:] = NONE
+    width = 1 if t.run.tiers == 1 else t.run.tiers + 1
     for region in range(len(owner)):
         if owner[region] != NONE:
-            t.cells[region * width : (region + 1) * width, R_OWNER] = unsupplied + owner[region]
+            t.cells["owner"][region * width : (region + 1) * width] = unsupplied + owner[region]
     if tiers:
         restrict(t, owner)
     return True
@@ -75,7 +75,7 @@ def allocate(t: Tables, weights: Reals, whole_queues: bool, tiers: bool) -> bool
 def _ends(t: Tables) -> Integers:
     """Running sums of remaining demands, in each queue from its first request on."""
     ends = np.empty(len(t.queued), np.int64)
-    for queue in range(t.numbers[MERGED]):
+    for queue in range(t.run.merged):
         demand = 0
         for place in range(t.queues[queue], t.queues[queue + 1]):
             job = t.queued[place]
@@ -99,7 +99,7 @@ def _pays(
 ) -> int:
     """Whether more requests wait per device of the taker than per device of the holder."""
     taker, holder, share = who
-    queue = t.numbers[UNSUPPLIED] + holder
+    queue = t.run.unsupplied + holder
     waiting = t.queues[queue + 1] - t.queues[queue]
     if len(weights) == 0:
         outnumbered = float(waiting if rates[taker] == 0 else waiting * rates[taker] // rates[holder])
@@ -114,7 +114,7 @@ def _pays(
     demands, supplies, parts = np.empty(len(of), np.int64), np.empty(len(of), np.int64), 0
     left = enough
     while left > 0:
-        queue = t.numbers[UNSUPPLIED] + of[parts]
+        queue = t.run.unsupplied + of[parts]
         first, after = t.queues[queue], t.queues[queue + 1]
         served = min(left, after - first)
         demands[parts] = ends[first + served - 1]
@@ -122,7 +122,7 @@ def _pays(
         supplies[parts] = supply if supply != 0 else share
         left -= served
         parts += 1
-    queue = t.numbers[UNSUPPLIED] + holder
+    queue = t.run.unsupplied + holder
     return int(_within(demands[:parts], supplies[:parts], ends[t.queues[queue + 1] - 1], rates[holder]))
 
 

@@ -1,171 +1,187 @@
-"""The columns of the kernel's tables, and the places of its single numbers.
+"""The records of the compiled loop's tables, and the codes that it works with.
 
--1 stands for none. Sessions and leases are in slots that are used again, so whoever keeps a slot keeps its number
-(SEQ) as well and compares. Times are seconds of engine time.
+A record is read as ``t.jobs[row].placed`` and a whole column as ``t.jobs["placed"]``, compiled or not. -1 stands for
+none. Sessions and leases are in slots that are used again, so whoever keeps a slot keeps its number (``seq``) as well
+and compares. Times are seconds of engine time. A field that says yes or no is 1 or 0.
 """
 
+import numpy as np
+
 from coordinator.engine.model import LeaseEnd
+from coordinator.engine.scale import BINS
 
 NONE = -1
+_Bits, _Slot = np.uint64, np.int32  # there are never so many slots, jobs and kinds
 
-# Numbers of the run.
-(
-    PHASE,  # what the kernel does next
-    ROW,  # next row of the block
-    ROWS,  # of the block
-    TRACE_OVER,  # no block is to come
-    CHECK_INS,  # so far; also the session of the last one
-    LEASES,  # granted
-    REQUESTS,  # opened
-    PLANS,  # made; also the one whose tables these are
-    UNIFORM,  # its mode
-    QUEUES,  # of it
-    DIRTY,  # its inputs have changed
-    VACANT,  # a full asynchronous request has a place again: devices that wait are matched, by the same plan
-    SWEEP,  # through the devices that wait: changes with each
-    WAITING,  # idle sessions that are to wait
-    PRESENT,  # open sessions
-    LIVE,  # leases
-    REGROUP,  # regions were numbered anew
-    UNFINISHED,  # jobs
-    ARRIVED,  # jobs
-    LOGGED,  # attempts that ended
-    HEAP,  # entries
-    FREE_SESSION,  # first of the free slots
-    FREE_LEASE,
-    FRESH,  # sessions that became matchable in this event
-    FRESH_DONE,  # of them, looked at
-    SAID,  # reactions that were said in this instant
-    HEARD,  # of them
-    FINISHED,  # session (slot) whose device says that it has finished, once all reactions are heard
-    SUBJECT,  # what a code that ``run`` returns is about: a job, a kind
-    AT_CHECK_IN,  # matching
-    DAILY,  # some devices have a limit per day
-    PLANNER,  # of the kernel; NONE: plans are made outside
-    TIERS,  # of devices; 1: nobody asks for them
-    CUTS,  # between tiers, so far: none, or TIERS - 1
-    SCARCITY,  # parameters of venn-plus
-    NEARNESS,
-    COLLECTING,
-    SPARES,  # what is done with spare places: index into ``Spares``
-    AIMED,  # plans name targets
-    OR_FASTER,  # whoever is for a tier takes faster devices, too
-    BY_REQUEST,  # parameters of venn: order within a group, the published rule for tiers
-    PAPER,
-    PROFILED,  # somebody asks for response times
-    ROWS_OF_JOBS,  # jobs
-    UNSUPPLIED,  # Venn: merged groups without supply; they come first
-    MERGED,  # Venn: merged groups
-    COUNTED,  # leases ended, by reason
-    STRAGGLER,
-    LOST,
-    EXPIRED,
-    REVOKED,
-    NUMBERS,
-) = range(52)
-NOW, DUE, TICK, REVIEW, NEXT_ARRIVAL, UNTIL, SPAN_S, FAIRNESS, REALS = range(
-    9
-)  # DUE: nothing of the jobs and leases is due before
-DIGEST, MATCH_DRAW, NOISE_DRAW, ORDER_DRAW, TIER_DRAW, BITS = range(6)  # the draws: seed and purpose mixed in
 
-# Of a job.
-(
-    J_GROUP,
-    J_NEEDED,  # K
-    J_PLACES,  # C
-    J_ROUNDS,  # until it ends
-    J_KNOWN,  # rounds that the scheduler knows of
-    J_REVOKES,  # its stragglers
-    J_OPEN,  # has an open request
-    J_REQUEST,  # the latest
-    J_ROUND,
-    J_ATTEMPT,
-    J_PLACED,  # live leases with a place
-    J_RESPONSES,  # counted
-    J_LIVE,  # leases of all its attempts
-    J_HEAD,  # first of them, by number
-    J_TAIL,
-    J_TARGET,  # places, of the latest request by the present plan; C where it names none
-    J_RANK,  # among all jobs, by a draw for each
-    J_TIER,  # of the latest request
-    J_ASYNCHRONOUS,  # its rounds overlap: one request for all of them
-    J_SIZE,  # places of a round in plans: C, asynchronously K
-    J_HELD,  # asynchronously: responses counted in the present round, in place of J_RESPONSES
-    J_OFFERED,  # the latest round that its driver opened: the leases of an asynchronous job are granted under it
-    J_STALENESS,  # in rounds: an older response is a straggler
-    J_USED,  # first row of its table of devices that count in the round on offer
-    J_MASK,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
-    J_STAMP,  # of the round on offer, see ``kernel_once``: changes with each, and with each attempt
-    J_TABLED,  # 1: there are devices of that round in its table
-    J_COLUMNS,
-) = range(28)
-(
-    JR_ARRIVAL,
-    JR_DEADLINE_S,
-    JR_LEASE_S,
-    JR_COMPUTE_S,
-    JR_BYTES,
-    JR_OPENED,  # the request
-    JR_BEGUN,  # its present round
-    JR_DEADLINE,  # of the open request; inf: none is open
-    JR_FILLED,  # NaN: not yet
-    JR_ATTAINED,  # device-seconds of ended leases
-    JR_GRANTED_SUM,  # over live leases
-    JR_COUNTED_S,  # device-seconds of the open attempt's responses
-    JR_USEFUL_S,  # device-seconds in closed rounds
-    JR_ENDED,
-    JR_COLUMNS,
-) = range(15)
-# Of a lease, an open session, a device. A free slot has SEQ 0 and the next one in NEXT.
-(
-    L_SEQ,
-    L_NEXT,
-    L_PREVIOUS,
-    L_JOB,
-    L_REQUEST,
-    L_SESSION,  # NONE: absent
-    L_DEVICE,
-    L_CHOSEN,  # its request is or was for one tier
-    L_COLUMNS,
-) = range(9)
-(
-    S_SEQ,
-    S_NEXT,
-    S_DEVICE,
-    S_KIND,
-    S_TIER,
-    S_LEASE,
-    S_DRAWS,  # how often it was matched by chance
-    S_WAITS,
-    S_CHILD,
-    S_SIBLING,
-    S_PREVIOUS,
-    S_COLUMNS,
-) = range(12)
-SR_END, SR_SLOW, SR_BYTE_S, SR_COLUMNS = range(4)
-# D_TODAY: the day and the tasks in it, see ``kernel_limits``. D_ROUND: that its latest lease was for, see
-# ``kernel_once``; 0: none that counts.
-D_FIRST, D_KIND, D_INTERVAL, D_CHECK_INS, D_TASKS, D_TODAY, D_LEASE, D_ROUND, D_COLUMNS = range(9)
-# Of a kind of devices; from K_COUNTS on check-ins that the supply has not been told of, without a tier, then by tier.
-K_CELL, K_PER_SESSION, K_PER_DAY, K_COUNTS = range(4)
-# Of a cell: the devices of one region and one tier; first those without a tier, and so all of them if nobody asks for
-# tiers. From R_GROUPS on whether it can serve each group.
-# R_LIST: how many candidates are listed, for plan R_LISTED. R_DRY: the sweep that had nothing left for it.
-R_POOL, R_OWNER, R_DRY, R_LISTED, R_LIST, R_GROUPS = range(6)
-A_JOB, A_ROUND, A_ATTEMPT, A_CLOSED, A_COUNTED, A_COLUMNS = range(6)
-AR_OPENED, AR_FILLED, AR_ENDED, AR_COLUMNS = range(4)
-H_CODE, H_SLOT, H_COLUMNS = range(3)
-U_DEVICE, U_STAMP, U_COLUMNS = range(3)  # of a device that counts in a round, see ``kernel_once``
-# Of a profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
-P_TOTAL, P_AT, P_UPTO, P_PERCENT, P_COUNTS = range(5)
+def _record(**fields: object) -> np.dtype[np.void]:
+    return np.dtype((np.record, np.dtype(list(fields.items()), align=True)))
+
+
+RUN = _record(  # what there is one of
+    now=float,
+    due=float,  # nothing of the jobs and leases is due before
+    tick=float,  # of the supply, the next one
+    review=float,  # of the plan
+    next_arrival=float,  # of a job
+    until=float,
+    phase=int,  # what the loop does next
+    row=int,  # next row of the block
+    rows=int,  # of the block
+    trace_over=int,  # no block is to come
+    check_ins=int,  # so far; also the session of the last one
+    leases=int,  # granted
+    requests=int,  # opened
+    plans=int,  # made; also the one whose tables these are
+    uniform=int,  # its mode
+    queues=int,  # of it
+    dirty=int,  # its inputs have changed
+    vacant=int,  # a full asynchronous request has a place again: devices that wait are matched, by the same plan
+    sweep=int,  # through the devices that wait: changes with each
+    waiting=int,  # idle sessions that are to wait
+    present=int,  # open sessions
+    live=int,  # leases
+    regroup=int,  # regions were numbered anew
+    unfinished=int,  # jobs
+    arrived=int,  # jobs
+    logged=int,  # attempts that ended
+    heap=int,  # events to come
+    free_session=int,  # first of the free slots
+    free_lease=int,
+    fresh=int,  # sessions that became matchable in this event
+    fresh_done=int,  # of them, looked at
+    said=int,  # reactions that were said in this instant
+    heard=int,  # of them
+    finished=int,  # session (slot) whose device says that it has finished, once all reactions are heard
+    subject=int,  # what a code that the loop returns is about: a job, a kind
+    at_check_in=int,  # matching
+    daily=int,  # some devices have a limit per day
+    tiers=int,  # of devices; 1: nobody asks for them
+    cuts=int,  # between tiers, so far: none, or tiers - 1
+    profiled=int,  # somebody asks for response times
+    planner=int,  # of the loop; NONE: plans are made outside
+    spares=int,  # what is done with spare places: index into ``Spares``
+    aimed=int,  # plans name targets
+    or_faster=int,  # whoever is for a tier takes faster devices, too
+    scarcity=int,  # parameters of venn-plus
+    nearness=int,
+    collecting=int,
+    by_request=int,  # parameters of venn: order within a group, the published rule for tiers, fairness
+    paper=int,
+    fairness=float,
+    span_s=float,  # that the supply covers
+    unsupplied=int,  # Venn: merged groups without supply; they come first
+    merged=int,  # Venn: merged groups
+    digest=_Bits,
+    match_draw=_Bits,  # seed and purpose mixed
+    noise_draw=_Bits,
+    order_draw=_Bits,
+    tier_draw=_Bits,
+)
+JOB = _record(  # what a look-up reads comes first, side by side
+    places=int,  # C
+    placed=int,  # live leases with a place
+    responses=int,  # counted
+    open=int,  # has an open request
+    mask=int,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
+    stamp=int,  # of the round on offer, see ``kernel_once``: changes with each, and with each attempt
+    tabled=int,  # there are devices of that round in its table
+    group=int,
+    needed=int,  # K
+    rounds=int,  # until it ends
+    known=int,  # rounds that the scheduler knows of
+    revokes=int,  # its stragglers
+    request=int,  # the latest
+    round_no=int,
+    attempt=int,
+    live=int,  # leases of all its attempts
+    head=int,  # first of them, by number
+    tail=int,
+    target=int,  # places, of the latest request by the present plan; C where it names none
+    rank=int,  # among all jobs, by a draw for each
+    tier=int,  # of the latest request
+    asynchronous=int,  # its rounds overlap: one request for all of them
+    plan_places=int,  # of a round in plans: C, asynchronously K
+    held=int,  # asynchronously: responses counted in the present round, in place of ``responses``
+    offered=int,  # the latest round that its driver opened: the leases of an asynchronous job are granted under it
+    staleness=int,  # in rounds: an older response is a straggler
+    used=int,  # first row of its table of devices that count in the round on offer
+    arrival=float,
+    deadline_s=float,
+    lease_s=float,
+    compute_s=float,
+    bytes=float,
+    opened=float,  # the request
+    begun=float,  # its present round
+    deadline=float,  # of the open request; inf: none is open
+    filled=float,  # NaN: not yet
+    attained=float,  # device-seconds of ended leases
+    granted_sum=float,  # over live leases
+    counted_s=float,  # device-seconds of the open attempt's responses
+    useful_s=float,  # device-seconds in closed rounds
+    ended=float,
+)
+LEASE = _record(  # as few lines of the processor's cache as it takes, and so for sessions
+    seq=int,  # 0: the slot is free
+    request=int,
+    device_no=int,
+    granted=float,
+    given=int,  # of an asynchronous job: the round whose model it works on
+    next=_Slot,  # of its job, or free slot
+    previous=_Slot,
+    job=_Slot,
+    session=_Slot,  # NONE: absent
+    chosen=np.int8,  # its request is or was for one tier
+)
+SESSION = _record(  # an open one
+    seq=int,  # 0: the slot is free
+    device_no=int,
+    end=float,
+    slow=float,
+    byte_s=float,
+    next=_Slot,  # free slot
+    kind=_Slot,
+    lease=_Slot,
+    draws=_Slot,  # how often it was matched by chance
+    child=_Slot,  # in the heap of those that wait
+    sibling=_Slot,
+    previous=_Slot,
+    tier=np.int8,
+    waits=np.int8,
+)
+DEVICE = _record(  # a line of the processor's cache
+    first=int,  # session, 0: none yet
+    kind=int,
+    interval=int,
+    check_ins=int,
+    tasks=int,
+    today=int,  # the day and the tasks in it, see ``kernel_limits``
+    lease=int,
+    counts_in=int,  # the round that its latest lease was for, see ``kernel_once``; 0: none that counts
+)
+KIND = _record(cell=int, per_session=int, per_day=int)
+CELL = _record(  # the devices of one region and one tier; first those without a tier, and so all if there are none
+    pool=int,  # the first that waits
+    owner=int,  # queue that they try first
+    dry=int,  # the sweep that had nothing left for it
+    listed=int,  # the plan for which candidates are listed, and ...
+    count=int,  # ... how many
+)
+ATTEMPT = _record(job=int, round_no=int, attempt=int, closed=int, counted=int, opened=float, filled=float, ended=float)
+COMING = _record(at=float, code=int, slot=int)  # an event
+REACTION = _record(what=int, subject=int, number=int)
+GROUND = _record(supply=int, owner=int)  # of a region, and the scarcest contender that can use it
+USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_once``
+# A profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
+PROFILE = _record(total=int, at=int, upto=int, percent=int, counts=np.dtype((int, BINS)))
 
 ENDS = {  # where leases that ended so are counted; in a simulation none ends otherwise
-    LeaseEnd.COUNTED: COUNTED,
-    LeaseEnd.STRAGGLER: STRAGGLER,
-    LeaseEnd.LOST: LOST,
-    LeaseEnd.EXPIRED: EXPIRED,
-    LeaseEnd.REVOKED: REVOKED,
+    end: place
+    for place, end in enumerate(
+        (LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.LOST, LeaseEnd.EXPIRED, LeaseEnd.REVOKED)
+    )
 }
+COUNTED, STRAGGLER, LOST, EXPIRED, REVOKED = range(5)
 
 NEXT, SETTLE, REPLAN, MATCH = range(4)  # phases
 # Codes: what is wanted.
@@ -174,10 +190,10 @@ NEXT, SETTLE, REPLAN, MATCH = range(4)  # phases
     MORE_ROWS,  # the next block, or word that there is none
     MORE_SLOTS,
     MORE_LOG,  # room for attempts that end
-    NEW_KIND,  # devices of the kind SUBJECT have not been seen since the regions were cut
+    NEW_KIND,  # devices of the kind ``subject`` have not been seen since the regions were cut
     TICKED,  # the supply is to be published
-    ARRIVES,  # job SUBJECT
-    LEAVES,  # job SUBJECT: it has ended
+    ARRIVES,  # job ``subject``
+    LEAVES,  # job ``subject``: it has ended
     PLAN_WANTED,
     OVER,
 ) = range(10)
