@@ -2,8 +2,7 @@
 
 import asyncio
 import math
-import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,11 +11,10 @@ import numpy as np
 
 from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
-from job_driver.spool import Response
-from venn.wire import tensors
+from job_driver.spool import Mapped, Response
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.memory import return_freed_memory
-from venn.wire.tensors import ALIGNMENT, Signature, TensorError, check_same, signature_of
+from venn.wire.tensors import Signature, signature_of
 
 TOGETHER = 32  # small responses that are added together, so that not each of them wakes the thread
 
@@ -37,53 +35,6 @@ class Update:
         """Of a response that lies at ``path``."""
         lease, round_ = response.decision.lease, response.of.round
         return Update(lease, path, response.weight, response.metrics, round_, response.size)
-
-
-class Mapped(Mapping[str, np.ndarray]):
-    """The arrays of a file, in place. Each look lets go of the pages that were read before it."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises TensorError."""
-        with open(path, "rb") as file:
-            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self._arrays = tensors.decode(self._pages)  # type: ignore[arg-type]  # any buffer will do
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self._pages.madvise(mmap.MADV_DONTNEED)
-        return self._arrays[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-
-class ResponseForm:
-    """What a response to a model may look like."""
-
-    def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
-        """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
-        self._signature = signature_of(model) if same_as_model else None
-        slack = ALIGNMENT * len(model)  # the arrays may come in another order
-        self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
-
-    def size_problem(self, size: int) -> str:
-        """Why a response of so many bytes is refused before it is sent; "" if it is not."""
-        if self._least <= size <= self._most:
-            return ""
-        return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
-
-    def problem(self, source: Path | memoryview) -> str:
-        """Why a response is refused, found in its header; "" if it is not. Its numbers are looked at as they come."""
-        try:
-            response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
-            if self._signature is not None:
-                check_same(self._signature, signature_of(response))
-        except TensorError as error:
-            return f"{error.reason}: {error.message}"
-        return ""
 
 
 class Aggregation:

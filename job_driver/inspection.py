@@ -1,12 +1,15 @@
-"""Checks all bytes of a response as they come: their digest, and whether its numbers are finite."""
+"""Checks a response: its size, its form, and its bytes as they come: their digest, and that its numbers are finite."""
 
 from collections import deque
+from pathlib import Path
 
 import numpy as np
 
+from job_driver.job import Arrays
+from job_driver.spool import Mapped
 from venn.wire import tensors
 from venn.wire.digest import Hasher
-from venn.wire.tensors import ALIGNMENT, Place, TensorError
+from venn.wire.tensors import ALIGNMENT, Place, TensorError, check_same, signature_of
 from venn.wire.text import printable
 
 
@@ -68,3 +71,29 @@ class Inspection:
             places = []
         self._floats = deque(place for place in places if place.dtype.kind == "f")
         self._head = bytearray()
+
+
+class ResponseForm:
+    """What a response to a model may look like."""
+
+    def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
+        """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
+        self._signature = signature_of(model) if same_as_model else None
+        slack = ALIGNMENT * len(model)  # the arrays may come in another order
+        self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
+
+    def size_problem(self, size: int) -> str:
+        """Why a response of so many bytes is refused before it is sent; "" if it is not."""
+        if self._least <= size <= self._most:
+            return ""
+        return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
+
+    def problem(self, source: Path | memoryview) -> str:
+        """Why a response is refused, found in its header; "" if it is not. Its numbers are looked at as they come."""
+        try:
+            response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
+            if self._signature is not None:
+                check_same(self._signature, signature_of(response))
+        except TensorError as error:
+            return f"{error.reason}: {error.message}"
+        return ""

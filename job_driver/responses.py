@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from job_driver.aggregation import Aggregation, ResponseForm, Update
-from job_driver.collecting import Attempt, AttemptNo, Outcome, Status
-from job_driver.receipts import LEASE_ENDED, Decision, Receipts
+from job_driver.aggregation import Aggregation, Update
+from job_driver.collecting import LEASE_ENDED, Attempt, AttemptNo, Decision, Outcome, Receipts, Status
+from job_driver.inspection import ResponseForm
 from job_driver.recorder import Recorder
 from job_driver.spool import MANIFEST, AttemptLog, Response, Spool
 from job_driver.upload import Announcement, Disk, Refused, Upload
@@ -61,18 +61,16 @@ class Responses:
 
         Raises Refused (ATTEMPT_PURGED; BYTES_NEEDED: it could not count, and now it may), VennError (a disk).
         """
-        problem = self._size_problem(announcement)
-        if self.current is not None and upload is not None and upload.complete and not problem:
-            with self.disk.used(upload.path):
-                problem = await upload.problem(self.current.form)
         async with self._deciding:
             while self.receipts.waits(announcement.no, announcement.lease):
                 self._turn.clear()
                 await self._turn.wait()
-            here = upload is not None and upload.complete
-            if not (here or problem) and self.wants(announcement):
+            if upload is not None and upload.complete:
+                return await self._decide(announcement, upload.body, upload.problem)
+            problem = self._size_problem(announcement)
+            if not problem and self.wants(announcement):
                 raise Refused("BYTES_NEEDED", "a round opened meanwhile in which it may count: send it again")
-            return await self._decide(announcement, upload.body if upload is not None else None, problem)
+            return await self._decide(announcement, None, problem)
 
     async def _decide(self, announcement: Announcement, body: memoryview | None, problem: str) -> tuple[Decision, bool]:
         no, lease, current = announcement.no, announcement.lease, self.current
@@ -139,6 +137,12 @@ class Responses:
         """Why the first response that was refused in this round was; "" if none was."""
         number, reason = self._refused
         return reason if number == self.receipts.collector.latest.no.round else ""
+
+    @property
+    def form(self) -> ResponseForm:
+        """Of the responses to the current attempt."""
+        assert self.current is not None, "an attempt is open before a response can be wanted"
+        return self.current.form
 
     def _size_problem(self, announcement: Announcement) -> str:
         return self.current.form.size_problem(announcement.size) if self.current is not None else ""

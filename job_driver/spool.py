@@ -4,15 +4,18 @@ Before a receipt leaves, the response lies in a file named by its lease and the 
 a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
 """
 
+import mmap
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from job_driver.collecting import AttemptNo, Outcome, Status
-from job_driver.receipts import Decision
+import numpy as np
+
+from job_driver.collecting import AttemptNo, Decision, Outcome, Status
+from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of_file
 from venn.wire.errors import PeerError, UsageError
@@ -215,6 +218,27 @@ class Spool:
         for path in self._spare:
             path.unlink(missing_ok=True)
         self._manifest.close()
+
+
+class Mapped(Mapping[str, np.ndarray]):
+    """The arrays of a response's file, in place. Each look lets go of the pages that were read before it."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises TensorError."""
+        with open(path, "rb") as file:
+            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        self._arrays = tensors.decode(self._pages)  # type: ignore[arg-type]  # any buffer will do
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._pages.madvise(mmap.MADV_DONTNEED)
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
 
 
 def _sync_file(path: Path) -> None:

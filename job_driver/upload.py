@@ -14,10 +14,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from job_driver.aggregation import ResponseForm
-from job_driver.collecting import AttemptNo
-from job_driver.inspection import Inspection
-from job_driver.receipts import Decision
+from job_driver.collecting import AttemptNo, Decision
+from job_driver.inspection import Inspection, ResponseForm
 from job_driver.spool import Spool
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.errors import PeerError, VennError
@@ -105,15 +103,18 @@ class Upload:
     for a driver that waits for its disk (fsync).
     """
 
-    def __init__(self, announcement: Announcement, spool: Spool, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, announcement: Announcement, form: ResponseForm, spool: Spool, threads: ThreadPoolExecutor
+    ) -> None:
         self.announcement, self.path = announcement, spool.partial(announcement.no, announcement.lease)
         self.offset = 0  # everything before it is in the file, or in ``body``
         self.body: memoryview | None = None  # of a small one, whole
         self.wanted = True  # its bytes; False: it cannot count any more
+        self.problem = ""  # why it is refused, once all bytes are here
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._spool, self._threads = spool, threads
-        self._inspection = Inspection(announcement.size)
+        self._inspection, self._form = Inspection(announcement.size), form
         self._writing: asyncio.Future[None] | None = None  # a piece
         self._lock = Lock()  # of what follows, which a thread uses
         self._descriptor: int | None = None
@@ -134,7 +135,9 @@ class Upload:
             raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
         if len(data) == self.announcement.size <= SMALL_BYTES:
             self._inspection.take(data)
-            self.body, self.offset = data, len(data)
+            self.body = data
+            self.problem = self._problem(data)
+            self.offset = len(data)
             return
         self._writing = asyncio.get_running_loop().run_in_executor(self._threads, self._write, data)
         await self.settled()
@@ -144,12 +147,6 @@ class Upload:
         if self._writing is not None:
             await asyncio.shield(self._writing)
 
-    async def problem(self, form: ResponseForm) -> str:
-        """Why the bytes, which are all here, are refused; "" if they are not. Raises OSError."""
-        if self.body is not None:
-            return self._problem(form)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._problem, form)
-
     def discard(self) -> None:
         """On a thread; what is still to be written is not."""
         with self._lock:
@@ -157,10 +154,8 @@ class Upload:
             self._close()
             self.path.unlink(missing_ok=True)
 
-    def _problem(self, form: ResponseForm) -> str:
-        with self._lock:
-            self._close()
-        return self._inspection.problem(self.announcement.digest) or form.problem(self.body or self.path)
+    def _problem(self, whole: memoryview | Path) -> str:
+        return self._inspection.problem(self.announcement.digest) or self._form.problem(whole)
 
     def _write(self, data: memoryview) -> None:
         with self._lock:
@@ -173,6 +168,9 @@ class Upload:
             descriptor, end = self._descriptor, self.offset + len(data)
             write_all(lambda rest: os.pwrite(descriptor, rest, end - len(rest)), data)
             self._inspection.take(data)
+            if end == self.announcement.size:
+                self._close()
+                self.problem = self._problem(self.path)
             self.offset = end
 
     def _close(self) -> None:

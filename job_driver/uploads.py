@@ -4,8 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from job_driver.collecting import AttemptNo
-from job_driver.receipts import Decision
+from job_driver.collecting import AttemptNo, Decision
 from job_driver.responses import Responses
 from job_driver.spool import Spool
 from job_driver.upload import Announcement, Refused, Upload, Writer
@@ -69,7 +68,8 @@ class Uploads:
         key = announcement.no, announcement.lease
         upload = self._uploads.get(key)
         if upload is None:
-            upload = self._uploads[key] = Upload(announcement, self._spool, self._threads)
+            upload = Upload(announcement, self._responses.form, self._spool, self._threads)
+            self._uploads[key] = upload
         elif upload.announcement != announcement:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {announcement.lease}")
         if upload.writer is not None:

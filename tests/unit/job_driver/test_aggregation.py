@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from job_driver.aggregation import TOGETHER, Aggregation, ResponseForm, Update
+from job_driver.aggregation import TOGETHER, Aggregation, Update
 from job_driver.bundle import JobError, JobFile
+from job_driver.inspection import ResponseForm
 from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_driver.collecting import AttemptNo, Collector, Outcome, Status
-from job_driver.receipts import Decision, Receipts
+from job_driver.collecting import AttemptNo, Collector, Decision, Outcome, Receipts, Status
 
 FIRST, SECOND = AttemptNo(1, 1), AttemptNo(2, 1)
 
