@@ -157,11 +157,10 @@ class Collector:
 
     def waits(self, no: AttemptNo) -> bool:
         """Whether a response is to be decided once the next round is open, and not before."""
-        if not self._asynchronous or no < self._since or self.closed >= self._rounds:
-            return False
         latest = self.latest
-        full = latest.status is _OPEN and not latest.wants
-        return (full or latest.status is _CLOSED) and not self._too_old(no)
+        if not self._asynchronous or latest.wants or latest.status is Status.ABORTED:
+            return False
+        return no >= self._since and self.closed < self._rounds and not self._too_old(no)
 
     def foresee(self, no: AttemptNo, device: DeviceId) -> Outcome | None:
         """What a response that arrives now would be, if its bytes cannot change that; None: they are needed."""
