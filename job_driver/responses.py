@@ -212,40 +212,40 @@ class Responses:
 
     # -- after a restart of this driver
 
-    def recall(self, told: AttemptLog, status: Status) -> None:
+    def recall(self, logged: AttemptLog, status: Status) -> None:
         """An attempt that is over, with this status: its receipts may still be asked for."""
-        no = told.no
-        if told.status is Status.OPEN:  # killed before the line of its end
-            counted = [r.decision.lease for r in told.responses if r.decision.outcome is Outcome.COUNTED]
-            self._spool.end(no, status, counted, told.incarnation, round(time.time(), 6))
-        self.receipts.open(no, incarnation=told.incarnation)
-        self._restore(told)
+        no = logged.no
+        if logged.status is Status.OPEN:  # killed before the line of its end
+            counted = [r.decision.lease for r in logged.responses if r.decision.outcome is Outcome.COUNTED]
+            self._spool.end(no, status, counted, logged.incarnation, round(time.time(), 6))
+        self.receipts.open(no, incarnation=logged.incarnation)
+        self._restore(logged)
         self.receipts.end(no, status, time.monotonic())
         self._spool.discard(no)
 
-    def resume(self, told: AttemptLog, incarnation: int) -> bool:
+    def resume(self, logged: AttemptLog, incarnation: int) -> bool:
         """Go on with the current attempt where an earlier process stopped: the same decisions, the same sum.
 
         ``incarnation``: of the coordinator now. False: another one granted the leases, and knows nothing of them.
         """
         current = self.current
         assert current is not None
-        current.opened_at = min(response.at for response in told.responses)
-        self._restore(told)
-        for response in told.responses:
+        current.opened_at = min(response.at for response in logged.responses)
+        self._restore(logged)
+        for response in logged.responses:
             if response.decision.outcome is Outcome.COUNTED:
                 path = self._spool.path(response.no, response.decision.lease)
                 current.aggregation.add(Update.of(response, path))
-        if told.status is Status.CLOSED:
-            self.receipts.end(told.no, Status.CLOSED, time.monotonic())
+        if logged.status is Status.CLOSED:
+            self.receipts.end(logged.no, Status.CLOSED, time.monotonic())
             self._ended(current, "enough")
             return True
-        if {response.incarnation for response in told.responses} != {incarnation}:
+        if {response.incarnation for response in logged.responses} != {incarnation}:
             return False
-        for response in told.responses:
+        for response in logged.responses:
             self._recorder.put(response.decision, urgent=False)
         return True
 
-    def _restore(self, told: AttemptLog) -> None:
-        for response in told.responses:
+    def _restore(self, logged: AttemptLog) -> None:
+        for response in logged.responses:
             self.receipts.restore(response.of, response.decision, response.device)

@@ -31,6 +31,13 @@ SIZE = 1000
 FORM = ResponseForm({}, 0, same_as_model=False, most_bytes=SIZE)
 
 
+class NoSum:
+    """Nothing is summed."""
+
+    def add(self, update: object) -> None:
+        pass
+
+
 class NoLink:
     """Nobody is told: the recorder does not run."""
 
@@ -46,7 +53,16 @@ class Desk:
         self.uploads = Uploads(self.responses, self.spool, threads)
 
     def open(self, no: AttemptNo) -> None:
-        self.responses.open(no, FORM, None, incarnation=1)  # type: ignore[arg-type]  # nothing is summed
+        self.responses.open(no, FORM, NoSum(), incarnation=1)  # type: ignore[arg-type]
+
+    async def submit(self, no: AttemptNo, lease: int) -> Outcome:
+        """A small response, whole."""
+        body = tensors.encode({"w": np.zeros(3)})
+        announcement = Announcement(no, lease, f"d{lease}", len(body), digest_of(body), 1.0)
+        upload, _ = self.uploads.begin(announcement, 60.0)
+        await self.uploads.append(upload, 0, memoryview(body))
+        decision, _ = await self.uploads.acknowledge(announcement)
+        return decision.outcome
 
     async def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
         """An upload, and its first 100 bytes if there are none."""
@@ -100,6 +116,17 @@ async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is
             for upload in uploads:
                 desk.hang_up(upload)
         assert (desk.parts(), descriptors()) == (0, before)
+
+
+async def test_an_upload_ends_as_soon_as_its_round_has_enough(desk: Desk) -> None:
+    """Before the coordinator has said so."""
+    no = AttemptNo(1, 1)
+    desk.open(no)
+    desk.hang_up(await desk.begin(no, 3))
+    assert await desk.submit(no, 1) is Outcome.COUNTED
+    assert desk.parts() == 1
+    assert await desk.submit(no, 2) is Outcome.COUNTED
+    assert desk.parts() == 0
 
 
 async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> None:
