@@ -1,6 +1,6 @@
 """Attempts: how one opens, what its driver's records do, and how it ends, once, CLOSED or ABORTED.
 
-The driver decides which responses count (``protocol`` rule 1), and its COUNTED always stands:
+The driver decides which responses count (docs/protocol.md, "Which side decides what"), and its COUNTED always stands:
 
 - Recorded for a live lease of an open attempt, it counts, whether the lease is OFFERED (the acceptance is still on
   its way), RUNNING, DELIVERED or ABSENT.

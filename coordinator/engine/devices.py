@@ -1,8 +1,8 @@
 """Devices: check-ins, and what they say about their leases.
 
 A frame about a lease that is not in the device's hand never fails: it is answered by Revoke with the reason
-(``protocol`` rule 13). Where the driver's record has ended the lease, the device learns that from its receipt, and is
-not told here.
+(docs/protocol.md, "Leases"). Where the driver's record has ended the lease, the device learns that from its receipt,
+and is not told here.
 """
 
 from typing import assert_never

@@ -65,7 +65,7 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
     now = world.now
     reasons: list[str] = []
     if device.quiet:
-        reasons.append("UNACCEPTED: it let an offer lapse, and gets none until it speaks")
+        reasons.append("UNACCEPTED: it let an offer lapse, and gets no offer until it sends a message")
     if device.resting_until > now:
         reasons.append(f"BUSY: it said so; it is asked again in {device.resting_until - now:.1f} s")
     if not world.regions.wanted(device.capability_class, device.id, device.capabilities):

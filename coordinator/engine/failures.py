@@ -1,6 +1,6 @@
 """Failures: a (device, job) pair that failed cools, and a job whose tasks crash on several devices is paused.
 
-``protocol`` rule 17: cooling lasts min(1 h, 30 s x 2^n), n the failures of the pair since its last response.
+Cooling lasts min(1 h, 30 s x 2^n), n the failures of the pair since its last response (docs/protocol.md, "Leases").
 """
 
 from coordinator.engine.effects import PauseJob, ResumeJob

@@ -292,7 +292,7 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
     offer = coordinator.granted.get(decision.lease)
     if offer is None:
         yield Finding(
-            "NEVER_GRANTED", f"lease {decision.lease}", f"{decision.attempt} decided on a lease that nobody granted"
+            "NEVER_GRANTED", f"lease {decision.lease}", f"{decision.attempt} decided on a lease that was never granted"
         )
         return
     granted = AttemptKey(job_name(offer.job), offer.round, offer.attempt)

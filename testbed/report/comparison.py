@@ -208,7 +208,7 @@ def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: 
     if speed_up.runs < LEAST_RUNS:
         return f"{speed_up.runs} of the {LEAST_RUNS} seeds that a claim needs"
     if not speed_up.clear_of(1.0):
-        return "the interval has 1 in it"
+        return "the interval includes 1"
     if left_out:
         return f"{short(ahead)} did not finish at seed {', '.join(map(str, left_out))}"
     return ""

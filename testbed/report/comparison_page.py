@@ -103,7 +103,11 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
 def _lead(comparisons: Sequence[Comparison], policies: Sequence[str]) -> str:
     """What was compared, and the best policy of each workload."""
     best = [f"{policy(result.policy)} on {one.name}" for one in comparisons for result in one.policies if result.best]
-    ahead = f"Shortest mean JCT, of all policies: {', '.join(best)}." if best else "None may be claimed to be the best."
+    ahead = (
+        f"Shortest mean JCT, of all policies: {', '.join(best)}."
+        if best
+        else "No policy has a claim against all others."
+    )
     counts = (counted(len(policies), "policy", "policies"), counted(len(comparisons), "workload"))
     return f"{' on '.join(counts)}, {counted(len(comparisons[0].seeds), 'seed')}. {ahead}"
 

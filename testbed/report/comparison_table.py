@@ -162,7 +162,7 @@ def problems(comparison: Comparison) -> list[str]:
     if busy:
         names = ", ".join(f"{run.policy} at seed {run.seed}" for run in busy)
         runs = f"{len(busy)} of {counted(len(comparison.runs), 'run')}"
-        lines.append(f"the host was too busy in {runs}, which nothing is claimed from: {names}")
+        lines.append(f"the host was too busy in {runs}, which no claim is based on: {names}")
         lines.append(f"  {busy[0].policy} at seed {busy[0].seed}: {busy[0].saturated[0]}")
     for run in comparison.runs:
         if run.mean_jct_s is None and not run.saturated:

@@ -272,7 +272,7 @@ def _tail(snapshot: Snapshot, width: int, room: int, frame: Frame) -> list[Rende
     waits = next((job for job in snapshot.jobs if job.waits and PHASES.get(job.phase) not in OVER), None)
     ending: list[RenderableType] = []
     if frame.still_s >= STILL_S:
-        whom = f"{_name(waits)}: {printable(waits.waits)}" if waits else "nobody says what for"
+        whom = f"{_name(waits)}: {printable(waits.waits)}" if waits else "an unknown reason"
         ending.append(_line(f"nothing has moved for {frame.still_s:.0f} s; waiting for {whom}", width, "yellow"))
     elif waits is not None and frame.panel is not Panel.WHY:
         ending.append(_line(f"{_name(waits)} waits: {printable(waits.waits)}", width))

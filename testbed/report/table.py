@@ -97,7 +97,9 @@ def _repeat_lines(summary: Summary) -> list[str]:
         if job.repeats is not None:
             many = job.repeats.responses
             of = "in its rounds came from devices that count there already"
-            told = f"nobody counted how many responses {of}" if many is None else f"{counted(many, 'response')} {of}"
+            told = (
+                f"it was not counted how many responses {of}" if many is None else f"{counted(many, 'response')} {of}"
+            )
             lines.append(f"{job.name} lets a device count several times in a round: {told}")
     return lines
 
@@ -163,7 +165,7 @@ def session_sum(summary: Summary) -> str:
     parts = [f"{goodbye} with a goodbye"]
     parts += [f"{count} {end.replace('_', ' ')}" for end, count in ends.items() if not end.startswith("goodbye")]
     if summary.devices_lost_in_task is None:
-        return f"{summary.sessions}, of which a simulation without a journal knows no more"
+        return f"{summary.sessions}; a simulation without a journal has no details"
     killed = f", {counted(summary.processes_killed, 'process', 'processes')} killed" if summary.processes_killed else ""
     return f"{summary.sessions} = {' + '.join(parts)}; {summary.devices_lost_in_task} ended in mid-task{killed}"
 
@@ -229,7 +231,7 @@ def _machine(summary: Summary) -> list[str]:
 def host_line(host: HostSummary) -> str:
     """How busy the machine was, and whether that leaves the figures worth anything."""
     if host.cpu_max is None:
-        return "was not watched: nothing is known of how busy it was"
+        return "was not watched, so its load is not known"
     lag = max(host.lag_p99_max_s.values(), default=0.0)
     busy = (
         f"{percent(host.cpu_max)} busy at most, {percent(host.cpu_mean)} on average, "

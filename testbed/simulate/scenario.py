@@ -151,7 +151,7 @@ class VirtualRun:
                     keep_timeline(self.folder, simulation, outcome)
                 return outcome, watching.stopped_by
             journal.discard()
-            self._print(f"more than {MOST_JOURNALED:,} check-ins: once more from the start, without a journal")
+            self._print(f"more than {MOST_JOURNALED:,} check-ins: starting again, without a journal")
         outcome, watching = self._once(simulation, None)
         keep_outcome(self.folder, simulation, outcome)
         return outcome, watching.stopped_by

@@ -1,4 +1,4 @@
-"""Attempts: protocol rules 1, 3, 19, 20; engine rules 1, 3, 12; and the race of a late COUNTED."""
+"""Attempts: how they open, count, close and abort, and the race of a late COUNTED."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""Failures: protocol rule 17."""
+"""Failures: cooling, pauses and what lifts them."""
 
 from fractions import Fraction
 

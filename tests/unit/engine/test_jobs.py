@@ -1,4 +1,4 @@
-"""Jobs and their drivers: protocol rules 19 and 21."""
+"""Jobs and their drivers: keys, incarnations, following and driver grace."""
 
 from fractions import Fraction
 

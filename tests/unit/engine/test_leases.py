@@ -1,4 +1,4 @@
-"""Leases: protocol rules 4 and 11 to 15."""
+"""Leases: offers, absence, ends and revocations."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sessions: protocol rules 6, 7, 16, 18, 22, limits, draining, and sending away."""
+"""Sessions: check-ins, reconnects, limits, draining, and sending away."""
 
 from coordinator.engine.chance import Purpose, draw, fraction
 from coordinator.engine.effects import (

@@ -76,7 +76,7 @@ def test_a_difference_that_the_interval_allows_is_claimed() -> None:
 @pytest.mark.parametrize(
     ("results", "said"),
     [
-        (runs(("random", [80.0, 84.0, 70.0]), ("venn", [79.0, 90.0, 60.0])), "no claim: the interval has 1 in it"),
+        (runs(("random", [80.0, 84.0, 70.0]), ("venn", [79.0, 90.0, 60.0])), "no claim: the interval includes 1"),
         (runs(("random", [80.0, 84.0]), ("venn", [60.0, 64.0])), "no claim: 2 of the 3 seeds that a claim needs"),
         (
             runs(("random", [80.0, 84.0, 82.0]), ("venn", [60.0, 64.0, 63.0]), saturated=True),
@@ -153,7 +153,7 @@ def test_a_busy_host_is_said_and_not_trusted() -> None:
     assert not found.trusted
     assert (
         problems(found)[0]
-        == "the host was too busy in 2 of 2 runs, which nothing is claimed from: random at seed 0, venn at seed 0"
+        == "the host was too busy in 2 of 2 runs, which no claim is based on: random at seed 0, venn at seed 0"
     )
 
 

@@ -84,5 +84,5 @@ def test_a_job_that_lets_devices_count_again_says_how_often_that_was(tmp_path: P
     told = "wide lets a device count several times in a round: "
     assert f"{told}2 responses in its rounds came from devices that count there already" in printed(summary, width=120)
     bulk = replace(summary, jobs=(replace(summary.jobs[0], repeats=Repeats(None)),))
-    assert job_lines(bulk)[0].startswith(f"{told}nobody counted")
+    assert job_lines(bulk)[0].startswith(f"{told}it was not counted how many responses")
     assert not job_lines(replace(summary, jobs=(replace(summary.jobs[0], repeats=None),)))
