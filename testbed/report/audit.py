@@ -73,7 +73,7 @@ class _Coordinator:
         return min((key for key in self.attempts if key.job == job), default=AttemptKey(job, 0, 0))
 
     def lease_sum(self) -> LeaseSum:
-        """By the first end of each lease; that each has one is ``_lease_findings``'s."""
+        """Sums leases by the first end of each; ``_lease_findings`` says whether each has one."""
         ended = {lease: ends[0] for lease, ends in self.ends.items() if lease in self.granted}
         return sum_leases(Counter(ended.values()), granted=len(self.granted), live=len(self.granted) - len(ended))
 

@@ -26,7 +26,7 @@ class AttemptKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a device was told of its response, the first time."""
+    """The first answer that a device got to its response."""
 
     device: str
     attempt: AttemptKey
@@ -36,7 +36,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a driver decided about a response."""
+    """The decision of a driver about a response."""
 
     lease: LeaseSeq
     device: str
@@ -48,7 +48,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """How an attempt ended for its driver, and which leases its sum was made of."""
+    """The end of an attempt for its driver, and the leases whose responses were summed."""
 
     status: AttemptStatus
     leases: tuple[LeaseSeq, ...]
@@ -64,7 +64,7 @@ class Manifest:
     last: Mapping[str, tuple[int, int]]  # job -> the last (round, attempt) that its manifest names
 
     def is_last(self, key: AttemptKey) -> bool:
-        """Whether its driver wrote of no later attempt."""
+        """Says whether its driver wrote of no later attempt."""
         return (key.round, key.attempt) >= self.last.get(key.job, (0, 0))
 
 

@@ -16,7 +16,7 @@ PAIRED = (MEAN_JCT, P95_JCT, P99_JCT, JAIN)  # the measures of which two policie
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """What one policy came to, over the seeds at which every job finished on a host that was not too busy.
+    """The result of one policy, over the seeds at which every job finished on a host that was not too busy.
 
     If it always was, over those at which every job finished; nothing is claimed of it then.
     """
@@ -81,7 +81,7 @@ class Comparison:
         return all(run.mean_jct_s is not None for run in self.runs)
 
     def pair(self, policy: str, against: str) -> Pair | None:
-        """In the order asked for; None: no seed is common."""
+        """The pair of two policies, in the order asked for; None: no seed is common."""
         for one in self.pairs:
             if (one.policy, one.against) == (policy, against):
                 return one
@@ -164,7 +164,7 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs 
 
 
 def _believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
-    """By seed: those on a host that was not too busy. If there are none all of them, of which nothing is claimed."""
+    """Runs by seed: those on a host that was not too busy, or all, of which nothing is claimed, if there are none."""
     quiet = [run for run in finished if not run.saturated]
     return {run.seed: run for run in quiet or finished}
 
@@ -193,13 +193,13 @@ def _pair(
 
 
 def _times(measure: str, run: RunResult, other: RunResult) -> float:
-    """How many times better a run is than another: shorter, or fairer."""
+    """The ratio by which a run is better than another: shorter, or fairer."""
     own, base = MEASURES[measure](run), MEASURES[measure](other)
     return own / base if measure == JAIN else base / own
 
 
 def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: bool) -> str:
-    """Why it may not be claimed that a policy is ahead; empty: it may.
+    """The reason why it may not be claimed that a policy is ahead; empty: it may.
 
     One that did not finish at some seeds was ahead only where it got through, so nothing is claimed of it.
     """

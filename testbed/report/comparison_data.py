@@ -30,7 +30,7 @@ class RunResult:
 
 
 def read_run(summary: Row, folder: str) -> RunResult:
-    """From the object of a summary.json, or of a cell's file."""
+    """Makes a result from the object of a summary.json, or of a cell's file."""
     rows = rows_in(summary.get("jobs"))
     jobs = tuple(read_figures(row) for row in rows)
     host = summary.get("host")
@@ -83,7 +83,7 @@ class TierTimes:
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """From the first sessions of a trace: a day of them, or what there is."""
+    """Facts from the first sessions of a trace: a day of them, or what there is."""
 
     seed: int
     sampled: int  # sessions
@@ -96,7 +96,7 @@ class TraceFacts:
 
 
 def read_facts(row: Row) -> TraceFacts:
-    """From the object of a world's file."""
+    """Makes facts from the object of a world's file."""
     alone = row.get("alone_s")
     return TraceFacts(
         integer(row, "seed"),

@@ -101,7 +101,7 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
 
 
 def _lead(comparisons: Sequence[Comparison], policies: Sequence[str]) -> str:
-    """What was compared, and the best policy of each workload."""
+    """A sentence of what was compared, and of the best policy of each workload."""
     best = [f"{policy(result.policy)} on {one.name}" for one in comparisons for result in one.policies if result.best]
     ahead = (
         f"Shortest mean JCT, of all policies: {', '.join(best)}."
@@ -132,7 +132,7 @@ def _shown(comparison: Comparison, folder: Path) -> _Shown:
 
 
 def _matrix(comparison: Comparison) -> list[tuple[str, list[_Cell]]]:
-    """How many times shorter a row's policy is than a column's; coloured where that may be claimed."""
+    """The speed-up of each row's policy over each column's; coloured where it may be claimed."""
     names = [result.policy for result in comparison.policies]
     return [(policy(row), [_cell(comparison.pair(row, column)) for column in names]) for row in names]
 

@@ -41,7 +41,7 @@ INTERVALS_HEADER = ("scenario", "policy", "over", "measure", "mean", "low", "hig
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What times are written in, so that they have few digits."""
+    """A unit of time, chosen so that times have few digits."""
 
     name: str
     seconds: float
@@ -82,7 +82,7 @@ def unit_of(comparison: Comparison) -> Unit:
 
 
 def headline(comparison: Comparison) -> str:
-    """What was compared, on what."""
+    """The headline: what was compared, on which workload."""
     said = [counted(len(comparison.seeds), "seed"), f"backend {comparison.backend}"]
     if comparison.devices:
         said.insert(0, counted(comparison.devices, "device"))
@@ -123,7 +123,7 @@ def _times(comparison: Comparison) -> Sheet:
 
 
 def _speed_ups(comparison: Comparison, base: str) -> Sheet:
-    """How many times better each other policy is, and whether it may be claimed."""
+    """The table of how many times better each other policy is, and whether it may be claimed."""
     names = [text for name in ("MEAN JCT", "P95", "P99", "JAIN") for text in (name, CI)]
     rows = []
     for result in comparison.policies:
@@ -147,7 +147,7 @@ def _spent(comparison: Comparison) -> Sheet:
 
 
 def claim(result: PolicyResult, pair: Pair | None) -> str:
-    """What may be said of a policy's mean JCT against that of another."""
+    """The claim about a policy's mean JCT against that of another."""
     if pair is None:
         return "no claim: no seed in common"
     if pair.why:
@@ -156,7 +156,7 @@ def claim(result: PolicyResult, pair: Pair | None) -> str:
 
 
 def problems(comparison: Comparison) -> list[str]:
-    """Why the comparison is not to be trusted, or not whole."""
+    """The reasons why the comparison cannot be trusted, or is not whole."""
     lines = []
     busy = [run for run in comparison.runs if run.saturated]
     if busy:
@@ -267,7 +267,7 @@ def _timespan(found: Estimate, unit: Unit) -> str:
 
 
 def finite(value: object) -> object:
-    """What is infinite is null, at any depth."""
+    """Replaces what is infinite by null, at any depth."""
     if isinstance(value, dict):
         return {key: finite(one) for key, one in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

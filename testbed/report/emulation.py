@@ -20,7 +20,7 @@ SIMULATED = Emulation(cpu="modelled", memory="not limited", link="modelled", pro
 
 
 def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
-    """Of a live run. Raises UsageError if its file was damaged."""
+    """Reads the emulation of a live run. Raises UsageError if its file was damaged."""
     try:
         value = json.loads((folder / FILE).read_text(encoding="utf-8"))
         limits = tuple(_limit(row) for row in value["limits"])
@@ -73,7 +73,7 @@ def _limit(row: Any) -> Limit:
 
 
 def task_times(history: History, limited: Collection[str]) -> tuple[TaskTimes, ...]:
-    """By fleet and job; ``limited`` are the fleets whose processor was."""
+    """Task times by fleet and job; ``limited`` are the fleets whose processor was limited."""
     found: defaultdict[tuple[str, str], list[LeaseHistory]] = defaultdict(list)
     for lease in history.leases.values():
         fleet = fleet_of(history, lease)
@@ -98,7 +98,7 @@ def overhead_s(history: History, job: JobHistory, limited: Collection[str]) -> f
 
 
 def modelled_s(history: History, lease: LeaseHistory) -> float | None:
-    """What a simulation would have its task take. None: the job or the device does not say what it needs."""
+    """The seconds that a lease's task takes in a simulation. None: the job or the device does not say what it needs."""
     cpu = history.capabilities[lease.device].numbers.get("cpu", 0.0)
     compute_s = history.jobs[lease.job].spec.workload.compute_s
     return compute_s / cpu if cpu > 0 and compute_s > 0 else None

@@ -48,7 +48,7 @@ class LeaseHistory:
     held_back: int = 0  # times that its device's processor limit was used up meanwhile
 
     def device_seconds(self, until: float) -> float:
-        """How long a device worked for it, up to ``until``."""
+        """Seconds that a device worked for it, up to ``until``."""
         return sum((until if end is None else end) - start for start, end in self.spans)
 
     def stop(self, at: float) -> None:
@@ -79,7 +79,7 @@ class AttemptHistory:
         return self.deadline_at is None
 
     def finish(self, at: float, end: done.EndAttempt) -> None:
-        """It is over."""
+        """Record its end."""
         self.ended_at, self.status, self.reason, self.responses = at, end.status, end.reason, end.responses
 
     def split(self, until: float) -> tuple[float, float]:
@@ -92,7 +92,7 @@ class AttemptHistory:
         return filled - opened, ended - filled
 
     def times(self, until: float) -> tuple[float, float, float]:
-        """When it opened, was filled and ended, as ``split`` counts them."""
+        """The times at which it opened, was filled and ended, as ``split`` counts them."""
         ended = until if self.ended_at is None else self.ended_at
         if self.asynchronous:
             return self.opened_at, self.opened_at, ended
@@ -163,7 +163,7 @@ class History:
 
     @cached_property
     def reasons(self) -> list[Told]:
-        """Why requests waited, by ``plan_reasons``. Made when first asked for."""
+        """The reasons why requests waited, by ``plan_reasons``. Computed when first asked for."""
         return plan_reasons(self.journal)
 
     def attempts(self) -> Iterator[AttemptHistory]:
@@ -171,13 +171,13 @@ class History:
             yield from job.attempts
 
     def job_spans(self) -> dict[str, tuple[float, float]]:
-        """By name: from its arrival to its end, or that of the record."""
+        """The time of each job, by name: from its arrival to its end, or that of the record."""
         ends = ((job, self.ended_s if job.ended_at is None else job.ended_at) for job in self.jobs.values())
         return {job.name: (job.arrived_at, end) for job, end in ends}
 
     @property
     def window(self) -> tuple[float, float]:
-        """From the first job's arrival to the end of the last: what the figures are about."""
+        """The time that the figures are about: from the first job's arrival to the end of the last."""
         if not self.jobs:
             return 0.0, self.ended_s
         starts, ends = zip(*self.job_spans().values(), strict=True)

@@ -29,7 +29,7 @@ Span = tuple[float, float]  # on the run's clock
 
 
 def stalls_in(process: str, rows: Iterable[Row], zero_unix_s: float, window: Span) -> list[Stall]:
-    """Those that a process wrote down and that ended within a window."""
+    """The stalls that a process recorded and that ended within a window."""
     found = []
     for row in rows:
         for end, late in number_pairs(row.get("stalls")):
@@ -39,7 +39,7 @@ def stalls_in(process: str, rows: Iterable[Row], zero_unix_s: float, window: Spa
 
 
 def again_and_again(stalls: Sequence[Stall]) -> Span | None:
-    """From when to when ``AGAIN`` stalls came within ``BUSY_FOR_S``; None: never. They are of one process, in order."""
+    """The time in which ``AGAIN`` stalls came within ``BUSY_FOR_S``; None: never. They are of one process, in order."""
     close = [
         (first.at_s, last.end_s)
         for first, last in zip(stalls, stalls[AGAIN - 1 :], strict=False)
@@ -209,7 +209,7 @@ def _late(fraction: float) -> list[str]:
 
 
 def stall_line(host: HostSummary) -> str:
-    """What stalls touched, where they are no reason for distrust; empty: there were none."""
+    """A sentence of what stalls touched, where they are no reason for distrust; empty: there were none."""
     if not host.stalls:
         return ""
     longest = max(host.stalls, key=lambda stall: stall.for_s)

@@ -26,7 +26,7 @@ _LATE_S = 2.0  # more, on a busy machine
 def injected(
     rows: Sequence[Row], history: History, *, started_unix_s: float, liveness_s: float
 ) -> tuple[Injected, ...]:
-    """Of churn.jsonl, in the order of the verbs' first actions. ``started_unix_s`` is engine time 0."""
+    """One row per verb of churn.jsonl, in the order of their first actions. ``started_unix_s`` is engine time 0."""
     sessions: dict[str, list[SessionHistory]] = {}
     for session in history.sessions.values():
         sessions.setdefault(session.device, []).append(session)
@@ -57,7 +57,7 @@ def observed_words(one: Injected) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Observer:
-    """What followed an action, and after how many seconds; None: nothing did."""
+    """The end that followed an action, and after how many seconds; None: nothing did."""
 
     history: History
     sessions: Mapping[str, Sequence[SessionHistory]]  # by device

@@ -53,7 +53,7 @@ def job_figures(
     completed_s: float | None,
     wasted_device_s: float,
 ) -> JobFigures:
-    """What follows from a job's attempts; ``completed_s`` is None if it did not finish."""
+    """The figures that follow from a job's attempts; ``completed_s`` is None if it did not finish."""
     jct = None if completed_s is None else completed_s - arrived_s
     return JobFigures(
         name=name,

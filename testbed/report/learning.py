@@ -53,7 +53,7 @@ def curves(record: RunRecord, history: History) -> tuple[Curve, ...]:
 
 
 def targets(expectations: Sequence[Expected], found: Sequence[Curve]) -> tuple[Target, ...]:
-    """One for each expectation that a metric of a job reaches a value."""
+    """A target for each expectation that a metric of a job reaches a value."""
     wanted = []
     for one in expectations:
         asked = parse_expectation(one.expect)

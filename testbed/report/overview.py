@@ -29,7 +29,7 @@ class Overview:
 
 
 def overviews(comparisons: Sequence[Comparison], policies: Sequence[str]) -> list[Overview]:
-    """One for each policy that the others are held against; ``comparisons`` are of the same policies, at least one."""
+    """An overview for each policy that the others are compared with; ``comparisons`` is not empty."""
     return [_overview(comparisons, policies, base) for base in comparisons[0].over]
 
 
@@ -81,7 +81,7 @@ def overview_json(found: Overview) -> dict[str, object]:
 
 
 def _mean(comparisons: Sequence[Comparison], policy: str, base: str, measure: str) -> Estimate | None:
-    """Each workload's n-th seed goes with the n-th of the others; only where each has both policies."""
+    """The mean over workloads, n-th seed with n-th seed, where each workload has both policies."""
     columns = [_ratios(one, policy, base, measure) for one in comparisons]
     turns = min((len(column) for column in columns), default=0)
     whole = [

@@ -118,7 +118,7 @@ def _page(record: RunRecord, history: History, summary: Summary, figures: dict[s
 
 
 def sentence(summary: Summary) -> str:
-    """What ran, and the result."""
+    """One sentence of what ran and what came of it."""
     jobs = words.counted(len(summary.jobs), "job")
     ran = f"{jobs} shared {words.counted(summary.devices, 'device')} under {summary.policy}"
     finished = len(summary.jobs) - summary.unfinished_jobs
@@ -168,7 +168,7 @@ def environment() -> Environment:
 
 
 def _warnings(record: RunRecord, summary: Summary) -> list[str]:
-    """What a reader must know before believing any figure."""
+    """The warnings that a reader has to know before the figures."""
     warnings = [f"{line[:1].upper()}{line[1:]}." for line in summary.host.too_small]
     warnings += [f"This machine was too busy: {reason}." for reason in summary.host.reasons]
     if summary.interrupted:
@@ -187,7 +187,7 @@ def _served(found: Diagram, jobs: Sequence[str]) -> list[list[tuple[int, float]]
 
 
 def _ends(history: History, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
-    """How leases ended, a row per end that occurred, a column per job."""
+    """The ends of leases, a row per end that occurred, a column per job."""
     counts: Counter[tuple[str, str]] = Counter()
     for lease in history.leases.values():
         counts[lease.end.value if lease.end else "live", history.jobs[lease.job].name] += 1
@@ -196,7 +196,7 @@ def _ends(history: History, jobs: Sequence[str]) -> list[tuple[str, list[int]]]:
 
 
 def facts(about: Row, known: Mapping[str, object]) -> list[tuple[str, str]]:
-    """What makes a run again: what is known of it, the versions and the machine that its manifest names."""
+    """The facts that it takes to reproduce a run: ``known``, and the versions and the machine of its manifest."""
     found = {name: str(value) for name, value in known.items()}
     for group in ("versions", "machine"):
         value = about.get(group)

@@ -18,7 +18,7 @@ Told = tuple[float, Mapping[JobId, str]]  # engine seconds, job -> why its reque
 
 
 def plan_reasons(journal: Journal) -> list[Told]:
-    """What plans said, each unless the one before said the same.
+    """The reasons that plans gave, each unless the one before gave the same.
 
     It breaks off at a policy that is not installed here, or is in a file: a report runs no code that a run names.
     """
@@ -32,7 +32,7 @@ def plan_reasons(journal: Journal) -> list[Told]:
 
 
 def _of_one(journal: Journal, shift_s: float) -> Iterator[Told]:
-    """What plans said in one life of the coordinator; ``shift_s`` is added to its times."""
+    """The reasons of plans in one life of the coordinator; ``shift_s`` is added to its times."""
     before: Mapping[JobId, str] = {}
     policy = _installed(journal.settings.policy)
     if policy is None:
@@ -51,7 +51,7 @@ def _of_one(journal: Journal, shift_s: float) -> Iterator[Told]:
 
 
 def rule_of(policy: str) -> str:
-    """What a policy says of itself in one line; empty if it is not installed here, or is in a file."""
+    """The one-line description of a policy; empty if it is not installed here, or is in a file."""
     return "" if _installed(policy) is None else summary(policy)
 
 

@@ -18,7 +18,7 @@ from venn.wire.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class DriverLog:
-    """What one job's driver wrote."""
+    """The logs of one job's driver."""
 
     rounds: tuple[Row, ...]  # a row per ended attempt
     manifest: tuple[Row, ...]  # a row per decision and per ended attempt, in its order
@@ -26,7 +26,7 @@ class DriverLog:
 
 @dataclass(frozen=True, slots=True)
 class HostLog:
-    """What one process that hosts devices wrote."""
+    """The logs of one process that hosts devices."""
 
     receipts: tuple[Row, ...]
     sessions: tuple[Row, ...]

@@ -58,7 +58,7 @@ def diagram(history: History) -> Diagram:
 
 
 def eligible(history: History, device: DeviceId, job: JobId) -> bool:
-    """Whether a device may serve a job."""
+    """Says whether a device may serve a job."""
     return history.jobs[job].spec.requirement.matches(device, history.capabilities[device])
 
 

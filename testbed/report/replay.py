@@ -71,7 +71,7 @@ def replay(folder: Path) -> Replayed:
 
 
 def _replayed(path: Path) -> Replayed:
-    """Of one journal, in a fresh process."""
+    """Replays one journal, in a fresh process."""
     seed = str(1 + secrets.randbelow(2**32 - 1))
     command = [sys.executable, "-m", "testbed.report.replay", str(path)]
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""How a run ended, for the program that started it: its folder, its summary, its exit code."""
+"""The result of a run, for the program that started it: its folder, its summary, its exit code."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from venn.wire.errors import ExitCode, VennError
 
 @dataclass(slots=True)
 class Ending:
-    """How a run went, beside what its jobs did."""
+    """The end of a run, beside what its jobs did."""
 
     gave_up: bool = False  # the duration was over
     interrupted: bool = False  # somebody stopped it, or a part died without which nothing goes on

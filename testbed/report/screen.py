@@ -47,7 +47,7 @@ OVER = {"finished", "failed", "cancelled"}
 
 
 class Panel(Enum):
-    """What the lower part of the screen shows."""
+    """The panel in the lower part of the screen."""
 
     JOBS = "j"
     DEVICES = "d"
@@ -57,7 +57,7 @@ class Panel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What a screen shows beside the snapshot."""
+    """The parts of a screen that are not in the snapshot."""
 
     panel: Panel = Panel.JOBS
     backend: str = ""
@@ -98,7 +98,7 @@ FORMS = (
 
 
 def render(snapshot: Snapshot, width: int, height: int, now: float, frame: Frame = JUST_SO) -> RenderableType:
-    """One screen of at most ``height`` lines. ``now`` is seconds since the coordinator started."""
+    """Draws one screen of at most ``height`` lines. ``now`` is seconds since the coordinator started."""
     keys = [_keys(frame, width)] if frame.keys else []
     foot: list[RenderableType] = [*_leases(snapshot, width)]
     foot += [_host(snapshot)] if width >= VERY_NARROW else []

@@ -21,7 +21,7 @@ class Estimate:
     runs: int
 
     def clear_of(self, value: float) -> bool:
-        """Whether the interval leaves a value out, over enough runs to say so."""
+        """Says whether the interval leaves a value out, over enough runs to say so."""
         return self.runs >= LEAST_RUNS and (self.low > value or self.high < value)
 
     def inverse(self) -> "Estimate":
@@ -53,7 +53,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """By linear interpolation between order statistics; ``values`` is not empty."""
+    """A percentile by linear interpolation between order statistics; ``values`` is not empty."""
     ordered = sorted(values)
     place = fraction * (len(ordered) - 1)
     low = math.floor(place)

@@ -89,7 +89,7 @@ def summarise(record: RunRecord, history: History | None = None) -> Summary:
 
 
 def judged(summary: Summary, about: Row, folder: Path) -> Summary:
-    """With the expectations of a run.json, held against its figures. Raises UsageError if one cannot be read."""
+    """Adds the expectations of a run.json, compared with its figures. Raises UsageError if one cannot be read."""
     try:
         wanted = [parse_expectation(each) for each in texts(about, "expect")]
     except ValueError as error:
@@ -123,7 +123,7 @@ def _plain(value: object) -> object:
 
 
 def _jobs(record: RunRecord, history: History, emulation: Emulation) -> tuple[JobFigures, ...]:
-    """By arrival."""
+    """The figures of all jobs, by arrival."""
     jobs = sorted(history.jobs.values(), key=lambda job: (job.arrived_at, job.name))
     attempts = [(index, attempt) for index, job in enumerate(jobs) for attempt in job.attempts]
     times = [attempt.times(history.ended_s) for _, attempt in attempts]
@@ -183,7 +183,7 @@ def _last_metrics(record: RunRecord, job: str) -> dict[str, float]:
 
 
 def _staleness(job: JobHistory) -> Staleness:
-    """0 where no round has closed."""
+    """The staleness of counted responses; 0 where no round has closed."""
     closed = {(attempt.round, attempt.attempt) for attempt in job.closed()}
     stale = [
         lease.counts_in[0] - lease.round

@@ -87,7 +87,7 @@ def _job_cells(job: JobFigures) -> list[str]:
 
 
 def job_lines(summary: Summary) -> list[str]:
-    """What is to be known of single jobs: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average``"""
+    """Remarks on single jobs: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average``"""
     return [*_staleness_lines(summary), *_repeat_lines(summary)]
 
 
@@ -136,7 +136,7 @@ def _total_cells(summary: Summary) -> list[str]:
 
 
 def total(counts: Iterable[int | None]) -> str:
-    """Of counts; ``-`` where nobody counted."""
+    """The sum of counts; ``-`` where nobody counted."""
     known = list(counts)
     return "-" if None in known else str(sum(count for count in known if count is not None))
 
@@ -229,7 +229,7 @@ def _machine(summary: Summary) -> list[str]:
 
 
 def host_line(host: HostSummary) -> str:
-    """How busy the machine was, and whether that leaves the figures worth anything."""
+    """One line of how busy the machine was, and whether its figures can be trusted."""
     if host.cpu_max is None:
         return "was not watched, so its load is not known"
     lag = max(host.lag_p99_max_s.values(), default=0.0)

@@ -12,7 +12,7 @@ from venn.wire.command import Context
 
 
 def console(context: Context, *, least_width: int = 0, errors: bool = False) -> Console:
-    """On stdout, or on stderr for ``errors``. Where there is no terminal, no line is cut below ``least_width``."""
+    """A console on stdout, or on stderr for ``errors``. Without a terminal, no line is cut below ``least_width``."""
     made = Console(
         file=sys.stderr if errors else sys.stdout,
         no_color=not context.color,

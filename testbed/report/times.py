@@ -1,4 +1,4 @@
-"""Where the time of jobs went, and why they waited: the first answer of every page."""
+"""The parts of the time of jobs, and why they waited: the first section of every page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Times:
 
 
 def job_times(jobs: Sequence[JobFigures]) -> list[Times]:
-    """By arrival; of many, those that waited longest for devices."""
+    """The times of jobs, by arrival; of many jobs, those that waited longest for devices."""
     chosen = {job.name for job in sorted(jobs, key=lambda job: -job.delay_s)[:MOST_JOBS]}
     colours = job_colours([job.name for job in jobs])
     return [_job(job, colours) for job in jobs if job.name in chosen]
@@ -50,7 +50,7 @@ def policy_times(comparison: Comparison) -> list[Times]:
 
 
 def whole_sentence(jobs: Sequence[JobFigures]) -> str:
-    """How all jobs together spent their time, and the largest reason why they waited."""
+    """A sentence of how all jobs together spent their time, and of the largest reason why they waited."""
     parts = [sum(job.delay_s for job in jobs), sum(job.collect_s for job in jobs), sum(_gaps(job) for job in jobs)]
     whole = sum(parts)
     if not whole:
@@ -90,7 +90,7 @@ def _policy(result: PolicyResult) -> Times:
 
 
 def _parts(parts: Iterable[tuple[str, float, str]], whole: float) -> tuple[Part, ...]:
-    """Without those that a page would show as 0.0 s."""
+    """The parts with their shares, without those that a page would show as 0.0 s."""
     return tuple(
         Part(text, seconds / whole, duration(seconds), look) for text, seconds, look in parts if seconds >= LEAST_S
     )

@@ -30,14 +30,14 @@ MOST_DEVICES = 200  # that the devices panel asks for
 
 
 class Warnings(Protocol):
-    """What else a screen should say, asked for at each redraw."""
+    """Further warnings on a screen, asked for at each redraw."""
 
     def __call__(self) -> Sequence[str]: ...
 
 
 @dataclass
 class _Screen:
-    """What is shown, between redraws."""
+    """The state of the screen between redraws."""
 
     frame: Frame
     snapshot: Snapshot | None = None

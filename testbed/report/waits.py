@@ -23,19 +23,19 @@ LEAST_S = 0.05  # a table would show less as 0.0
 
 
 def longest(waited: Sequence[Waited]) -> list[Waited]:
-    """What a table has room for, of one job."""
+    """The longest waits of one job, as many as a table has room for."""
     short = in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
     return [wait for wait in short if wait.seconds >= LEAST_S]
 
 
 def rules(waited: Iterable[Waited]) -> dict[str, str]:
-    """By policy that gave devices to others: the rule by which it does, in its own words, where they are known."""
+    """The rules by which policies gave devices to other jobs, by policy, where they are known."""
     found = {wait.rule: rule_of(wait.rule) for wait in waited if wait.why is Why.GIVEN}
     return {policy: rule for policy, rule in sorted(found.items()) if rule}
 
 
 def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
-    """With those that name a job, and whose texts are not in ``named``, added up as other jobs; the longest first."""
+    """The waits, longest first; those that name a job and whose texts are not in ``named`` are summed as other jobs."""
     found: dict[str, Waited] = {}
     for wait in waited:
         if wait.job and wait.text not in named:
@@ -48,7 +48,7 @@ def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
 
 
 def waits(history: History) -> dict[str, tuple[Waited, ...]]:
-    """By job name; the longest first. They add up to the job's scheduling delay."""
+    """The waits of each job by its name, longest first. They add up to the job's scheduling delay."""
     policies = [(0.0, history.journal.settings.policy), *history.policies]
     crowds: dict[Requirement, _Crowd] = {}
     found = {}

@@ -1,4 +1,4 @@
-"""How figures are written for people, in every table and on every page alike."""
+"""The form of figures for people, the same in every table and on every page."""
 
 import math
 import re

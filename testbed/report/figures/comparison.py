@@ -25,7 +25,7 @@ from testbed.report.words import policy as short
 
 
 def speed_up(comparison: Comparison, name: str) -> Drawing | None:
-    """By policy that the others are held against: a dot for each seed, and the mean with its interval."""
+    """Draws speed-ups over each policy of ``--over``: a dot for each seed, and the mean with its interval."""
     names = [result.policy for result in comparison.policies]
     if not any(comparison.pair(policy, base) for base in comparison.over for policy in names):
         return None

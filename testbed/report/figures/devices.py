@@ -80,7 +80,7 @@ def _around(count: int) -> list[tuple[Point, float]]:
 
 
 def _places(circles: Sequence[tuple[Point, float]], nested: bool) -> dict[tuple[int, ...], Point]:
-    """Where the label of each region goes, by the indexes of the groups it is in."""
+    """The place of the label of each region, by the indexes of its groups."""
     if nested:
         tops = [centre[1] + radius for centre, radius in circles]
         lows = [*tops[1:], circles[-1][0][1] - circles[-1][1]]

@@ -1,4 +1,4 @@
-"""What a figure is, how all of them look, and how one is saved and put into a page."""
+"""The base of all figures: their style, their files, and their form on a page."""
 
 import csv
 import io
@@ -83,7 +83,7 @@ _VARIABLES = {colour: f"--f{index}" for index, colour in enumerate(DARK)}  # of 
 
 
 class Hovers(dict[str, str | Sequence[str]]):
-    """What a pointer over an artist says, by the artist's id; a sequence has a text for each of its markers."""
+    """The texts that artists show to a pointer, by the id of the artist; a sequence has one for each of its markers."""
 
     def say(self, artist: Artist, said: str | Sequence[str]) -> None:
         """Let an artist say something."""
@@ -120,13 +120,13 @@ class Drawing:
 
 @contextmanager
 def styled(salt: str = "venn") -> Iterator[None]:
-    """Every figure is made and saved inside; the same ``salt`` gives the same bytes."""
+    """The style of all figures, which are made and saved inside; the same ``salt`` gives the same bytes."""
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
         yield
 
 
 def job_colours(names: Sequence[str]) -> dict[str, str]:
-    """The same colour for a job in every figure."""
+    """A colour for each job, the same in every figure."""
     return {name: JOBS[index % len(JOBS)] for index, name in enumerate(names)}
 
 
@@ -187,7 +187,7 @@ def _with_hovers(svg: str, hovers: Mapping[str, str | Sequence[str]]) -> str:
 
 
 def _marked(svg: str, said: Sequence[str]) -> str:
-    """With a title for each of the first markers."""
+    """Adds a title to each of the first markers."""
     texts = iter(said)
     return _MARK.sub(lambda mark: f"{mark[1]}>{_title(next(texts))}</use>", svg, len(said))
 

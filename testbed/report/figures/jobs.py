@@ -108,7 +108,7 @@ def rounds(history: History, jobs: Sequence[JobFigures]) -> Drawing:
 
 
 def _draw_attempt(axes: Axes, lane: int, attempt: AttemptHistory, *, colour: str, until: float) -> Rectangle:
-    """Returns the box around it, in front of its parts."""
+    """Draws an attempt; returns the box around it, in front of its parts."""
     delay, collect = attempt.split(until)
     x, top, height = attempt.opened_at, lane - 0.28, 0.56
     aborted = attempt.status is AttemptStatus.ABORTED
@@ -138,7 +138,7 @@ def _about_attempt(job: JobHistory, attempt: AttemptHistory, until: float) -> st
 
 
 def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[JobFigures]) -> Drawing | None:
-    """Each metric over time and over rounds, a line per job; None if no job reports any."""
+    """Draws each metric over time and over rounds, a line per job; None if no job reports any."""
     names = sorted({curve.metric for curve in curves})
     if not names:
         return None
