@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,24 @@ MOST_LABEL_VALUES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSpec:
-    """The description of one device. Numbers are in base units (a score, bytes), durations in the notation."""
+    """The description of one device. Its sessions are a pure function of its seed and its name, live and simulated.
+
+    Numbers are in base units (a score, bytes). All times have the time scale of their run in them.
+    """
 
     device: str
+    fleet: str = ""  # of a scenario
     seed: int = 0
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Mapping[str, float] = field(default_factory=dict)  # those that it reports: cpu, memory, os and others
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    data: Mapping[str, Path] = field(default_factory=dict)  # name -> its own share
-    session: str | None = None  # None: always there
-    gap: str | None = None  # None: no gap
+    data: Mapping[str, Path] = field(default_factory=dict)  # its own share of each data set, by name
+    session: str | None = None  # a distribution of durations in the notation; None: always there
+    gap: str | None = None  # the same; None: no gap
     trace: tuple[tuple[float, float], ...] | None = None  # its sessions; None: as the two say
     crash: float = 0.0  # probability that a session ends without a goodbye
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
+    process: str | None = None  # that hosts it: its own name if it has one to itself; None: the one that fleets share
     absences: tuple[Absence, ...] = ()  # by a run's timeline; in order of time, without overlap
 
     def __post_init__(self) -> None:
@@ -51,7 +56,12 @@ class DeviceSpec:
                 fix = f"at most {MOST_LABEL_VALUES} values"
                 raise UsageError("LABEL", f"the label {name} has {len(values)} values", where=self.device, fix=fix)
 
-    def intervals(self, trace: Spans | None) -> Iterator[Interval]:
+    @property
+    def alone(self) -> bool:
+        """Whether it has a process to itself."""
+        return self.process == self.device
+
+    def intervals(self, trace: Spans | None = None) -> Iterator[Interval]:
         """The intervals in which the device is there. Raises UsageError."""
         own = self._own_intervals(trace)
         return without(own, self.absences) if self.absences else own
@@ -72,6 +82,32 @@ class DeviceSpec:
             message.labels[name].values.extend(values)
         return message
 
+    def to_json(self) -> dict[str, Any]:
+        """A line of population.jsonl."""
+        value = {each.name: getattr(self, each.name) for each in fields(self)}
+        data = {name: str(path) for name, path in self.data.items()}
+        return {**value, "data": data, "absences": [absence.to_json() for absence in self.absences]}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "DeviceSpec":
+        """Raises UsageError, KeyError, TypeError, ValueError or AttributeError for anything but a device."""
+        return cls(
+            device=str(value["device"]),
+            fleet=str(value["fleet"]),
+            seed=int(value["seed"]),
+            numbers={name: float(number) for name, number in value["numbers"].items()},
+            labels={name: tuple(map(str, values)) for name, values in value["labels"].items()},
+            data={name: Path(path) for name, path in value["data"].items()},
+            session=value["session"],
+            gap=value["gap"],
+            trace=as_trace(value["trace"]),
+            crash=float(value["crash"]),
+            tasks_per_session=int(value["tasks_per_session"]),
+            tasks_per_day=int(value["tasks_per_day"]),
+            process=value["process"],
+            absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
+        )
+
 
 def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
     """Read the devices of a population.jsonl; ``only`` the one of that name. Raises UsageError, naming the line."""
@@ -82,9 +118,8 @@ def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
                 if line.strip():
                     devices.append(_from_line(line, f"{path}:{number}"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(
-            "POPULATION", f"cannot be read: {error}", where=str(path), fix="name a population.jsonl"
-        ) from error
+        message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise UsageError("POPULATION", message, where=str(path), fix="name a population.jsonl") from error
     if only is None:
         return devices
     found = [device for device in devices if device.device == only]
@@ -97,27 +132,10 @@ def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
 
 def _from_line(line: str, where: str) -> DeviceSpec:
     try:
-        return _from_json(json.loads(line))
+        return DeviceSpec.from_json(json.loads(line))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         message = f"is not a device: {type(error).__name__}: {error}"
         raise UsageError("POPULATION", message, where=where, fix="use the file as `venn run` wrote it") from error
     except UsageError as error:
         error.where = f"{where}: {error.where}"
         raise
-
-
-def _from_json(value: Mapping[str, Any]) -> DeviceSpec:
-    return DeviceSpec(
-        device=str(value["device"]),
-        seed=int(value["seed"]),
-        numbers={str(name): float(number) for name, number in value["numbers"].items()},
-        labels={str(name): tuple(map(str, values)) for name, values in value["labels"].items()},
-        data={str(name): Path(path) for name, path in value["data"].items()},
-        session=value["session"],
-        gap=value["gap"],
-        trace=as_trace(value["trace"]),
-        crash=float(value["crash"]),
-        tasks_per_session=int(value["tasks_per_session"]),
-        tasks_per_day=int(value["tasks_per_day"]),
-        absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
-    )

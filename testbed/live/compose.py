@@ -29,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from device_agent.spec import DeviceSpec
 from job_driver.jobs_cli import OVER
 from testbed.live.gather import gather
 from testbed.live.host import HostMonitor
@@ -39,7 +40,7 @@ from testbed.runfolder.machine import machine, versions
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.world.data import split
-from testbed.world.devices import DeviceSpec, write_population
+from testbed.world.devices import write_population
 from testbed.world.limits import COUNTS
 from testbed.world.profiles import CAPABILITIES, FIELDS, load_profile
 from venn.wire.channel import parse_address

@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from device_agent.spec import DeviceSpec, read_population
 from testbed.live.throttle.account import moved_by_device
 from testbed.live.throttle.plan import SPARE_CORES
 from testbed.report.emulation import FILE as EMULATION
 from testbed.runfolder.jsonlines import Row, maybe, number, rows_in, text, texts
 from testbed.runfolder.paths import RunFolder
-from testbed.world.devices import DeviceSpec, read_population, write_population
+from testbed.world.devices import write_population
 from testbed.world.limits import COUNTS, OF_A_CONTAINER, SAME
 from testbed.world.profiles import FIELDS
 from venn.wire.files import write_atomic

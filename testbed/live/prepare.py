@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from device_agent.availability import AbsenceKind
+from device_agent.spec import DeviceSpec
 from testbed.live.throttle.plan import relayed
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from testbed.world.absences import churned
+from testbed.world.absences import with_absences
 from testbed.world.data import HELD_OUT, split
-from testbed.world.devices import DeviceSpec, expand, write_population
+from testbed.world.devices import expand, write_population
 from testbed.world.timeline import Action
 from venn.wire.errors import UsageError
 
@@ -57,7 +58,7 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
     made = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares)
     timeline = scenario.timeline(made)
     links = relayed(scenario)
-    devices = tuple(_left_to_itself(device, linked=device.fleet in links) for device in churned(made, timeline))
+    devices = tuple(_left_to_itself(device, linked=device.fleet in links) for device in with_absences(made, timeline))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
     return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions)

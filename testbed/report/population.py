@@ -16,6 +16,7 @@ import numpy as np
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
 from device_agent.availability import Interval, generated
+from device_agent.spec import DeviceSpec
 from testbed.report.traces import (
     Compared,
     Kind,
@@ -27,7 +28,7 @@ from testbed.report.traces import (
     percentiles,
 )
 from testbed.world.columns import Columns, GeneratedPhones
-from testbed.world.devices import DeviceSpec, FleetSpec, expand
+from testbed.world.devices import FleetSpec, expand
 from testbed.world.matching import KindTable
 from testbed.world.phones import (
     CORRELATIONS,

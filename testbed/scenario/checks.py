@@ -9,6 +9,7 @@ from pathlib import Path
 from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.availability import read_trace
+from device_agent.spec import DeviceSpec
 from testbed.scenario.checks_of_simulations import check_drawn, check_limits, check_population
 from testbed.scenario.churn import check_timeline
 from testbed.scenario.errors import Finding, KeyPath, known
@@ -18,7 +19,7 @@ from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.readers import PHONES
 from testbed.scenario.requirements import requirement_of, served_by, unfillable
 from testbed.scenario.unfold import unfolded
-from testbed.world.devices import DeviceSpec, capabilities_of, device_name, expand
+from testbed.world.devices import capabilities_of, device_name, expand
 from testbed.world.jobs import job_names
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_bytes, format_number

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from device_agent.spec import DeviceSpec
 from testbed.scenario.errors import Part
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
@@ -54,9 +55,9 @@ from testbed.scenario.fields import (
     Version,
 )
 from testbed.scenario.population import DrawnJobs, Population
-from testbed.world.absences import Expansion, expanded
+from testbed.world.absences import Expansion, on_fleets
 from testbed.world.arrays import Matching
-from testbed.world.devices import DeviceSpec, FleetSpec
+from testbed.world.devices import FleetSpec
 from testbed.world.limits import Limits
 from venn.wire.notation import Constant
 
@@ -358,7 +359,7 @@ class Scenario(Part):
 
     def timeline(self, devices: Sequence[DeviceSpec]) -> Expansion:
         """What ``churn`` comes to on these devices, those of all fleets."""
-        return expanded(self.churn, devices, seed=self.seed, scale=self.time_scale)
+        return on_fleets(self.churn, devices, seed=self.seed, scale=self.time_scale)
 
     def verdicts(self, summary: Mapping[str, object]) -> list[Verdict]:
         """What is expected, the default included, against the run's summary."""

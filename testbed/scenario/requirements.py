@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement, comparisons
 from coordinator.service.convert.requirements import requirement_from_wire
+from device_agent.spec import DeviceSpec
 from testbed.scenario.model import Job
-from testbed.world.devices import DeviceSpec
 from venn.wire.notation import parse_requirement
 
 # Labels that the agents report and a scenario does not know.
@@ -23,7 +23,7 @@ def served_by(text: str, devices: Sequence[DeviceSpec]) -> int | None:
     requirement = requirement_of(text)
     if REPORTED_BY_AGENTS & {each.name for each in comparisons(requirement)}:
         return None
-    return sum(requirement.matches(DeviceId(device.device), _capabilities(device)) for device in devices)
+    return sum(requirement.matches(DeviceId(device.device), capabilities(device)) for device in devices)
 
 
 def unfillable(job: Job, eligible: int) -> tuple[str, str] | None:
@@ -34,5 +34,6 @@ def unfillable(job: Job, eligible: int) -> tuple[str, str] | None:
     return message, f"have at most {eligible}, or write repeat: allow to let a device count several times in a round"
 
 
-def _capabilities(device: DeviceSpec) -> Capabilities:
+def capabilities(device: DeviceSpec) -> Capabilities:
+    """What it reports, as the engine has it."""
     return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})

@@ -5,26 +5,23 @@ The devices of a simulation, wherever they come from.
 The devices of a scenario's fleets, as the live testbed has them: the same ones, there at the same times.
 """
 
-import heapq
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
-
-import numpy as np
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement
-from device_agent.availability import Ending, Interval
+from device_agent.spec import DeviceSpec
 from testbed.scenario.model import Scenario
 from testbed.scenario.population import Population
+from testbed.scenario.requirements import capabilities
 from testbed.simulate.model import Cut
-from testbed.world.absences import churned, intervals
+from testbed.world.absences import with_absences
 from testbed.world.arrays import CheckIns
-from testbed.world.cut import churned_population
-from testbed.world.devices import DeviceSpec, expand
+from testbed.world.cut import on_population
+from testbed.world.devices import check_ins_of, expand
 from testbed.world.limits import Limits, changed
 from testbed.world.links import Course, course
 from testbed.world.matching import check_ins
@@ -53,7 +50,7 @@ def population_crowd(
 ) -> Crowd:
     """Of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
     made = check_ins(population.spec(), seed=seed, requirements=requirements)
-    made, actions = churned_population(made, timeline, seed)
+    made, actions = on_population(timeline, made, seed=seed)
     return Crowd(
         devices=made.devices,
         kinds=made.kinds,
@@ -65,22 +62,17 @@ def population_crowd(
     )
 
 
-_ROWS = 1024  # of a block: sessions have no end, and what is not simulated need not be made
-
-_Session = tuple[float, int, Interval]  # its start, its device's number, itself
-
-
 def fleet_devices(scenario: Scenario) -> list[DeviceSpec]:
     """All devices, with data that nobody reads. Raises UsageError for fleets that no devices can be made of."""
     devices = _undisturbed(scenario)
-    return churned(devices, scenario.timeline(devices))
+    return with_absences(devices, scenario.timeline(devices))
 
 
 def fleet_crowd(scenario: Scenario) -> Crowd:
     """Of ``scenario.fleets``. Raises UsageError for fleets that no devices can be made of."""
     undisturbed = _undisturbed(scenario)
     timeline = scenario.timeline(undisturbed)
-    devices = churned(undisturbed, timeline)
+    devices = with_absences(undisturbed, timeline)
     first = list({_kind(device): device for device in reversed(devices)}.values())[::-1]  # one of each kind
     number = {_kind(device): index for index, device in enumerate(first)}
     kind = [number[_kind(device)] for device in devices]
@@ -88,8 +80,8 @@ def fleet_crowd(scenario: Scenario) -> Crowd:
     alike = len(set(limits)) == 1
     return Crowd(
         devices=len(devices),
-        kinds=tuple(_capabilities(device) for device in first),
-        trace=partial(_blocks, devices, kind),
+        kinds=tuple(capabilities(device) for device in first),
+        trace=partial(check_ins_of, devices, kind),
         names=tuple(DeviceId(device.device) for device in devices),
         tasks_per_session=limits[0][0] if alike else 0,
         tasks_per_day=limits[0][1] if alike else 0,
@@ -140,31 +132,3 @@ def _kind(device: DeviceSpec) -> tuple[object, ...]:
     """What devices of one kind have in common."""
     labels = tuple(sorted(device.labels.items()))
     return tuple(sorted(device.numbers.items())), labels, device.tasks_per_session, device.tasks_per_day
-
-
-def _capabilities(device: DeviceSpec) -> Capabilities:
-    return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})
-
-
-def _sessions(number: int, device: DeviceSpec) -> Iterator[_Session]:
-    return ((each.start_s, number, each) for each in intervals(device))
-
-
-def _blocks(devices: Sequence[DeviceSpec], kind: Sequence[int]) -> Iterator[CheckIns]:
-    slow = [1.0 / device.numbers["cpu"] for device in devices]
-    sessions = heapq.merge(*(_sessions(number, device) for number, device in enumerate(devices)), key=_order)
-    while rows := list(islice(sessions, _ROWS)):
-        yield CheckIns(
-            start_s=np.array([start for start, _, _ in rows], np.float64),
-            end_s=np.array([each.end_s for _, _, each in rows], np.float64),
-            device=np.array([number for _, number, _ in rows], np.int64),
-            interval=np.array([each.number for _, _, each in rows], np.int64),
-            kind=np.array([kind[number] for _, number, _ in rows], np.int32),
-            slow=np.array([slow[number] for _, number, _ in rows], np.float64),
-            byte_s=np.zeros(len(rows)),
-            crash=np.array([each.ends is not Ending.GOODBYE for _, _, each in rows], np.bool_),
-        )
-
-
-def _order(session: _Session) -> tuple[float, int]:
-    return session[:2]

@@ -1,12 +1,7 @@
-"""Absences cut out of the sessions of a population.
-
-Absences cut out of the sessions of devices by the million, block by block.
-
-The timeline of a scenario on a population.
-"""
+"""The timeline of a scenario on a population: absences, cut out of the sessions of its devices block by block."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +11,9 @@ from device_agent.availability import LEAST_SESSION_S, Absence, AbsenceKind
 from testbed.world.absences import expand_timeline, selected
 from testbed.world.arrays import CheckIns, Ids, Reals
 from testbed.world.columns import chunks
-from testbed.world.crowd import CrowdWorld
 from testbed.world.matching import Population
-from testbed.world.timeline import Action, Entry, Pool, Wish, hits
+from testbed.world.states import Roster
+from testbed.world.timeline import Action, Entry, Pool, hits
 from venn.wire.errors import UsageError
 from venn.wire.notation import PROGRAMS, Selector, Whom
 
@@ -138,14 +133,27 @@ def _blocks(block: CheckIns) -> Iterator[CheckIns]:
         yield block if len(block) <= ROWS else _take(block, slice(first, first + ROWS))
 
 
-def churned_population(made: Population, entries: Sequence[Entry], seed: int) -> tuple[Population, tuple[Action, ...]]:
-    """The population as the timeline leaves it, and what is done to it. Raises UsageError: a selector that means
-    nobody, a label that no device has, a timeline that is too large."""
-    devices = _Crowd(made)
+def on_population(entries: Sequence[Entry], made: Population, *, seed: int) -> tuple[Population, tuple[Action, ...]]:
+    """The population as the timeline leaves it, and what is done to it.
+
+    Raises UsageError: a selector that means nobody, a label that no device has, a timeline that is too large.
+    """
+
+    def meant(selector: Selector) -> Pool:
+        if selector.whom is not Whom.LABEL:
+            return np.arange(made.devices, dtype=np.int64)
+        has_it, first = [np.empty(0, np.int64)], 0
+        for columns in chunks(made.reports, made.devices) if selector.name in made.reports.names else ():
+            answers = columns.answers(Comparison(selector.name, "=", selector.value))
+            has_it.append(first + np.flatnonzero(answers))
+            first += columns.rows
+        return np.concatenate(has_it)
+
+    roster = Roster(made.devices, made.trace, meant)
     for number, entry in enumerate(entries):
         if selected(entry).whom not in PROGRAMS:
-            _check(entry, number, len(devices.pool(selected(entry))))
-    expansion = expand_timeline(entries, devices, seed=seed, scale=1.0)
+            _check(entry, number, len(roster.pool(selected(entry))))
+    expansion = expand_timeline(entries, roster, seed=seed, scale=1.0)
     return replace(made, trace=without(made.trace, expansion.absences, made.devices)), expansion.actions
 
 
@@ -163,31 +171,3 @@ def _check(entry: Entry, number: int, devices: int) -> None:
         raise UsageError("CHURN", message, where=where, fix=f"write at most {devices}")
     if hits(entry, devices) == 0:
         raise UsageError("CHURN", f"'{of}' selects none of {devices} devices", where=where, fix="select more")
-
-
-@dataclass(slots=True, eq=False)
-class _Crowd:
-    """All devices of a population."""
-
-    made: Population
-    _pools: dict[tuple[str, str], Pool] = field(default_factory=dict)  # by label and value; none: all
-
-    def pool(self, selector: Selector) -> Pool:
-        """One object for all entries that mean the same."""
-        key = selector.name, selector.value
-        if key not in self._pools:
-            labelled = selector.whom is Whom.LABEL
-            self._pools[key] = self._labelled(*key) if labelled else np.arange(self.made.devices, dtype=np.int64)
-        return self._pools[key]
-
-    def world(self, wanted: Sequence[Wish], seed: int) -> CrowdWorld:
-        return CrowdWorld(self.made.devices, self.made.trace, wanted, seed)
-
-    def _labelled(self, name: str, value: str) -> Pool:
-        """Those with this value of a label."""
-        found = [np.empty(0, np.int64)]
-        first = 0
-        for columns in chunks(self.made.reports, self.made.devices) if name in self.made.reports.names else ():
-            found.append(first + np.flatnonzero(columns.answers(Comparison(name, "=", value))))
-            first += columns.rows
-        return np.concatenate(found)

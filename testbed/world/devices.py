@@ -1,25 +1,25 @@
 """Fleets and their devices.
 
-A fleet as it was asked for, a device as it will be, and population.jsonl, which holds one device per line.
-
-Fleets become devices. What a device is depends on (seed, fleet, its number) and on nothing else.
-
-So another fleet, a larger count, or one more capability leaves all other devices and values as they were.
+What a device is depends on (seed, fleet, its number) and on nothing else. So another fleet, a larger count, or one more
+capability leaves all other devices and values as they were.
 """
 
+import heapq
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from coordinator.engine.requirements import Capabilities
-from device_agent.availability import Absence, Spans, as_trace, read_trace
+from device_agent.availability import Ending, Interval, Spans, read_trace
+from device_agent.spec import DeviceSpec
+from testbed.world.arrays import CheckIns
 from venn.wire.errors import UsageError
-from venn.wire.files import read_json_lines, write_atomic
+from venn.wire.files import write_atomic
 from venn.wire.notation import Distribution
 
 
@@ -43,90 +43,9 @@ class FleetSpec:
     processes: int = 1  # that host it: `count` is one each; 1 is none of its own; in 1 .. count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSpec:
-    """One device. Its sessions are a pure function of its seed and its name."""
-
-    device: str
-    fleet: str
-    seed: int
-    numbers: Mapping[str, float]  # cpu, memory, os and others: those that it reports, in base units
-    labels: Mapping[str, tuple[str, ...]]  # with `fleet`, and `data` if it has any
-    data: Mapping[str, Path]  # its share of each data set, absolute
-    session: str | None  # a distribution of durations in the notation, with the time scale in it
-    gap: str | None
-    crash: float
-    tasks_per_session: int
-    tasks_per_day: int
-    process: str | None  # that hosts it: its own name if it has one to itself; None: the one that fleets share
-    trace: tuple[tuple[float, float], ...] | None = None  # its sessions, with the time scale in them
-    absences: tuple[Absence, ...] = ()  # by the run's timeline, with the time scale in it; in order, without overlap
-
-    @property
-    def alone(self) -> bool:
-        """Whether it has a process to itself."""
-        return self.process == self.device
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "device": self.device,
-            "fleet": self.fleet,
-            "seed": self.seed,
-            "numbers": dict(self.numbers),
-            "labels": {name: list(values) for name, values in self.labels.items()},
-            "data": {name: str(path) for name, path in self.data.items()},
-            "session": self.session,
-            "gap": self.gap,
-            "trace": self.trace,
-            "crash": self.crash,
-            "tasks_per_session": self.tasks_per_session,
-            "tasks_per_day": self.tasks_per_day,
-            "process": self.process,
-            "absences": [absence.to_json() for absence in self.absences],
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "DeviceSpec":
-        """Raises KeyError, TypeError, ValueError or AttributeError for anything but a device."""
-        return cls(
-            device=str(value["device"]),
-            fleet=str(value["fleet"]),
-            seed=int(value["seed"]),
-            numbers={name: float(number) for name, number in value["numbers"].items()},
-            labels={name: tuple(map(str, values)) for name, values in value["labels"].items()},
-            data={name: Path(path) for name, path in value["data"].items()},
-            session=value["session"],
-            gap=value["gap"],
-            trace=as_trace(value["trace"]),
-            crash=float(value["crash"]),
-            tasks_per_session=int(value["tasks_per_session"]),
-            tasks_per_day=int(value["tasks_per_day"]),
-            process=value["process"],
-            absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
-        )
-
-
 def write_population(path: Path, devices: Iterable[DeviceSpec]) -> None:
     """One line per device. Raises PeerError OUT_OF_SPACE."""
     write_atomic(path, "".join(json.dumps(device.to_json(), separators=(",", ":")) + "\n" for device in devices))
-
-
-def read_population(path: Path) -> list[DeviceSpec]:
-    """Raises UsageError, which names the line."""
-    devices: list[DeviceSpec] = []
-    try:
-        for line in read_json_lines(path):
-            devices.append(DeviceSpec.from_json(line))
-    except OSError as error:
-        raise UsageError("POPULATION", f"cannot be read: {error.strerror}", where=str(path)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(
-            "POPULATION",
-            f"is not a device: {type(error).__name__}: {error}",
-            where=f"{path}:{len(devices) + 1}",
-            fix="`venn run` writes this file; take an unchanged one",
-        ) from error
-    return devices
 
 
 OURS = ("fleet", "data")  # labels that every device gets from us
@@ -153,6 +72,39 @@ def expand(
             own = {name: shares[len(devices)].absolute() for name, shares in data.items()}
             devices.append(_device(fleet, index, has, seed, time_scale, own, spans))
     return devices
+
+
+_ROWS = 256  # of a block: sessions have no end, and what is not simulated need not be made
+
+
+def check_ins_of(devices: Sequence[DeviceSpec], kind: Sequence[int] = ()) -> Iterator[CheckIns]:
+    """The sessions of all devices in order of time, with their absences. Devices go by their place.
+
+    ``kind``: of each device; empty: nobody asks for it.
+    """
+    slow = [1.0 / device.numbers["cpu"] for device in devices]
+    kind = kind or [0] * len(devices)
+    sessions = heapq.merge(*(_sessions_of(number, device) for number, device in enumerate(devices)), key=_start)
+    while rows := list(islice(sessions, _ROWS)):
+        yield CheckIns(
+            start_s=np.array([each.start_s for _, each in rows], np.float64),
+            end_s=np.array([each.end_s for _, each in rows], np.float64),
+            device=np.array([number for number, _ in rows], np.int64),
+            interval=np.array([each.number for _, each in rows], np.int64),
+            kind=np.array([kind[number] for number, _ in rows], np.int32),
+            slow=np.array([slow[number] for number, _ in rows], np.float64),
+            byte_s=np.zeros(len(rows)),
+            crash=np.array([each.ends is not Ending.GOODBYE for _, each in rows], np.bool_),
+        )
+
+
+def _sessions_of(number: int, device: DeviceSpec) -> Iterator[tuple[int, Interval]]:
+    return ((number, each) for each in device.intervals())
+
+
+def _start(session: tuple[int, Interval]) -> tuple[float, int]:
+    number, interval = session
+    return interval.start_s, number
 
 
 def device_name(fleet: str, index: int, count: int) -> str:

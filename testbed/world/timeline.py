@@ -1,12 +1,8 @@
-"""The timeline of a scenario: entries, actions, and which devices an entry asks for.
+"""The timeline of a scenario: its entries, the selections that they come to, and the actions on devices and programs.
 
-What a timeline makes of a device's link.
-
-A timeline as it is written, and as it is carried out: entries, and the atomic actions they come to.
-
-What entries wish for, before it is known which devices are there: how many, of whom, when. Seeded, and pure.
-
-Seconds are those of the run, with the time scale in them.
+An *entry* is what a scenario says. It comes to *selections*: how many of which devices, when. Which devices these are
+is found in order of time (``states``), and what is done to each is an *action*. All of it is seeded and pure. Seconds
+are those of the run, with the time scale in them.
 """
 
 import math
@@ -127,8 +123,8 @@ HITS = (Verb.CRASH, Verb.SUSPEND, Verb.DISCONNECT)  # of a storm, in equal parts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wish:
-    """``verb`` for ``count`` of a pool at ``at_s``, or for one device that is known already."""
+class Selection:
+    """``verb`` for ``count`` devices of a pool at ``at_s``, or for one device that is known already."""
 
     at_s: float
     entry: int
@@ -140,6 +136,7 @@ class Wish:
 
 
 def generator(seed: int, entry: int, purpose: str) -> np.random.Generator:
+    """Chance for one purpose of one entry."""
     digest = sha256(f"{seed}/churn/{entry}/{purpose}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:16], "big"))
 
@@ -154,12 +151,15 @@ def hits(entry: Entry, devices: int) -> int:
     return int(entry.of.per_minute * minutes * devices + Fraction(1, 2))
 
 
-def wishes(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float) -> Iterator[Wish]:
-    """Of one entry, whose selector means the devices ``pool``; ``scale`` is the time scale."""
+def selections(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float) -> Iterator[Selection]:
+    """What entry ``number`` comes to, in order of time where it spreads devices over a time.
+
+    ``pool``: the devices that its selector means; ``scale``: the time scale, which multiplies every time.
+    """
     start, lasting = entry.from_s * scale, None if entry.for_s is None else entry.for_s * scale
     count = hits(entry, len(pool))
     if entry.to_s is None:
-        yield Wish(start, number, entry.verb, pool, count, lasting, entry.change)
+        yield Selection(start, number, entry.verb, pool, count, lasting, entry.change)
         return
     end = entry.to_s * scale
     match entry.verb:
@@ -167,17 +167,17 @@ def wishes(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float) ->
             verbs = generator(seed, number, "how").permutation(np.arange(count) % len(HITS)).tolist()
             times = _spread(generator(seed, number, "when"), count, start, end)
             for at, verb in zip(times, verbs, strict=True):
-                yield Wish(at, number, HITS[verb], pool, 1, lasting)
+                yield Selection(at, number, HITS[verb], pool, 1, lasting)
         case Verb.FLAP | Verb.ON_OFF | Verb.DIURNAL:
             assert lasting is not None
             for device in sorted(generator(seed, number, "whom").permutation(pool)[:count].tolist()):
                 rng = generator(seed, number, str(device))
                 going = Verb.DISCONNECT if entry.verb is Verb.FLAP else Verb.LEAVE
                 for since, until in _SPANS[entry.verb](rng, start, end, lasting):
-                    yield Wish(since, number, going, device, 1, until - since)
+                    yield Selection(since, number, going, device, 1, until - since)
         case _:  # what is done once to each of them
             for at in _spread(generator(seed, number, "when"), count, start, end):
-                yield Wish(at, number, entry.verb, pool, 1, lasting, entry.change)
+                yield Selection(at, number, entry.verb, pool, 1, lasting, entry.change)
 
 
 def _spread(rng: np.random.Generator, count: int, start: float, end: float) -> list[float]:

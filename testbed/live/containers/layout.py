@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from coordinator.policies.registry import in_file, split
+from device_agent.spec import DeviceSpec
 from job_driver.bundle import pack
 from testbed.live import broker, commands
 from testbed.live.containers.compose import (
@@ -36,7 +37,6 @@ from testbed.live.throttle.plan import changes_of
 from testbed.live.throttle.user import USER
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from testbed.world.devices import DeviceSpec
 from venn.wire.digest import digest_of
 from venn.wire.files import writing
 from venn.wire.notation import Whom

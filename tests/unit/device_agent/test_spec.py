@@ -16,13 +16,12 @@ from device_agent.flags import Behaviour
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from job_driver.bundle import pack
-from testbed.world.devices import DeviceSpec as Written
 from testbed.world.devices import write_population
 from venn.wire.backoff import Backoff
 from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError
 
-WRITTEN = Written(
+WRITTEN = DeviceSpec(
     device="flagship-07",
     fleet="flagship",
     seed=7,
@@ -47,7 +46,7 @@ def test_a_device_is_read_as_the_testbed_wrote_it(tmp_path: Path) -> None:
     message = device.capabilities()
     assert dict(message.numbers) == {"cpu": 9.1, "memory": 12e9}
     assert list(message.labels["data"].values) == ["digits"]
-    first = next(device.intervals(None))
+    first = next(device.intervals())
     assert isinstance(first, Interval)
     with pytest.raises(UsageError, match="has no device pen"):
         read_population(path, only="pen")

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from device_agent.spec import read_population
 from testbed.live.compose import POOL, make_replica
 from testbed.live.gather import gather
 from testbed.report.emulation import read_emulation
 from testbed.runfolder.paths import RunFolder
-from testbed.world.devices import read_population
 from venn.wire.errors import UsageError
 
 

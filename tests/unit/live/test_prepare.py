@@ -13,7 +13,6 @@ from testbed.live.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 from testbed.simulate.devices import fleet_devices
-from testbed.world.absences import intervals
 from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_selector
@@ -121,7 +120,7 @@ def test_devices_of_a_trace_are_there_as_it_says_live_and_simulated(
     traced = scenario.model_copy(update={"fleets": {**scenario.fleets, "phones": phones}})
     prepare(traced, folder)
     [agent] = read_population(folder.population, only="phones-01")
-    live = [(each.start_s, each.end_s) for each in agent.intervals(None)]
+    live = [(each.start_s, each.end_s) for each in agent.intervals()]
     assert live == [(0.0, 5.0), (6.0, 15.0)]  # the time scale is a half
     [simulated] = [device for device in fleet_devices(traced) if device.device == "phones-01"]
-    assert [(each.start_s, each.end_s) for each in intervals(simulated)] == live
+    assert [(each.start_s, each.end_s) for each in simulated.intervals()] == live

@@ -2,8 +2,8 @@
 
 import pytest
 
+from device_agent.spec import DeviceSpec
 from testbed.scenario.requirements import served_by
-from testbed.world.devices import DeviceSpec
 
 
 def device(name: str, numbers: dict[str, float], **labels: tuple[str, ...]) -> DeviceSpec:

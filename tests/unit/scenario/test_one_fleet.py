@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from device_agent.spec import read_population
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.one_fleet import fleet_population
-from testbed.world.devices import expand, read_population
+from testbed.world.devices import expand
 
 TEXT = """\
 version: 1

@@ -79,7 +79,7 @@ def test_devices_are_there_when_their_agents_would_be(scenario: Scenario, tmp_pa
     assert made.devices == len(devices)
     for number, device in enumerate(devices):
         mine = block.device == number
-        asked = list(islice(device.intervals(None), int(mine.sum())))
+        asked = list(islice(device.intervals(), int(mine.sum())))
         assert block.start_s[mine].tolist() == [each.start_s for each in asked]
         assert block.end_s[mine].tolist() == [each.end_s for each in asked]
         assert block.interval[mine].tolist() == [each.number for each in asked]

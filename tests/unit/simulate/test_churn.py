@@ -13,7 +13,7 @@ from testbed.simulate.build import build
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Outcome, Simulation
 from testbed.simulate.run import simulate
-from testbed.world import crowd
+from testbed.world import states
 from testbed.world.arrays import CheckIns
 from venn.wire.errors import UsageError
 
@@ -165,7 +165,7 @@ def test_labels_of_a_file(tmp_path: Path) -> None:
 
 
 def test_too_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowd, "MOST_SESSIONS", 2000)
+    monkeypatch.setattr(states, "MOST_SESSIONS", 2000)
     of("{at: 10h, leave: all}")
     with pytest.raises(UsageError, match="more than 2,000 sessions lie between its first and last action, 1h and 10h"):
         of("{at: 1h, leave: 5 of all}, {at: 10h, leave: 5 of all}")

@@ -1,4 +1,4 @@
-"""Timelines on devices by the million are granted, cut and simulated as those of fleets are."""
+"""Timelines on populations are granted, cut and simulated as those of fleets are."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,15 +17,11 @@ from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.testing.worlds import Session, job, world
 from testbed.world import cut
-from testbed.world.absences import WHILE_THERE, Expansion, expand_timeline
 from testbed.world.arrays import CheckIns
-from testbed.world.crowd import CrowdWorld
-from testbed.world.timeline import Entry, Pool, Verb, Wish
-from tests.property.test_churn import TIMELINES
+from testbed.world.states import Roster, States
+from testbed.world.timeline import Entry, Selection, Verb
+from tests.property.test_churn import COUNT, TIMELINES, expand, meant
 from tests.simulation.test_bulk import assert_equal
-from venn.wire.notation import Selector, Whom
-
-COUNT = 12
 
 
 def sessions(seed: int) -> list[Session]:
@@ -41,60 +37,18 @@ def sessions(seed: int) -> list[Session]:
     return sorted(found, key=lambda one: one.start)
 
 
-class Watched(CrowdWorld):
-    """Looks at every device for every wish, as nobody could who had a million."""
-
-    rows: Sequence[Session] = ()
-
-    def choose(self, wish: Wish, turn: int) -> Sequence[int]:
-        chosen = super().choose(wish, turn)
-        pool = [wish.of] if isinstance(wish.of, int) else wish.of.tolist()
-        there = {one.device for one in self.rows if one.start <= wish.at_s < one.end}
-        able = [device for device in pool if self._able(wish, device, there)]
-        assert len(set(chosen)) == len(chosen) == min(wish.count, len(able))
-        assert set(chosen) <= set(able)
-        if wish.verb not in WHILE_THERE:
-            first = [device for device in able if device in there]
-            assert len(there & set(chosen)) == min(len(first), len(chosen)) or isinstance(wish.of, int)
-        return chosen
-
-    def _able(self, wish: Wish, device: int, there: set[int]) -> bool:
-        if wish.verb in WHILE_THERE:
-            return self.away(device, wish.at_s) is None and device in there
-        return self.can(wish, device)
-
-
-class Crowd:
-    def __init__(self, rows: Sequence[Session]) -> None:
-        self.rows = rows
-        pools = np.arange(COUNT), np.arange(4), np.arange(4, COUNT), np.arange(1, COUNT, 2)
-        self.pools = dict(zip(("", "near", "far", "site"), pools, strict=True))
-
-    def pool(self, selector: Selector) -> Pool:
-        return self.pools["" if selector.whom is Whom.ALL else selector.name]
-
-    def world(self, wanted: Sequence[Wish], seed: int) -> CrowdWorld:
-        made = Watched(COUNT, world([], self.rows, blocks=3).trace, wanted, seed)
-        made.rows = self.rows
-        return made
-
-
-def expand(timeline: list[Entry], seed: int) -> Expansion:
-    """Links of crowds do not change."""
-    known = [entry for entry in timeline if entry.verb is not Verb.LIMIT]
-    return expand_timeline(known, Crowd(sessions(seed)), seed=seed, scale=1.0)
-
-
 @settings(max_examples=150)
 @given(TIMELINES, st.integers(0, 99))
-def test_every_wish_is_granted_on_whom_it_can_be(timeline: list[Entry], seed: int) -> None:
-    assert expand(timeline, seed) == expand(timeline, seed)
+def test_every_selection_is_granted_on_whom_it_can_be(timeline: list[Entry], seed: int) -> None:
+    rows = sessions(seed)
+    assert expand(timeline, seed, rows) == expand(timeline, seed, rows)
 
 
 @settings(max_examples=100)
 @given(TIMELINES, st.integers(0, 99), st.integers(1, 5))
 def test_what_is_left_of_the_sessions(timeline: list[Entry], seed: int, blocks: int) -> None:
-    rows, absences = sessions(seed), expand(timeline, seed).absences
+    rows = sessions(seed)
+    absences = expand(timeline, seed, rows).absences
     left = list(cut.without(world([], rows, blocks=blocks).trace, absences, COUNT)())
     starts = [start for block in left for start in block.start_s.tolist()]
     assert starts == sorted(starts)
@@ -124,7 +78,8 @@ def pieces(own: Sequence[Session], absences: Sequence[Absence]) -> Iterator[tupl
 @settings(max_examples=40)
 @given(TIMELINES, st.integers(0, 99), st.sampled_from(["fifo", "venn", "venn-plus"]))
 def test_in_bulk_it_is_the_same(timeline: list[Entry], seed: int, policy: str) -> None:
-    rows, absences = sessions(seed), expand(timeline, seed).absences
+    rows = sessions(seed)
+    absences = expand(timeline, seed, rows).absences
     trace = cut.without(world([], rows, blocks=3).trace, absences, COUNT)
     jobs = [job("a", 3, rounds=9, deadline=9.0, compute=1.5), job("b", 2, rounds=9, deadline=9.0, arrives=4.0)]
     made = world(jobs, rows, seed=seed, trace=trace)
@@ -137,9 +92,9 @@ def test_nothing_is_read_that_nobody_asks_for() -> None:
     def trace() -> Iterator[CheckIns]:
         raise AssertionError("it was read")
 
-    wanted = [Wish(1.0, 0, Verb.LEAVE, 3, 1, 2.0)]
-    made = CrowdWorld(COUNT, trace, wanted, seed=1)
-    assert [action.target for action in made.grant(wanted[0], 0)] == ["3"]
+    wanted = [Selection(1.0, 0, Verb.LEAVE, 3, 1, 2.0)]
+    made = States(Roster(COUNT, trace, meant), wanted, seed=1)
+    assert [action.target for action in made.grant(wanted[0])] == ["3"]
     assert made.absences() == {3: [Absence(1.0, 3.0, AbsenceKind.LEAVE)]}
 
 
