@@ -6,6 +6,7 @@ Events and effects go through their JSON, as in a replay, and every invariant is
 import json
 from collections.abc import Mapping
 from fractions import Fraction
+from random import Random
 from typing import TypeVar
 
 from coordinator.engine.effects import Effect, OfferLease
@@ -32,6 +33,7 @@ from coordinator.engine.model import (
     EngineSettings,
     FailureReason,
     HeldLease,
+    HeldPhase,
     JobSpec,
     Outcome,
     Phase,
@@ -40,7 +42,7 @@ from coordinator.engine.model import (
 )
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
-from coordinator.engine.requirements import AllDevices, Capabilities, Requirement
+from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Requirement
 from coordinator.engine.state import Device, Job, Request
 from coordinator.policies.fifo import Fifo
 
@@ -253,3 +255,41 @@ class ScriptedEngine:
 def needs(requirement: Requirement, name: str) -> dict[str, object]:
     """The fields of JobSpec that say which devices a job asks for."""
     return {"requirement": requirement, "requirement_name": name}
+
+
+def random_script(seed: int, policy: Policy | None = None, *, steps: int = 400) -> ScriptedEngine:
+    """Three jobs and twelve devices that come, go, fail and answer, drawn from a seed; a few events in a step."""
+    rng, play = Random(seed), ScriptedEngine(policy, supply_window_s=100.0, supply_buckets=10)
+    play.request("any", demand=4, min_response=Fraction(1, 2), over_commit=Fraction(1, 4), deadline_s=30.0)
+    play.request("roomy", demand=3, deadline_s=25.0, **needs(Comparison("memory", ">=", 4.0), "roomy"))
+    play.request("fast", demand=3, deadline_s=25.0, **needs(Comparison("cpu", ">", 2.5), "fast"))
+    for _ in range(steps):
+        play.wait(rng.random())
+        name = f"d{rng.randrange(12)}"
+        known = play.engine.devices.get(DeviceId(name))
+        if known is None or known.session is None:
+            held = () if known is None or known.lease is None else (HeldLease(known.lease.seq, HeldPhase.WORKING),)
+            kind = int(name[1:])
+            play.check_in(
+                name,
+                interval=rng.randrange(3),
+                numbers={"memory": float(kind % 5), "cpu": float(kind % 4)},
+                labels={"data": frozenset({"x", "y", f"z{kind}"})},
+                held=held,
+                per_session=rng.randrange(4),
+            )
+        elif known.lease is None or rng.random() < 0.1:
+            play.leave(name, SessionEnd.CONNECTION_ENDED)
+        elif rng.random() < 0.1:
+            play.accept(name)
+            play.fail(name)
+        else:
+            lease, request = known.lease.seq, known.lease.request
+            play.accept(name)
+            play.record(request, lease, outcome=Outcome.COUNTED if request.open else Outcome.STRAGGLER)
+            play.finish(name, lease)
+        for job in play.engine.jobs.values():
+            if job.request is None and job.latest is not None:
+                closed = job.latest.status is AttemptStatus.CLOSED
+                play.open(job, job.latest.round + closed, 1 if closed else job.latest.attempt + 1, rounds_left=5)
+    return play

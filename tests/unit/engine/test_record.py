@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import subprocess
 import sys
 from fractions import Fraction
@@ -34,10 +33,8 @@ from coordinator.engine.model import (
     LeaseEnd,
     Outcome,
     Phase,
-    SessionEnd,
     Workload,
 )
-from coordinator.engine.plan import Policy
 from coordinator.engine.record import (
     Digest,
     RecordError,
@@ -53,7 +50,7 @@ from coordinator.engine.requirements import Any, Capabilities, Comparison, Every
 from coordinator.engine.snapshot import snapshot
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy, policy_names
-from testbed.testing.engine import ScriptedEngine, needs, spec
+from testbed.testing.engine import ScriptedEngine, random_script, spec
 
 REQUIREMENT = Any(
     (Every((Comparison("memory", ">=", 4e9), Comparison("site", "!=", "lab"))), Not(Ids((DeviceId("x"),))))
@@ -168,47 +165,9 @@ def test_the_digest_tells_leases_and_transitions_apart() -> None:
     assert of(offer) == "c6dc434ee6156889"  # pinned: another path that computes it must agree
 
 
-def random_world(seed: int, policy: Policy | None = None) -> ScriptedEngine:
-    """A few hundred events of several jobs and devices that come and go."""
-    rng, play = random.Random(seed), ScriptedEngine(policy, supply_window_s=100.0, supply_buckets=10)
-    play.request("any", demand=4, min_response=Fraction(1, 2), over_commit=Fraction(1, 4), deadline_s=30.0)
-    play.request("roomy", demand=3, deadline_s=25.0, **needs(Comparison("memory", ">=", 4.0), "roomy"))
-    play.request("fast", demand=3, deadline_s=25.0, **needs(Comparison("cpu", ">", 2.5), "fast"))
-    for _ in range(400):
-        play.wait(rng.random())
-        name = f"d{rng.randrange(12)}"
-        known = play.engine.devices.get(DeviceId(name))
-        if known is None or known.session is None:
-            held = () if known is None or known.lease is None else (HeldLease(known.lease.seq, HeldPhase.WORKING),)
-            kind = int(name[1:])
-            play.check_in(
-                name,
-                interval=rng.randrange(3),
-                numbers={"memory": float(kind % 5), "cpu": float(kind % 4)},
-                labels={"data": frozenset({"x", "y", f"z{kind}"})},
-                held=held,
-                per_session=rng.randrange(4),
-            )
-        elif known.lease is None or rng.random() < 0.1:
-            play.leave(name, SessionEnd.CONNECTION_ENDED)
-        elif rng.random() < 0.1:
-            play.accept(name)
-            play.fail(name)
-        else:
-            lease, request = known.lease.seq, known.lease.request
-            play.accept(name)
-            play.record(request, lease, outcome=Outcome.COUNTED if request.open else Outcome.STRAGGLER)
-            play.finish(name, lease)
-        for job in play.engine.jobs.values():
-            if job.request is None and job.latest is not None:
-                closed = job.latest.status is AttemptStatus.CLOSED
-                play.open(job, job.latest.round + closed, 1 if closed else job.latest.attempt + 1, rounds_left=5)
-    return play
-
-
 @pytest.mark.parametrize("name", policy_names())
 def test_the_invariants_hold_under_every_policy(name: str) -> None:
-    play = random_world(11, load_policy(name))  # checked after each event
+    play = random_script(11, load_policy(name))  # checked after each event
     assert sum(job.closed_rounds for job in play.engine.jobs.values()) > 10
 
 
@@ -224,7 +183,7 @@ def rebuild(lines: list[str]) -> str:
 
 
 def test_a_state_rebuilt_in_another_process_with_another_hash_seed_is_the_same(tmp_path: Path) -> None:
-    play = random_world(5)
+    play = random_script(5)
     assert play.engine.world.leases_granted > 100
     assert min(job.closed_rounds + job.aborts for job in play.engine.jobs.values()) > 3
     digest = Digest()
