@@ -29,6 +29,11 @@ TYPES = {
         "What a [policy](../writing-a-policy.md) sees and returns.",
         "coordinator.engine.plan",
     ),
+    "testing": (
+        "Tools for tests",
+        "For [testing a policy](../testing-a-policy.md).",
+        "testbed.testing\n    options: {show_submodules: true}",
+    ),
 }
 
 

@@ -1,0 +1,71 @@
+"""Each page links a term to the glossary where it first uses it in its text: not in headings, tables and code."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+GLOSSARY = DOCS / "glossary.md"
+PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md")} - {GLOSSARY})
+TERMS = {
+    "attempt": "attempts?",
+    "check-in": "check-ins?",
+    "coordinator": "coordinators?",
+    "digest": "digests?",
+    "driver": "drivers?",
+    "eligible": "eligible",
+    "jct": "JCTs?",
+    "job-group": r"job\s+groups?",
+    "journal": "journals?",
+    "lease": "leases?",
+    "region": "regions?",
+    "response-collection-time": r"response\s+collection\s+times?",
+    "scheduling-delay": r"scheduling\s+delays?",
+    "session": "sessions?",
+    "spare-place": r"spare\s+places?",
+    "straggler": "stragglers?",
+    "supply": "supply",
+    "swarm": "swarms?",
+    "tier": "tiers?",
+    "timeline": "timelines?",
+    "virtual-time": r"virtual\s+time",
+}
+GENERATED = re.compile(r"<!-- made by .*", re.DOTALL)
+NO_TEXT = re.compile(
+    r"^```.*?^```$"  # code
+    r"|^ {4}.*?$|``.*?``|`[^`]*`"
+    r"|^#.*?$|^\|.*?$"  # headings, rows of tables
+    r"|!\[.*?\]|\]\([^)]*\)",  # what a picture shows, where a link leads
+    re.DOTALL | re.MULTILINE,
+)
+LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+def text_of(page: str) -> str:
+    """The page, as long as before, with blanks for what is no text."""
+    for other in (GENERATED, NO_TEXT):
+        page = other.sub(lambda found: re.sub(r"[^\n]", "\0", found[0]), page)
+    return page
+
+
+def first_use(page: str, term: str) -> re.Match[str] | None:
+    return re.search(rf"(?<![\w-]){TERMS[term]}(?![\w-])", text_of(page), re.IGNORECASE)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_first_use_of_a_term_is_a_link(path: Path) -> None:
+    page = path.read_text()
+    for term in TERMS:
+        if used := first_use(page, term):
+            links = [link for link in LINK.finditer(page) if link.start() < used.start() and used.end() < link.end()]
+            line = page.count("\n", 0, used.start()) + 1
+            assert links, f"{path.name}:{line}: link this first {used[0]!r} to glossary.md#{term}"
+
+
+def test_every_link_to_the_glossary_leads_to_a_term() -> None:
+    known = {heading.lower().replace(" ", "-") for heading in re.findall(r"^### (.*)$", GLOSSARY.read_text(), re.M)}
+    assert TERMS.keys() <= known
+    assert set(re.findall(r"\]\(#([^)]*)\)", GLOSSARY.read_text())) <= known
+    for path in PAGES:
+        assert set(re.findall(r"glossary\.md#([^)]*)\)", path.read_text())) <= known, path.name
