@@ -366,4 +366,4 @@ async def _uploaded(backend: str) -> Summary:
         return (await run_scenario(scenario, out=Path(folder) / "run", quiet=True)).summary
 
 
-BENCHMARK = Benchmark("emulation", "limits of devices: what was got against what was asked", run)
+BENCHMARK = Benchmark("emulation", "limits of devices: measured against asked for", run)

@@ -17,16 +17,16 @@ from venn.wire.text import did_you_mean
 BENCHMARKS = {
     "coordinator": "device cycles per second and memory per idle device, against a bare echo",
     "scheduler": "re-planning and look-ups with 1,000 open jobs in 100 groups over 4,096 regions, against srsf",
-    "optimality": "how far policies are from the best: from the optimum of small instances, from a bound on JCT",
+    "optimality": "how far policies are from the optimum of small instances, and from a bound on JCT",
     "regimes": "how venn-plus compares with venn: devices, noise, links, sessions, kinds of jobs; ten minutes",
     "simulator": "check-ins per second of the simulator in bulk on the even workload, against event by event",
-    "emulation": "limits of devices: what was got against what was asked, by every means of this machine",
+    "emulation": "limits of devices: measured against asked for, by every means of this machine",
     "fidelity": "three scenarios on three seeds, run for real, against the same in simulation",
     "round": "one empty round, from start to close",
     "transfer": "models down and updates up, against a bare byte stream",
 }
 
-app = application("Measure this machine; every figure stands beside a baseline of the same run.")
+app = application("Measure this machine. Every figure has a baseline of the same run.")
 
 
 @app.command(epilog="Example: venn bench round --json")
