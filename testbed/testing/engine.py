@@ -74,7 +74,8 @@ class ScriptedEngine:
     """
 
     def __init__(self, policy: Policy | None = None, **settings: object) -> None:
-        self.engine = Engine(EngineSettings(seed=7, policy="test", **settings), policy or Fifo())  # type: ignore[arg-type]
+        policy = policy or Fifo()
+        self.engine = Engine(EngineSettings(seed=7, policy=policy.name, **settings), policy)  # type: ignore[arg-type]
         self.now = 0.0  # engine seconds
         self.effects: list[Effect] = []  # of the last event
         self.all: list[Effect] = []  # since the start

@@ -1,0 +1,1 @@
+"""Run folders that earlier versions have written, and the program that wrote them."""

@@ -1,0 +1,76 @@
+"""Run folders that versions of this format wrote are still read, replayed and summed up as they were.
+
+If a test here fails, what is written has changed its meaning: users can no longer read the runs they have. A change of
+the format needs a new format version (``FORMAT``), a reader of the old one, and new golden folders beside the old ones
+(``python -m tests.golden.record``). Never record an old one again to make a test pass.
+
+A policy or an engine that decides otherwise on purpose is no change of the format, but ends the replay of old runs:
+then say so in CHANGELOG.md, record new folders, and replay only these.
+"""
+
+import tarfile
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from coordinator.engine.effects import Effect
+from coordinator.engine.events import Event
+from testbed.report.record import load_run
+from testbed.report.replay import replay_here
+from testbed.report.summary import summarise
+from testbed.runfolder.journal import FORMAT
+from testbed.runfolder.lives import journal_files, read_lives
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+FIGURES = {  # events, leases, responses in rounds, rounds of all jobs, aborts, digest
+    "format-2-simulated": (1048, 215, 140, 44, 3, "46097a83fdc2b055-ba70e6910ff59fa0"),
+    "format-2-scripted": (180, 4, 1, 0, 1, "66eeceaf25454790"),
+    "format-2-live": (854, 168, 140, 60, 3, "7dd955c20a1dc8ac-13e150953b31d947"),
+}
+UNWRITTEN = {"format-2-scripted": ["NO_DECISION"]}  # findings of the audit: it has a journal and no log of a driver
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The golden run folders, unpacked, by name."""
+    place = tmp_path_factory.mktemp("golden")
+    for packed in GOLDEN.glob("*.tar.gz"):
+        with tarfile.open(packed) as file:
+            file.extractall(place / packed.name.removesuffix(".tar.gz"), filter="data")
+    return {folder.name: folder for folder in place.iterdir()}
+
+
+def test_this_format_has_golden_folders() -> None:
+    assert {path.name.removesuffix(".tar.gz") for path in GOLDEN.glob("*.tar.gz")} == set(FIGURES)
+    assert any(name.startswith(f"format-{FORMAT}-") for name in FIGURES), "record golden folders of the new format"
+    assert sum(path.stat().st_size for path in GOLDEN.glob("*.tar.gz")) < 100_000
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_golden_folder_is_summed_up_as_it_was(name: str, folders: dict[str, Path]) -> None:
+    record = load_run(folders[name])
+    summary = summarise(record)
+    assert [finding.kind for finding in summary.audit.findings] == UNWRITTEN.get(name, [])
+    assert FIGURES[name] == (
+        len(record.journal.entries),
+        summary.leases.granted,
+        summary.leases.responses,
+        sum(job.rounds for job in summary.jobs),
+        sum(job.aborts for job in summary.jobs),
+        record.journal.digest,
+    )
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_golden_journal_is_replayed_with_equal_effects(name: str, folders: dict[str, Path]) -> None:
+    for path in journal_files(folders[name]):
+        replayed = replay_here(path)
+        assert replayed.difference is None
+        assert replayed.same
+
+
+def test_every_event_and_effect_is_in_a_golden_journal(folders: dict[str, Path]) -> None:
+    entries = [entry for folder in folders.values() for entry in read_lives(folder).entries]
+    met = {type(entry.event) for entry in entries} | {type(effect) for entry in entries for effect in entry.effects}
+    assert met == {*get_args(Event), *get_args(Effect)}
