@@ -9,8 +9,7 @@ matching of devices that wait, by the new plan.
 import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled, entry, fetch
-from testbed.simulate.compiled.kernel_due import give_up, pass_time
-from testbed.simulate.compiled.kernel_limits import limited
+from testbed.simulate.compiled.kernel_devices import limited
 from testbed.simulate.compiled.kernel_lists import (
     ENDS,
     OPENS,
@@ -27,8 +26,10 @@ from testbed.simulate.compiled.kernel_lists import (
 from testbed.simulate.compiled.kernel_match import choose, room, wanted
 from testbed.simulate.compiled.kernel_plan import make_plan
 from testbed.simulate.compiled.kernel_rules import (
+    abort,
     close_session,
     end_job,
+    expire,
     free_device,
     grant,
     lose_absent,
@@ -51,6 +52,7 @@ from testbed.simulate.compiled.layout import (
     PLAN_WANTED,
     REPLAN,
     SETTLE,
+    TICKED,
 )
 from testbed.simulate.compiled.tables import Tables
 
@@ -112,9 +114,9 @@ def _advance(t: Tables) -> int:
         if response or t.heap[0].at < due:
             return _on_heap(t, response)
     if due <= given:
-        return pass_time(t, due)
+        return _pass_time(t, due)
     if given > t.run.until:
-        return give_up(t)
+        return _give_up(t)
     if arrival <= check_in:
         t.run.now = arrival
         run.subject = run.arrived
@@ -147,7 +149,7 @@ def _on_heap(t: Tables, response: bool) -> int:
     at, code, slot = t.heap[0].at, t.heap[0].code, t.heap[0].slot
     stands = t.leases[slot].seq == code if response else t.sessions[slot].seq == code - SESSION_ENDS
     if stands and at > t.run.until:
-        return give_up(t)
+        return _give_up(t)
     pop(t)
     if not stands:
         return GO_ON
@@ -300,3 +302,59 @@ def _match_waiting(t: Tables) -> int:
     if code == GO_ON:
         run.phase = REPLAN
     return code
+
+
+# -- what is due by the clock
+
+
+@compiled
+def _give_up(t: Tables) -> int:
+    """The next event is after the end of the simulation."""
+    t.run.now = t.run.until
+    return OVER
+
+
+@compiled
+def _pass_time(t: Tables, due: float) -> int:
+    """Deadlines of attempts, by request; then expiries, by lease; then the tick of the supply and the plan's review."""
+    if t.run.due <= due:  # it may have moved on
+        t.run.due = _next_due(t)
+        if min(t.run.due, t.run.tick, t.run.review) > due:
+            return GO_ON
+    if due > t.run.until:
+        return _give_up(t)
+    t.run.now = due
+    while True:
+        first = NONE
+        for job in range(t.run.arrived):
+            if t.jobs[job].deadline <= due and (first == NONE or t.jobs[job].request < t.jobs[first].request):
+                first = job
+        if first == NONE:
+            break
+        abort(t, first)
+    while True:
+        lease = NONE
+        for job in range(t.run.arrived):
+            head = t.jobs[job].head
+            if head == NONE or t.leases[head].granted + t.jobs[job].lease_s > due:
+                continue
+            if lease == NONE or t.leases[head].seq < t.leases[lease].seq:
+                lease = head
+        if lease == NONE:
+            break
+        expire(t, lease)
+    if t.run.review <= due:
+        t.run.review, t.run.dirty = np.inf, 1
+    return TICKED if t.run.tick <= due else GO_ON
+
+
+@compiled
+def _next_due(t: Tables) -> float:
+    """Of attempts and leases. Leases of a job run equally long, so its oldest one is its first."""
+    due = np.inf
+    for job in range(t.run.arrived):
+        due = min(due, t.jobs[job].deadline)
+        head = t.jobs[job].head
+        if head != NONE:
+            due = min(due, t.leases[head].granted + t.jobs[job].lease_s)
+    return float(due)

@@ -3,8 +3,8 @@
 import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled, mixed
+from testbed.simulate.compiled.kernel_devices import used_up
 from testbed.simulate.compiled.kernel_lists import sort
-from testbed.simulate.compiled.kernel_once import used_up
 from testbed.simulate.compiled.kernel_tiers import unmet
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables

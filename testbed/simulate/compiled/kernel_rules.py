@@ -8,7 +8,15 @@ import numpy as np
 
 from coordinator.engine.plan import UNDECIDED
 from testbed.simulate.compiled.compiled import compiled, mixed
-from testbed.simulate.compiled.kernel_limits import count_task, forget_tasks, limited
+from testbed.simulate.compiled.kernel_devices import (
+    ROUND,
+    count_task,
+    forget_round,
+    forget_tasks,
+    lease_round,
+    limited,
+    use,
+)
 from testbed.simulate.compiled.kernel_lists import (
     ABORTED,
     CLOSED,
@@ -26,7 +34,6 @@ from testbed.simulate.compiled.kernel_lists import (
     say,
     wait_no_more,
 )
-from testbed.simulate.compiled.kernel_once import ROUND, forget_round, lease_round, use
 from testbed.simulate.compiled.kernel_tiers import is_chosen, profile, profile_loss, unmet
 from testbed.simulate.compiled.layout import COUNTED, EXPIRED, LOST, NONE, REVOKED, STRAGGLER
 from testbed.simulate.compiled.tables import Tables

@@ -84,7 +84,7 @@ JOB = _record(  # what a look-up reads comes first, side by side
     responses=int,  # counted
     open=int,  # has an open request
     mask=int,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
-    stamp=int,  # of the round on offer, see ``kernel_once``: changes with each, and with each attempt
+    stamp=int,  # of the round on offer, see ``kernel_devices``: changes with each, and with each attempt
     tabled=int,  # there are devices of that round in its table
     group=int,
     needed=int,  # K
@@ -155,9 +155,9 @@ DEVICE = _record(  # a line of the processor's cache
     interval=int,
     check_ins=int,
     tasks=int,
-    today=int,  # the day and the tasks in it, see ``kernel_limits``
+    today=int,  # the day and the tasks in it, see ``kernel_devices``
     lease=int,
-    counts_in=int,  # the round that its latest lease was for, see ``kernel_once``; 0: none that counts
+    counts_in=int,  # the round that its latest lease was for, see ``kernel_devices``; 0: none that counts
 )
 KIND = _record(cell=int, per_session=int, per_day=int)
 CELL = _record(  # the devices of one region and one tier; first those without a tier, and so all if there are none
@@ -171,7 +171,7 @@ ATTEMPT = _record(job=int, round_no=int, attempt=int, closed=int, counted=int, o
 COMING = _record(at=float, code=int, slot=int)  # an event
 REACTION = _record(what=int, subject=int, number=int)
 GROUND = _record(supply=int, owner=int)  # of a region, and the scarcest contender that can use it
-USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_once``
+USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_devices``
 # A profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
 PROFILE = _record(total=int, at=int, upto=int, percent=int, counts=np.dtype((int, BINS)))
 

@@ -1,21 +1,67 @@
-"""Once a round: which devices count in the round that a job has on offer.
+"""What a device may still take: limits of its own, in a session and in a day, and each job's round once.
 
 What a device's latest lease was for stands in the device's own row, which is at hand when it is leased and when it is
 matched again: that is the round, unless the lease has ended without a response. Rounds that are still on offer when
 another lease takes that place go into a hash table for each job, and so do all responses of an asynchronous one, for
 they may count in a later round than the lease was granted in. Few devices ever do.
 
-A row counts if it has the round's stamp, and is free otherwise: so a new round empties the table at once. A table has
-at least twice as many rows as responses close a round, and those after the one that a device should have are tried in
-turn.
+A row of that table counts if it has the round's stamp, and is free otherwise: so a new round empties the table at
+once. A table has at least twice as many rows as responses close a round, and those after the one that a device should
+have are tried in turn.
 """
+
+import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 
+_DAY_S = 86_400.0
+_MOST = 1 << 32  # tasks of a device in a day
 ROUND = 1 << 32  # what a stamp grows by with each round; the rest of it is the job
 _SPREAD = 2_654_435_761  # 2^32 over the golden ratio; devices are numbered below 2^31
+
+
+# -- limits
+
+
+@compiled
+def count_task(t: Tables, device: int) -> None:
+    """It accepts a lease."""
+    t.devices[device].tasks += 1
+    if t.run.daily == 1:
+        t.devices[device].today = max(t.devices[device].today, _today(t)) + 1
+
+
+@compiled
+def forget_tasks(t: Tables, job: int, after: int) -> None:
+    """The job's leases after this number are taken back in the instant of their grant: none had been accepted."""
+    lease = t.jobs[job].tail
+    while lease != NONE and t.leases[lease].seq > after:
+        device = t.leases[lease].device_no
+        t.devices[device].tasks -= 1
+        if t.run.daily == 1:
+            t.devices[device].today -= 1
+        lease = t.leases[lease].previous
+
+
+@compiled
+def limited(t: Tables, device: int) -> bool:
+    """It has reached a limit of its own."""
+    devices, kind = t.devices, t.devices[device].kind
+    per_session, per_day = t.kinds[kind].per_session, t.kinds[kind].per_day
+    if 0 < per_session <= devices[device].tasks:
+        return True
+    return bool(0 < per_day <= devices[device].today - _today(t))
+
+
+@compiled
+def _today(t: Tables) -> int:
+    """What a day's tasks are counted from: more than a device ever has counted before."""
+    return int(np.int64(t.run.now // _DAY_S) * _MOST)
+
+
+# -- once a round
 
 
 @compiled
