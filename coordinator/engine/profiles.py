@@ -15,7 +15,7 @@ bins are all halved, rounded down, so that it follows its job.
 - A tail of fewer than ENOUGH responses is not known. A tier whose tail is not known is taken to be as slow as all.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -32,6 +32,12 @@ class Counts(Protocol):
     """Times by bin: a list, or an array where this is compiled."""
 
     def __getitem__(self, at: int, /) -> int: ...
+
+
+class Edges(Protocol):
+    """Upper edges of bins, seconds: a tuple, or an array where this is compiled."""
+
+    def __getitem__(self, at: int, /) -> float: ...
 
 
 def bin_at(counts: Counts, wanted: int, at: int, upto: int) -> tuple[int, int]:
@@ -70,17 +76,6 @@ class Profile:
     def quantile(self, part: int, whole: int) -> float:
         """The least edge that at least ``part / whole`` of the times did not exceed, seconds; 0 < part <= whole."""
         return EDGES[self._reach(-(-part * self.total // whole))]
-
-    def falls(self, needed: int, places: int) -> Iterator[tuple[int, float]]:
-        """(n, quantile needed / (n + 1)) for n = ``needed``, and for those up to ``places`` at which it is lower."""
-        n, work = needed, needed * self.total
-        while n <= places:
-            at = self._reach(-(-work // (n + 1)))
-            below = self.upto - self.counts[at]
-            yield n, EDGES[at]
-            if below <= 0:
-                return
-            n = -(-work // below) - 1
 
     @property
     def tail_s(self) -> float:

@@ -31,6 +31,8 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import GroupId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, Plan, Policy, Reasons, RequestView, View
+from coordinator.engine.profiles import Counts, Edges, bin_at
+from coordinator.engine.scale import EDGES
 
 
 class Spares(StrEnum):
@@ -138,12 +140,37 @@ def _target(view: View, request: RequestView, price: float) -> int:
     times = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else None
     if times is None:
         return places
-    best, least, left_s = places, math.inf, request.deadline_at - view.now
-    for n, seconds in times.falls(needed, places):
-        if seconds <= left_s and seconds + n * price < least:
-            best, least = n, seconds + n * price
-        if seconds <= min(price, left_s):  # one place more costs more than is left to save
+    left_s = request.deadline_at - view.now
+    return best_places(times.counts, times.total, times.at, times.upto, EDGES, needed, places, left_s, price)
+
+
+def best_places(
+    counts: Counts,
+    total: int,
+    at: int,
+    upto: int,
+    edges: Edges,
+    needed: int,
+    places: int,
+    left_s: float,
+    price: float,
+) -> int:
+    """The n from ``needed`` to ``places`` with the least Q(needed / (n + 1)) + n x ``price``, Q at most ``left_s``.
+
+    ``counts``: responses by bin, ``total`` in all, ``upto`` of them in bins 0 to ``at``; ``edges``: of bins, seconds.
+    Only those n are tried at which the quantile Q falls. The simulator compiles this function.
+    """
+    best, least, n, work = places, math.inf, needed, needed * total
+    while n <= places:
+        at, upto = bin_at(counts, (work + n) // (n + 1), at, upto)
+        cost = edges[at] + n * price
+        if edges[at] <= left_s and cost < least:
+            best, least = n, cost
+        upto -= counts[at]
+        if edges[at] <= min(price, left_s) or upto <= 0:  # one place more costs more than is left to save
             break
+        at -= 1
+        n = (work + upto - 1) // upto - 1
     return best
 
 

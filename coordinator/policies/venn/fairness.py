@@ -47,12 +47,18 @@ class FairShares:
     def _time(self, request: RequestView) -> tuple[float, float]:
         """Since it arrived, and its fair one; infinite where no device for it was seen."""
         view, job = self._view, self._view.jobs[request.job]
-        supply = self._supply[request.group]
-        if supply == 0:
-            return view.now - job.arrival, math.inf
-        tail_s = job.tails_s[0] if job.tails_s else 0.0
-        alone_s = job.rounds * (job.places * view.supply_span_s / supply + tail_s)
-        return view.now - job.arrival, len(view.jobs) * alone_s
+        supply, tail_s = self._supply[request.group], job.tails_s[0] if job.tails_s else 0.0
+        return view.now - job.arrival, fair_s(
+            len(view.jobs), job.rounds, job.places, view.supply_span_s, supply, tail_s
+        )
+
+
+# The simulator compiles the functions below.
+
+
+def fair_s(jobs: int, rounds: int, places: int, span_s: float, supply: float, tail_s: float) -> float:
+    """The fair time of a job among so many; ``supply``: check-ins of devices for it in ``span_s`` seconds."""
+    return jobs * (rounds * (places * span_s / supply + tail_s)) if supply > 0 else math.inf
 
 
 def share(waited: float, fair: float) -> float:

@@ -84,12 +84,10 @@ class Drawn:
         tier = index(draw(view.seed, Purpose.TIER, request.request), view.tiers)
         fast_s, work = self.tail_s(view, request, tier), request.remaining * view.supply_span_s
         if self.paper:
-            collecting = tail_s * rate / work  # c
-            pays = view.tiers + fast_s / tail_s * collecting < 1.0 + collecting
+            worth_it = pays_by_paper(view.tiers, work, rate, tail_s, fast_s)
         else:
-            rate_u = self.rate(view, regions, tier)
-            pays = rate_u > 0 and work / rate_u - work / rate < tail_s - fast_s
-        return tier if pays else ANY_TIER
+            worth_it = pays(work, rate, self.rate(view, regions, tier), tail_s, fast_s)
+        return tier if worth_it else ANY_TIER
 
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
         """Over all tiers (-1), or of one; 0: not known."""
@@ -117,7 +115,8 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
             if tier >= 0:
                 restricted.append((first, tier))
         for request, tier in restricted:
-            latest = request.deadline_at - _needs_s(view, request, holding, tier, rule)
+            rate, tail_s = rule.rate(view, holding.owned(), tier), rule.tail_s(view, request, tier)
+            latest = latest_s(request.deadline_at, request.remaining * view.supply_span_s, rate, tail_s)
             if view.now >= latest:
                 tiers[request.request] = ANY_TIER
             else:
@@ -130,14 +129,26 @@ def restricted(queue: Iterable[RequestView]) -> list[RequestView]:
     return [request for request in queue if request.tier >= 0]
 
 
-def _needs_s(view: View, request: RequestView, holding: Holding, tier: int, rule: Rule) -> float:
-    """Seconds from now until it has its devices of this tier and their responses; infinite where none come."""
-    rate = rule.rate(view, holding.owned(), tier)
-    if rate == 0:
-        return math.inf
-    return request.remaining * view.supply_span_s / rate + rule.tail_s(view, request, tier)
-
-
 def total(supply: Mapping[RegionId, int], regions: Iterable[RegionId]) -> int:
     """Check-ins in these regions."""
     return sum([supply.get(region, 0) for region in regions])
+
+
+# The simulator compiles the functions below. ``work`` is the remaining demand x the span of the supply: ``work / rate``
+# are the seconds until that many devices have come.
+
+
+def pays(work: float, rate: int, rate_u: int, tail_s: float, fast_s: float) -> bool:
+    """Whether a tier is worth the wait, with supply ``rate_u`` of ``rate`` and tail ``fast_s``, not ``tail_s``."""
+    return rate_u > 0 and work / rate_u - work / rate < tail_s - fast_s
+
+
+def pays_by_paper(tiers: int, work: float, rate: int, tail_s: float, fast_s: float) -> bool:
+    """The same by the published rule."""
+    collecting = tail_s * rate / work  # c
+    return tiers + fast_s / tail_s * collecting < 1.0 + collecting
+
+
+def latest_s(deadline: float, work: float, rate: int, tail_s: float) -> float:
+    """Until when a restricted request can wait for its tier's devices and their responses; -inf if none come."""
+    return deadline - (work / rate + tail_s) if rate > 0 else -math.inf

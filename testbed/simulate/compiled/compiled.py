@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from shutil import rmtree
 from time import time
+from types import FunctionType
 from typing import TypeVar, cast
 
 import numpy as np
@@ -50,7 +51,7 @@ def _compiler(**options: bool) -> Callable[[Function], Function]:
 
 def sources() -> list[Path]:
     """Every file that compiled code can be made of."""
-    packages = ("testbed.simulate", "testbed.world", "coordinator.engine", "coordinator.policies.venn")
+    packages = ("testbed.simulate", "testbed.world", "coordinator.engine", "coordinator.policies")
     folders = (Path(folder) for package in packages for folder in import_module(package).__path__)
     return [file for folder in folders for file in sorted(folder.rglob("*.py"))]
 
@@ -99,6 +100,16 @@ def compiled(function: Function) -> Function:
     if not COMPILES:
         return function
     return _compiler(no_cpython_wrapper=True)(function)
+
+
+def compiled_with(function: Function, *others: Callable[..., object]) -> Function:
+    """The same for a function that calls ``others`` in their uncompiled form."""
+    if not COMPILES:
+        return function
+    known = function.__globals__ | {other.__name__: other for other in others}
+    made = FunctionType(function.__code__, known, function.__name__, function.__defaults__, function.__closure__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    return compiled(cast(Function, made))
 
 
 def entry(function: Function) -> Function:

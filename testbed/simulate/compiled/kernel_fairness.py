@@ -9,7 +9,7 @@ from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
 from testbed.world.arrays import Reals
 
-_power, _share = compiled(fairness.power), compiled(fairness.share)
+_power, _share, _fair_s = compiled(fairness.power), compiled(fairness.share), compiled(fairness.fair_s)
 
 
 @compiled
@@ -48,10 +48,8 @@ def weights(t: Tables) -> Reals:
 @compiled
 def _times(t: Tables, job: int, jobs: int) -> tuple[float, float]:
     """Since it arrived, and its fair one."""
-    waited, supply = t.run.now - t.jobs[job].arrival, t.group_rates[t.jobs[job].group]
-    if supply == 0.0:
-        return waited, np.inf
-    known, everyone = t.jobs[job].known, t.profiles[job, 0]
+    known, everyone, supply = t.jobs[job].known, t.profiles[job, 0], t.group_rates[t.jobs[job].group]
     rounds = max(t.jobs[job].round_no, 1) if known == NONE else known
     tail_s = t.edges[everyone.at] if everyone.total >= ENOUGH else 0.0
-    return waited, jobs * (rounds * (t.jobs[job].plan_places * t.run.span_s / supply + tail_s))
+    fair = _fair_s(jobs, rounds, t.jobs[job].plan_places, t.run.span_s, supply, tail_s)
+    return t.run.now - t.jobs[job].arrival, fair

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from coordinator.policies import venn_plus
 from testbed.simulate.compiled.compiled import compiled, mixed
 from testbed.simulate.compiled.kernel_fairness import fair_demand, unfinished, weights
 from testbed.simulate.compiled.kernel_lists import sort
@@ -46,6 +47,7 @@ PLANNERS = {
 }
 WITHOUT_TIERS = {VENN_PLUS: VENN_PLUS_NOMATCH, VENN: VENN_NOMATCH, VENN_QUEUE: VENN_QUEUE_NOMATCH}
 _TOP = np.uint64(2**63)
+_scarce = compiled(venn_plus.index)
 
 
 @compiled
@@ -190,7 +192,7 @@ def _left_of_job(t: Tables, job: int) -> int:
 @compiled
 def _index(t: Tables, job: int) -> float:
     """``coordinator.policies.venn_plus``."""
-    value = _scarce(t, float(_left_of_job(t, job)), job)
+    value = _scarce(float(_left_of_job(t, job)), t.group_rates[t.jobs[job].group], t.run.scarcity)
     return value * math.sqrt(wanted(t, job) / t.jobs[job].plan_places) if t.run.nearness == 1 else value
 
 
@@ -199,15 +201,7 @@ def _next_index(t: Tables, job: int) -> float:
     """The same of its next opening."""
     known = t.jobs[job].known
     rounds = 1 if known == NONE else known - t.jobs[job].round_no
-    return _scarce(t, float(rounds * t.jobs[job].places), job)
-
-
-@compiled
-def _scarce(t: Tables, value: float, job: int) -> float:
-    rate = t.group_rates[t.jobs[job].group]
-    for _ in range(t.run.scarcity):
-        value *= rate
-    return value
+    return _scarce(float(rounds * t.jobs[job].places), t.group_rates[t.jobs[job].group], t.run.scarcity)
 
 
 @compiled

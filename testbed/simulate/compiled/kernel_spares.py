@@ -5,13 +5,17 @@ import numpy as np
 from coordinator.engine.plan import ANY_TIER, UNDECIDED
 from coordinator.engine.profiles import ENOUGH
 from coordinator.engine.scale import BINS
-from testbed.simulate.compiled.compiled import compiled
+from coordinator.policies import spares, venn_plus
+from testbed.simulate.compiled.compiled import compiled, compiled_with
 from testbed.simulate.compiled.kernel_match import at_target
-from testbed.simulate.compiled.kernel_tiers import bin_at, decide, profile_of, quantile, tail_s, wanted
+from testbed.simulate.compiled.kernel_tiers import bin_at, decide, latest_s, profile_of, quantile, tail_s, wanted
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Integers, Tables
 
 WITH, LAST, AUTO = range(3)  # places in ``coordinator.policies.spares.Spares``
+
+
+_best_places, _gain = compiled_with(spares.best_places, bin_at), compiled(venn_plus.gain)
 
 
 @compiled
@@ -48,22 +52,8 @@ def _target(t: Tables, job: int, price: float) -> int:
         return int(places)
     if row == 0:
         row = t.profiles.shape[1] - 1  # losses included
-    one = t.profiles[job, row]
-    counts = one.counts
-    at, upto, work = one.at, one.upto, needed * one.total
-    best, least, n = places, np.inf, needed
-    left_s = t.jobs[job].deadline - t.run.now
-    while n <= places:
-        at, upto = bin_at(counts, (work + n) // (n + 1), at, upto)
-        cost = t.edges[at] + n * price
-        if t.edges[at] <= left_s and cost < least:
-            best, least = n, cost
-        upto -= counts[at]
-        if t.edges[at] <= min(price, left_s) or upto <= 0:
-            break
-        at -= 1
-        n = (work + upto - 1) // upto - 1
-    return int(best)
+    one, left_s = t.profiles[job, row], t.jobs[job].deadline - t.run.now
+    return int(_best_places(one.counts, one.total, one.at, one.upto, t.edges, needed, places, left_s, price))
 
 
 @compiled
@@ -82,10 +72,8 @@ def restrict_priced(t: Tables, queue: Integers) -> None:
         tier, group = t.jobs[job].tier, t.jobs[job].group
         if tier < 0:
             continue
-        rate, latest = t.group_tiers[tier, group], -np.inf
-        if rate > 0:
-            needs_s = wanted(t, job) * t.run.span_s / rate + tail_s(t, job, tier)
-            latest = t.jobs[job].deadline - needs_s
+        work, rate = wanted(t, job) * t.run.span_s, t.group_tiers[tier, group]
+        latest = latest_s(t.jobs[job].deadline, work, rate, tail_s(t, job, tier))
         if now >= latest:
             decide(t, job, ANY_TIER)
         else:
@@ -95,7 +83,7 @@ def restrict_priced(t: Tables, queue: Integers) -> None:
 
 @compiled
 def _choice(t: Tables, job: int, waiting: Integers) -> int:
-    jobs, group, span_s = t.jobs, t.jobs[job].group, t.run.span_s
+    jobs, group = t.jobs, t.jobs[job].group
     rate, needed, target = t.group_rates[group], jobs[job].needed, jobs[job].target
     if rate == 0:
         return UNDECIDED
@@ -114,9 +102,7 @@ def _choice(t: Tables, job: int, waiting: Integers) -> int:
         if rate_u == 0 or total < ENOUGH:
             continue
         at, _ = bin_at(faster, (needed * total + target) // (target + 1), 0, faster[0])
-        saved = all_s - t.edges[at]
-        waits = todo * span_s / rate_u - todo * span_s / rate
-        gain = saved - waits - todo * (rate / rate_u) * lost
-        if gain > most:
-            best, most = tier, gain
+        found = _gain(all_s - t.edges[at], todo, t.run.span_s, rate, rate_u, lost)
+        if found > most:
+            best, most = tier, found
     return int(best)

@@ -8,11 +8,13 @@ from coordinator.engine import profiles
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED
 from coordinator.engine.profiles import ENOUGH, FULL, STRIDE, TURN
 from coordinator.engine.scale import BINS
+from coordinator.policies.venn import tiers
 from testbed.simulate.compiled.compiled import compiled, mixed
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Integers, Tables
 
-bin_at = compiled(profiles.bin_at)
+bin_at, latest_s = compiled(profiles.bin_at), compiled(tiers.latest_s)
+_pays, _pays_by_paper = compiled(tiers.pays), compiled(tiers.pays_by_paper)
 _HALF = np.uint64(32)
 
 
@@ -123,11 +125,8 @@ def restrict(t: Tables, owner: Integers) -> None:
                     decide(t, job, tier)
             if tier < 0:
                 continue
-            rate = _owned(t, t.tier_supply[tier], owner, contender)
-            latest = -np.inf
-            if rate > 0:
-                needs_s = wanted(t, job) * t.run.span_s / rate + tail_s(t, job, tier)
-                latest = jobs[job].deadline - needs_s
+            work, rate = wanted(t, job) * t.run.span_s, _owned(t, t.tier_supply[tier], owner, contender)
+            latest = latest_s(jobs[job].deadline, work, rate, tail_s(t, job, tier))
             if now >= latest:
                 decide(t, job, ANY_TIER)
             else:
@@ -147,10 +146,9 @@ def _choice(t: Tables, job: int, owner: Integers, contender: int) -> int:
     tier = int(np.int64(((bits >> _HALF) * np.uint64(t.run.tiers)) >> _HALF))
     work, slow_s, fast_s = wanted(t, job) * t.run.span_s, t.edges[everyone.at], tail_s(t, job, tier)
     if t.run.paper == 1:
-        collecting = slow_s * rate / work
-        return tier if t.run.tiers + fast_s / slow_s * collecting < 1.0 + collecting else ANY_TIER
+        return tier if _pays_by_paper(t.run.tiers, work, rate, slow_s, fast_s) else ANY_TIER
     rate_u = _owned(t, t.tier_supply[tier], owner, contender)
-    return tier if rate_u > 0 and work / rate_u - work / rate < slow_s - fast_s else ANY_TIER
+    return tier if _pays(work, rate, rate_u, slow_s, fast_s) else ANY_TIER
 
 
 @compiled

@@ -1,5 +1,6 @@
 """Spare places by hand: what a place costs others, what it saves, and how many are worth it."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from coordinator.engine.plan import GroupView, JobView, Plan, Policy, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.scale import BINS, EDGES, bin_of
 from coordinator.policies.registry import PolicyError, load_policy, policy_names
-from coordinator.policies.spares import Contention
+from coordinator.policies.spares import Contention, best_places
 from testbed.testing.arena import case, response_times, view
 
 SPAN_S = 3600.0
@@ -187,10 +188,10 @@ def test_devices_that_are_lost_make_spare_places_worth_more() -> None:
 def test_the_falls_of_a_quantile_are_all_there_is_to_choose_from(
     times: list[tuple[float, int]], data: st.DataObject
 ) -> None:
-    """The least of Q(K / (n + 1)) + n x price over every n is the least over the falls."""
+    """The n that is chosen has the least Q(K / (n + 1)) + n x price of every n, and is the first such n."""
     needed, price = data.draw(st.integers(1, 40)), data.draw(st.floats(0.01, 99))
     places = needed + data.draw(st.integers(0, 40))
     known = Profile(bins(*times), sum(number for _, number in times), 0, 0)
-    every = [known.quantile(needed, n + 1) + n * price for n in range(needed, places + 1)]
-    some = [seconds + n * price for n, seconds in known.falls(needed, places)]
-    assert min(every) == min(some)
+    every = {n: known.quantile(needed, n + 1) + n * price for n in range(needed, places + 1)}
+    chosen = best_places(known.counts, known.total, known.at, known.upto, EDGES, needed, places, math.inf, price)
+    assert chosen == min(every, key=every.__getitem__)
