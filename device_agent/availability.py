@@ -92,14 +92,15 @@ def generated(seed: int, device: str, session: Distribution, gap: Distribution, 
     rng = _generator(seed, device, "availability")
     at = -(session.mean + gap.mean) * (SETTLING_CYCLES + rng.random())
     number = 0
+    length, pause, chance = session.sample, gap.sample, rng.random
     while True:
         start = at
-        end = start + max(LEAST_SESSION_S, session.sample(rng))
-        at = end + max(0.0, gap.sample(rng))
-        ends = _ending(rng, crash)
+        lasts, away, crashes = length(rng), pause(rng), chance() < crash
+        end = start + (lasts if lasts > LEAST_SESSION_S else LEAST_SESSION_S)
+        at = end + (away if away > 0.0 else 0.0)
         if end > 0:
             number += 1
-            yield Interval(number, max(0.0, start), end, ends)
+            yield Interval(number, max(0.0, start), end, Ending.CRASH if crashes else Ending.GOODBYE)
 
 
 def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Interval]:

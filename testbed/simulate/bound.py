@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog  # type: ignore[import-untyped]  # it ships no types
 from scipy.sparse import coo_array  # type: ignore[import-untyped]
 
-from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
 from testbed.simulate.model import SimulatedJob, Simulation, noise_table
 from testbed.world.arrays import Ids, Kinds, Matching, Reals
@@ -121,10 +120,8 @@ def _read(simulation: Simulation) -> _Supply:
 
 def _regions(simulation: Simulation) -> tuple[NDArray[np.bool_], Kinds]:
     """Which job can use which region, and the region of each kind of device; -1: of no use to any job."""
-    nobody = DeviceId("")
-    met = np.array(
-        [[job.spec.requirement.matches(nobody, kind) for kind in simulation.kinds] for job in simulation.jobs]
-    )
+    samples = [simulation.sample(kind) for kind in range(len(simulation.kinds))]
+    met = np.array([[job.spec.requirement.matches(*sample) for sample in samples] for job in simulation.jobs])
     sets, found = np.unique(met, axis=1, return_inverse=True)
     useful = np.asarray(sets.any(axis=0))
     return sets, np.where(useful[found], found, -1).reshape(-1).astype(np.int32)
@@ -304,11 +301,10 @@ def _check_ins_per_day(simulation: Simulation) -> np.ndarray[tuple[int], np.dtyp
 
 def _eligible(simulation: Simulation, requirements: Sequence[Requirement]) -> list[int]:
     """The kinds that meet any of them."""
-    nobody = DeviceId("")
     return [
-        number
-        for number, kind in enumerate(simulation.kinds)
-        if any(requirement.matches(nobody, kind) for requirement in requirements)
+        kind
+        for kind in range(len(simulation.kinds))
+        if any(requirement.matches(*simulation.sample(kind)) for requirement in requirements)
     ]
 
 

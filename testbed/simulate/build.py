@@ -19,7 +19,7 @@ from coordinator.policies.registry import tiers_of
 from testbed.scenario.model import Job, Scenario
 from testbed.scenario.requirements import requirement_of, unfillable
 from testbed.scenario.unfold import unfolded
-from testbed.simulate.devices import Crowd, fleet_crowd, population_crowd
+from testbed.simulate.devices import Devices, fleet_devices, population_devices
 from testbed.simulate.model import Break, SimulatedJob, Simulation
 from testbed.world.absences import on_programs
 from testbed.world.timeline import Verb
@@ -61,40 +61,41 @@ def build(scenario: Scenario) -> Simulation:
     """The simulation that a scenario asks for. Raises UsageError where it asks for what cannot be made."""
     whole = unfolded(scenario)
     jobs = sorted((_job(whole, name, job) for name, job in whole.jobs.items()), key=_arrival)
+    asked = [job.spec.requirement for job in jobs]
     if whole.population is not None:
-        asked = [job.spec.requirement for job in jobs]
-        crowd = population_crowd(whole.population, whole.seed, asked, whole.churn)
-        _check_filled(whole, crowd)
+        devices = population_devices(whole.population, whole.seed, asked, whole.churn)
+        _check_filled(whole, devices)
     else:
-        crowd = fleet_crowd(whole)
+        devices = fleet_devices(whole, asked)
     return Simulation(
-        settings=simulated_settings(scenario.seed, scenario.policy, silent=bool(crowd.cuts)),
+        settings=simulated_settings(scenario.seed, scenario.policy, silent=bool(devices.cuts)),
         jobs=tuple(jobs),
-        kinds=crowd.kinds,
-        trace=crowd.trace,
-        devices=crowd.devices,
-        names=crowd.names,
+        kinds=devices.kinds,
+        trace=devices.trace,
+        samples=devices.samples,
+        devices=devices.devices,
+        names=devices.names,
         matching=scenario.match,
-        tasks_per_session=crowd.tasks_per_session,
-        tasks_per_day=crowd.tasks_per_day,
-        limits=crowd.limits,
-        links=crowd.links,
-        cuts=crowd.cuts,
+        tasks_per_session=devices.tasks_per_session,
+        tasks_per_day=devices.tasks_per_day,
+        limits=devices.limits,
+        links=devices.links,
+        cuts=devices.cuts,
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
         breaks=tuple(_breaks(whole)),
-        actions=crowd.actions,
+        actions=devices.actions,
     )
 
 
-def _check_filled(whole: Scenario, crowd: Crowd) -> None:
+def _check_filled(whole: Scenario, devices: Devices) -> None:
     """Raises UsageError for a job that asks for more devices than a population has for it."""
     eligible: dict[str, int] = {}
     for name, job in whole.jobs.items():
         _, text = whole.requirement_of(name)
         if text not in eligible:
-            met = (requirement_of(text).matches(DeviceId(""), kind) for kind in crowd.kinds)
-            eligible[text] = sum(count for count, meets in zip(crowd.of_kind, met, strict=True) if meets)
+            met = (requirement_of(text).matches(DeviceId(""), kind) for kind in devices.kinds)
+            eligible[text] = sum(count for count, meets in zip(devices.of_kind, met, strict=True) if meets)
         if problem := unfillable(job, eligible[text]):
             message, fix = problem
             raise UsageError("DEMAND", message, where=f"jobs.{name}.demand", fix=fix)

@@ -1,9 +1,4 @@
-"""The devices of a simulation: those of fleets or of a population.
-
-The devices of a simulation, wherever they come from.
-
-The devices of a scenario's fleets, as the live testbed has them: the same ones, there at the same times.
-"""
+"""The devices of a simulation: a population, or those of fleets as the live testbed has them, at the same times."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from coordinator.engine.ids import DeviceId
-from coordinator.engine.requirements import Capabilities, Requirement
+from coordinator.engine.requirements import Capabilities, Ids, Requirement, leaves
 from device_agent.spec import DeviceSpec
 from testbed.scenario.model import Scenario
 from testbed.scenario.population import Population
@@ -29,12 +24,13 @@ from testbed.world.timeline import Action, Entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Crowd:
+class Devices:
     """The fields of ``Simulation`` that are about devices."""
 
     devices: int
     kinds: tuple[Capabilities, ...]
     trace: Callable[[], Iterator[CheckIns]]
+    samples: tuple[DeviceId, ...] = ()
     of_kind: tuple[int, ...] = ()  # of a population: how many devices of each kind
     names: tuple[DeviceId, ...] = ()
     tasks_per_session: int = 0
@@ -45,13 +41,13 @@ class Crowd:
     cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)
 
 
-def population_crowd(
+def population_devices(
     population: Population, seed: int, requirements: Sequence[Requirement], timeline: Sequence[Entry]
-) -> Crowd:
-    """Of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
+) -> Devices:
+    """The devices of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
     made = check_ins(population.spec(), seed=seed, requirements=requirements)
     made, actions = on_population(timeline, made, seed=seed)
-    return Crowd(
+    return Devices(
         devices=made.devices,
         kinds=made.kinds,
         trace=made.trace,
@@ -62,26 +58,32 @@ def population_crowd(
     )
 
 
-def fleet_devices(scenario: Scenario) -> list[DeviceSpec]:
+def device_specs(scenario: Scenario) -> list[DeviceSpec]:
     """All devices, with data that nobody reads. Raises UsageError for fleets that no devices can be made of."""
     devices = _undisturbed(scenario)
     return with_absences(devices, scenario.timeline(devices))
 
 
-def fleet_crowd(scenario: Scenario) -> Crowd:
-    """Of ``scenario.fleets``. Raises UsageError for fleets that no devices can be made of."""
+def fleet_devices(scenario: Scenario, requirements: Sequence[Requirement]) -> Devices:
+    """The devices of ``scenario.fleets``; ``requirements`` are those of all jobs.
+
+    Raises UsageError for fleets that no devices can be made of.
+    """
     undisturbed = _undisturbed(scenario)
     timeline = scenario.timeline(undisturbed)
     devices = with_absences(undisturbed, timeline)
-    first = list({_kind(device): device for device in reversed(devices)}.values())[::-1]  # one of each kind
-    number = {_kind(device): index for index, device in enumerate(first)}
-    kind = [number[_kind(device)] for device in devices]
+    named = [each for one in requirements for each in leaves(one) if isinstance(each, Ids)]
+    of = [_kind(device, named) for device in devices]
+    number = {kind: index for index, kind in enumerate(dict.fromkeys(of))}
+    kind = [number[each] for each in of]
+    first = [devices[kind.index(each)] for each in range(len(number))]  # one of each kind
     limits = tuple((device.tasks_per_session, device.tasks_per_day) for device in first)
     alike = len(set(limits)) == 1
-    return Crowd(
+    return Devices(
         devices=len(devices),
         kinds=tuple(capabilities(device) for device in first),
         trace=partial(check_ins_of, devices, kind),
+        samples=tuple(DeviceId(device.device) for device in first) if named else (),
         names=tuple(DeviceId(device.device) for device in devices),
         tasks_per_session=limits[0][0] if alike else 0,
         tasks_per_day=limits[0][1] if alike else 0,
@@ -128,7 +130,8 @@ def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[
     return links if any(links) else ()
 
 
-def _kind(device: DeviceSpec) -> tuple[object, ...]:
-    """What devices of one kind have in common."""
-    labels = tuple(sorted(device.labels.items()))
-    return tuple(sorted(device.numbers.items())), labels, device.tasks_per_session, device.tasks_per_day
+def _kind(device: DeviceSpec, named: Sequence[Ids]) -> tuple[object, ...]:
+    """What devices of one kind have in common; ``named``: the requirements that name devices."""
+    has = tuple(sorted(device.numbers.items())), tuple(sorted(device.labels.items()))
+    limits = device.tasks_per_session, device.tasks_per_day
+    return has, limits, tuple(DeviceId(device.device) in each.ids for each in named)

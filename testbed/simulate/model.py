@@ -57,6 +57,7 @@ class Simulation:
     jobs: tuple[SimulatedJob, ...]  # by (arrival, job id)
     kinds: tuple[Capabilities, ...]  # devices of one kind answer every job's requirement alike; fewer than 2**31
     trace: Callable[[], Iterator[CheckIns]]  # from the start, the same each time; ends, or goes on for ever
+    samples: tuple[DeviceId, ...] = ()  # by kind: one of its devices; empty: no requirement names devices
     devices: int = 0  # how many there are; 0: nobody has counted
     names: tuple[DeviceId, ...] = ()  # of devices by number; empty: their numbers
     matching: Matching = Matching.WHILE_PRESENT
@@ -69,6 +70,10 @@ class Simulation:
     breaks: tuple[Break, ...] = ()  # of programs, in the order of the timeline
     actions: tuple[Action, ...] = ()  # of a timeline, by time, for the record: the trace, links and breaks have them
     cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)  # by (device, when): how it gets out of reach
+
+    def sample(self, kind: int) -> tuple[DeviceId, Capabilities]:
+        """A device that stands for all of its kind: whatever requirement it meets, they all meet."""
+        return self.samples[kind] if self.samples else DeviceId(""), self.kinds[kind]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.unfold import unfolded
 from testbed.simulate.build import build
-from testbed.simulate.devices import fleet_devices
+from testbed.simulate.devices import device_specs
 from testbed.simulate.model import Outcome, Progress, Simulation
 from testbed.simulate.recorded import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.simulate.run import COMPILING, at_least_leases, simulate
@@ -180,7 +180,7 @@ class VirtualRun:
         write_atomic(self.folder.scenario, self.scenario.dump())
         if self.scenario.population is None:
             self.folder.population.parent.mkdir(parents=True, exist_ok=True)
-            write_population(self.folder.population, fleet_devices(unfolded(self.scenario)))
+            write_population(self.folder.population, device_specs(unfolded(self.scenario)))
         self._write_manifest(interrupted=True, simulated=None)
 
     def _write_manifest(self, *, interrupted: bool, simulated: dict[str, object] | None) -> None:

@@ -74,7 +74,10 @@ def expand(
     return devices
 
 
-_ROWS = 256  # of a block: sessions have no end, and what is not simulated need not be made
+_FEW, _MANY = (
+    16,
+    1024,
+)  # rows of the first block, and of any: sessions have no end, and those made beyond it are in vain
 
 
 def check_ins_of(devices: Sequence[DeviceSpec], kind: Sequence[int] = ()) -> Iterator[CheckIns]:
@@ -85,7 +88,9 @@ def check_ins_of(devices: Sequence[DeviceSpec], kind: Sequence[int] = ()) -> Ite
     slow = [1.0 / device.numbers["cpu"] for device in devices]
     kind = kind or [0] * len(devices)
     sessions = heapq.merge(*(_sessions_of(number, device) for number, device in enumerate(devices)), key=_start)
-    while rows := list(islice(sessions, _ROWS)):
+    size = _FEW
+    while rows := list(islice(sessions, size)):
+        size = min(2 * size, _MANY)
         yield CheckIns(
             start_s=np.array([each.start_s for _, each in rows], np.float64),
             end_s=np.array([each.end_s for _, each in rows], np.float64),

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine.ids import DeviceId, RequestId
+from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import InvariantError
 from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
 from coordinator.engine.profiles import ResponseTimes
-from coordinator.engine.requirements import Ids, Not
 from coordinator.policies.registry import load_policy
+from testbed.scenario.loader import parse
+from testbed.simulate.build import build
 from testbed.simulate.compiled.bulk import simulate_in_bulk, why_not
 from testbed.simulate.compiled.bulk_plans import planner_of
 from testbed.simulate.compiled.compiled import COMPILES
@@ -27,6 +28,8 @@ from testbed.simulate.model import Outcome, Progress, SimulatedJob, Simulation
 from testbed.simulate.run import at_least_leases, simulate
 from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
+from testbed.world.limits import Limits
+from testbed.world.links import course
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
 
 POLICIES = (
@@ -239,14 +242,35 @@ def test_a_derived_policy_is_asked_itself() -> None:
     assert planner_of(Mine()) < 0
 
 
+NAMED = """
+version: 1
+name: named
+backend: sim
+fleets:
+  a: {count: 12, cpu: 2, session: exp(30s), gap: exp(9s)}
+  b: {count: 9, cpu: 1..4, session: exp(20s), gap: exp(9s)}
+jobs:
+  some: {demand: 3, rounds: 6, deadline: 60s, requirement: id in (a-01; a-03; a-07; b-02), workload: {compute: 9s}}
+  others: {demand: 4, rounds: 6, deadline: 60s, requirement: not id in (a-01; a-02), workload: {compute: 9s}}
+  fast: {demand: 3, rounds: 6, deadline: 60s, arrives: 9s, requirement: cpu >= 2, workload: {compute: 9s}}
+"""
+
+
+@pytest.mark.parametrize("policy", ["fifo", "venn", "venn-plus", "venn-nosched"])
+def test_requirements_that_name_devices(policy: str) -> None:
+    made = build(parse(NAMED))
+    assert (made.names[0], made.kinds[0].numbers, len(made.kinds)) == ("a-01", {"cpu": 2.0}, 4 + 9)
+    assert why_not(made) == ""
+    assert check(made, lambda: load_policy(policy)).attempts.closed.any()
+
+
 def test_what_is_not_in_bulk() -> None:
-    here = [Session(0.0, 9.0, 0)]
-    named = world([job("a", 1, Not(Ids((DeviceId("0"),))))], here)
-    assert why_not(named) == "a requirement names devices"
     many = random_world(1)
     few = replace(many, settings=replace(many.settings, most_regions=1), jobs=(job("a", 1, needs("a")),))
     assert why_not(few) == "there are 2 classes of devices; at most 1"
-    assert simulate(named, load_policy("fifo")).path == "events"
+    linked = replace(many, links=(course(Limits(up_bits=8000.0), ()),) * 99)
+    assert why_not(linked) == "links are modelled"
+    assert simulate(linked, load_policy("fifo")).path == "events"
 
 
 def test_the_fastest_path_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

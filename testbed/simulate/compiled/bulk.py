@@ -11,11 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.ids import DeviceId
 from coordinator.engine.model import LeaseEnd
 from coordinator.engine.plan import Policy
 from coordinator.engine.regions import Regions
-from coordinator.engine.requirements import names_devices
 from testbed.runfolder.attempts import Attempts
 from testbed.simulate.compiled import kernel, layout
 from testbed.simulate.compiled.bulk_plans import Plans, asks_for_profiles, asks_for_tiers
@@ -36,13 +34,10 @@ def why_not(simulation: Simulation) -> str:
         return "the timeline breaks programs"
     if simulation.cuts:
         return "the timeline cuts devices off"
-    requirements = {str(job.spec.requirement): job.spec.requirement for job in simulation.jobs}
-    if any(names_devices(each) for each in requirements.values()):
-        return "a requirement names devices"
     regions = Regions(2**62)
-    for each in requirements.values():
-        regions.add_job(each, "")
-    regions.recut((DeviceId(""), kind, 0, 1) for kind in simulation.kinds)
+    for job in simulation.jobs:
+        regions.add_job(job.spec.requirement, "")
+    regions.recut((*simulation.sample(kind), 0, 1) for kind in range(len(simulation.kinds)))
     if len(regions.classes) > simulation.settings.most_regions:
         return f"there are {len(regions.classes)} classes of devices; at most {simulation.settings.most_regions}"
     return ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinator.engine.ids import DeviceId, GroupId, JobId, RegionId, RequestId
+from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.outlook import Attained, TierSupply
 from coordinator.engine.plan import CollectingView, JobView, RequestView, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
@@ -23,8 +23,6 @@ from testbed.simulate.model import Simulation
 
 if TYPE_CHECKING:
     from testbed.simulate.compiled.bulk_plans import Plans
-
-_NOBODY = DeviceId("")  # no requirement names a device
 
 
 class BulkWorld:
@@ -66,7 +64,7 @@ class BulkWorld:
     def classify(self, kind: int) -> None:
         """Devices of this kind were not seen since classes were cut."""
         known = len(self.regions.regions)
-        klass = self.regions.classify(_NOBODY, self._simulation.kinds[kind])
+        klass = self.regions.classify(*self._simulation.sample(kind))
         self._class_of[kind] = klass
         if len(self.regions.regions) > known:
             self._show_regions(known)
@@ -92,13 +90,13 @@ class BulkWorld:
 
     def _recut(self) -> None:
         self._tell_supply()
-        kinds, known = self._simulation.kinds, self._kinds_by_first_device()
-        done = self.regions.recut((_NOBODY, kinds[kind], int(self._class_of[kind]), weight) for kind, weight in known)
+        sample, known = self._simulation.sample, self._kinds_by_first_device()
+        done = self.regions.recut((*sample(kind), int(self._class_of[kind]), weight) for kind, weight in known)
         self.tiers.recut(done.shares)
         self.supply.recut(done.shares)
         self._class_of[:] = NONE
         for kind, _ in known:
-            self._class_of[kind] = self.regions.classify(_NOBODY, kinds[kind])
+            self._class_of[kind] = self.regions.classify(*sample(kind))
 
     def _kinds_by_first_device(self) -> list[tuple[int, int]]:
         """(kind, intervals of its devices) of all kinds that known devices are of."""

@@ -12,7 +12,7 @@ from device_agent.spec import read_population
 from testbed.live.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
-from testbed.simulate.devices import fleet_devices
+from testbed.simulate.devices import device_specs
 from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_selector
@@ -122,5 +122,5 @@ def test_devices_of_a_trace_are_there_as_it_says_live_and_simulated(
     [agent] = read_population(folder.population, only="phones-01")
     live = [(each.start_s, each.end_s) for each in agent.intervals()]
     assert live == [(0.0, 5.0), (6.0, 15.0)]  # the time scale is a half
-    [simulated] = [device for device in fleet_devices(traced) if device.device == "phones-01"]
+    [simulated] = [device for device in device_specs(traced) if device.device == "phones-01"]
     assert [(each.start_s, each.end_s) for each in simulated.intervals()] == live

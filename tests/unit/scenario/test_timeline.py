@@ -6,7 +6,7 @@ import pytest
 
 from testbed.scenario import Scenario, parse
 from testbed.scenario.errors import ScenarioError
-from testbed.simulate.devices import fleet_devices
+from testbed.simulate.devices import device_specs
 
 TEXT = """
 version: 1
@@ -27,7 +27,7 @@ def labs(folder: Path, whom: str) -> Scenario:
 
 def test_labels_of_a_file_are_selected_as_those_of_a_fleet_are(tmp_path: Path) -> None:
     scenario = labs(tmp_path, "soc=snap")
-    actions = scenario.timeline(fleet_devices(scenario)).actions
+    actions = scenario.timeline(device_specs(scenario)).actions
     assert [action.target for action in actions] == ["lab-01", "lab-03", "other-01", "other-02", "other-03"]
 
 
