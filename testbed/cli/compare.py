@@ -14,8 +14,7 @@ from testbed.cli import choices
 from testbed.cli.run import AllowDegraded, RoundsScale, Scale
 from testbed.compare.folder import build_comparison, prepare, print_comparison, write_manifest
 from testbed.compare.plan import Plan, Workload, check_policies, workload
-from testbed.compare.progress import Progress
-from testbed.compare.runs import kept_cells, run_cells, run_live
+from testbed.compare.runs import Progress, kept_cells, run_cells, run_live
 from testbed.report.terminal import console
 from testbed.scenario import load
 from testbed.scenario.packaged import named

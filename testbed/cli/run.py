@@ -15,7 +15,7 @@ from coordinator.policies.registry import absolute
 from testbed.cli import choices
 from testbed.live.processes.programs import kill_all
 from testbed.live.run import run_scenario
-from testbed.report.result import Result
+from testbed.report.build import Result
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
 from testbed.scenario.loader import as_words

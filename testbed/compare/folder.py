@@ -16,8 +16,15 @@ from testbed.compare.plan import Asked, Plan
 from testbed.report.comparison import Comparison, compare
 from testbed.report.comparison_data import RunResult, TraceFacts, read_facts, read_run
 from testbed.report.comparison_page import write_comparison
-from testbed.report.comparison_table import comparison_csv, comparison_json, comparison_table, intervals_csv
-from testbed.report.overview import overview_json, overview_table, overviews
+from testbed.report.comparison_table import (
+    comparison_csv,
+    comparison_json,
+    comparison_table,
+    intervals_csv,
+    overview_json,
+    overview_table,
+    overviews,
+)
 from testbed.report.terminal import console
 from testbed.runfolder.jsonlines import Row, text, texts
 from testbed.runfolder.machine import commit, machine, versions

@@ -13,7 +13,7 @@ from testbed.live.prepare import DeviceHost, Prepared
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import LinkChange
-from venn.wire.errors import VennError
+from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import missing_package
 
 
@@ -117,9 +117,12 @@ class Run:
 
 
 def backend_of(run: Run) -> Backend:
-    """The backend that the scenario names. Raises CannotEnforceError, and UsageError where its package is missing."""
+    """The backend that the scenario names. Raises CannotEnforceError, and UsageError where it is not installed."""
     name = run.scenario.backend
-    [entry_point] = entry_points(group="venn.backends", name=name)
+    found = entry_points(group="venn.backends", name=name)
+    if not found:
+        raise UsageError("BACKEND", f"the backend {name} is not installed", fix="install venn-testbed again")
+    [entry_point] = found
     try:
         make: Callable[[Run], Backend] = entry_point.load()
     except ModuleNotFoundError as error:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agent.spec import DeviceSpec, read_population
-from testbed.live.throttle.account import moved_by_device
 from testbed.live.throttle.plan import SPARE_CORES
+from testbed.live.throttle.throttles import moved_by_device
 from testbed.report.emulation import FILE as EMULATION
 from testbed.runfolder.jsonlines import Row, maybe, number, rows_in, text, texts
 from testbed.runfolder.paths import RunFolder

@@ -13,12 +13,10 @@ from pathlib import Path
 from rich.console import Console
 
 from testbed.live.backend import Backend, Run, backend_of
-from testbed.live.capacity import capacity, check_containers, need, shortfalls
 from testbed.live.host import HostMonitor
-from testbed.live.prepare import Prepared, prepare
+from testbed.live.prepare import Prepared, capacity, check_containers, need, prepare, shortfalls
 from testbed.live.supervisor import Supervisor
-from testbed.report.build import PAGE, build_report
-from testbed.report.result import Ending, Result
+from testbed.report.build import PAGE, Ending, Result, build_report
 from testbed.report.view import watch
 from testbed.runfolder.machine import commit, machine, versions
 from testbed.runfolder.paths import RunFolder

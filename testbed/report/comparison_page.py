@@ -9,11 +9,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from testbed.report.comparison import Comparison, Pair
-from testbed.report.comparison_table import Sheet, headline, problems, sheets
+from testbed.report.comparison_table import Sheet, headline, overview_sheets, overviews, problems, sheets
 from testbed.report.figures.comparison import completion_times, delay_split, speed_up, workloads
 from testbed.report.figures.drawing import Drawing, save, styled
 from testbed.report.figures.worlds import fairness_curve, supply_and_demand, tier_times
-from testbed.report.overview import overview_sheets, overviews
 from testbed.report.page import REPRODUCE, WAITS, Section, environment, facts
 from testbed.report.times import Times, policy_times
 from testbed.report.words import counted, policy

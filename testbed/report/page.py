@@ -22,7 +22,7 @@ from testbed.report.figures.outcome import attempts_over_time, completed
 from testbed.report.history import History
 from testbed.report.host import stall_line
 from testbed.report.injected import observed_words
-from testbed.report.learning import curves, targets
+from testbed.report.job_figures import curves, targets
 from testbed.report.record import RunRecord
 from testbed.report.regions import Diagram, diagram
 from testbed.report.table import (

@@ -11,17 +11,16 @@ from docker.models.containers import Container as Made
 
 from testbed.live import broker, commands
 from testbed.live.backend import Run
-from testbed.live.capacity import capacity
 from testbed.live.containers import engine
 from testbed.live.containers.compose import COORDINATOR, INSIDE, scale_flags, told_again, write_project
 from testbed.live.containers.container import ComposeProject, Container, settings
 from testbed.live.containers.engine import cores_of, image_name, memory_of
 from testbed.live.containers.layout import POPULATION, Layout, driver, packed
 from testbed.live.gather import not_held, write_held
-from testbed.live.prepare import DeviceHost, Prepared
-from testbed.live.throttle.account import Account, used_by_device
+from testbed.live.prepare import DeviceHost, Prepared, capacity
 from testbed.live.throttle.namespace import RefusedError
 from testbed.live.throttle.plan import Plan, enforceable, make_plan
+from testbed.live.throttle.throttles import Account, used_by_device
 from testbed.runfolder.machine import free_port
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario

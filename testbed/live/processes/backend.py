@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from testbed.live import broker, commands
 from testbed.live.backend import Run
-from testbed.live.capacity import capacity
-from testbed.live.prepare import DeviceHost, Prepared
+from testbed.live.prepare import DeviceHost, Prepared, capacity
 from testbed.live.processes.programs import Program, kill_all
-from testbed.live.throttle.account import moved_by_device, used_by_device
 from testbed.live.throttle.plan import enforceable, make_plan
 from testbed.live.throttle.probe import NOTHING, probe
-from testbed.live.throttle.throttles import Throttles
+from testbed.live.throttle.throttles import Throttles, moved_by_device, used_by_device
 from testbed.runfolder.machine import free_port
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario

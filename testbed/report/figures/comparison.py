@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison
-from testbed.report.comparison_table import interval, unit_of
+from testbed.report.comparison_table import Overview, interval, unit_of
 from testbed.report.figures.drawing import (
     COLLECT,
     DELAY,
@@ -19,7 +19,6 @@ from testbed.report.figures.drawing import (
     job_colours,
     legend_above,
 )
-from testbed.report.overview import Overview
 from testbed.report.words import percent, slug
 from testbed.report.words import policy as short
 

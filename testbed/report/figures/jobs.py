@@ -29,7 +29,7 @@ from testbed.report.figures.drawing import (
     legend_above,
 )
 from testbed.report.history import AttemptHistory, History, JobHistory
-from testbed.report.learning import Curve, Target
+from testbed.report.job_figures import Curve, Target
 from testbed.report.waits import in_short
 from testbed.report.words import duration, metric, seconds
 from testbed.runfolder.summary import CLOCK, JobFigures, Summary, Waited

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from testbed.bench import regimes
-from testbed.bench.strangers import DAY_S, DAYS, World, among_commuters, among_strangers
+from testbed.bench.regimes import DAY_S, DAYS, World, among_commuters, among_strangers
 from testbed.scenario import Scenario
 from testbed.scenario.packaged import named
 from testbed.simulate.build import build

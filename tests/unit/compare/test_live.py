@@ -11,8 +11,7 @@ import pytest
 
 from testbed.compare.folder import prepare, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, check_policies
-from testbed.compare.progress import Progress
-from testbed.compare.runs import read_answer, run_live
+from testbed.compare.runs import Progress, read_answer, run_live
 from testbed.runfolder.jsonlines import Row
 from testbed.scenario import Scenario
 from tests.unit.report.test_comparison import summary

@@ -17,8 +17,7 @@ from testbed.cli import compare, report
 from testbed.compare.folder import build_comparison, prepare, print_comparison, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
 from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
-from testbed.compare.progress import Progress
-from testbed.compare.runs import kept_cells, run_cells
+from testbed.compare.runs import Progress, kept_cells, run_cells
 from testbed.report.comparison_data import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load

@@ -17,13 +17,12 @@ pytest.importorskip("docker")
 
 from docker.errors import APIError
 
-from testbed.live.capacity import Capacity, check_containers, need
 from testbed.live.containers.compose import scale_flags, told_again, write_project
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.engine import check_image, obeyed
 from testbed.live.containers.layout import Layout, packed, unpack
 from testbed.live.gather import not_held, write_held
-from testbed.live.prepare import prepare
+from testbed.live.prepare import Capacity, check_containers, need, prepare
 from testbed.live.throttle.cgroup import NONE
 from testbed.live.throttle.plan import make_plan
 from testbed.live.throttle.probe import NETEM, RELAY, Check, Machine

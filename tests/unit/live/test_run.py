@@ -155,7 +155,7 @@ async def test_a_machine_too_small_is_warned_of_and_remembered(
     stage: Stage, told: Told, reported: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.plan(**DONE)  # type: ignore[arg-type]
-    monkeypatch.setattr("testbed.live.capacity.PROGRAMS_PER_CORE", 0)
+    monkeypatch.setattr("testbed.live.prepare.PROGRAMS_PER_CORE", 0)
     await told.live.run()
     assert told.out.getvalue().startswith("warning: this machine is too small: 6 programs share ")
     assert told.about()["too_small"] == told.about()["warnings"]

@@ -12,7 +12,7 @@ from testbed.report.figures.devices import churn
 from testbed.report.figures.host import host
 from testbed.report.figures.jobs import learning, rounds
 from testbed.report.history import read_history
-from testbed.report.learning import curves
+from testbed.report.job_figures import curves
 from testbed.report.record import load_run
 from testbed.report.summary import summarise
 from testbed.runfolder.summary import CLOCK

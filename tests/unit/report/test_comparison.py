@@ -16,11 +16,13 @@ from testbed.report.comparison_table import (
     comparison_json,
     comparison_table,
     intervals_csv,
+    overview_json,
+    overview_table,
+    overviews,
     problems,
     sheets,
 )
 from testbed.report.figures.worlds import knob_of
-from testbed.report.overview import overview_json, overview_table, overviews
 from testbed.runfolder.jsonlines import Row
 from tests.unit.report.pages import check_page
 

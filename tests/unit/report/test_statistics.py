@@ -3,7 +3,7 @@ from dataclasses import astuple
 
 import pytest
 
-from testbed.report.statistics import estimate, jain, percentile, ratio
+from testbed.report.comparison import estimate, jain, percentile, ratio
 
 
 def test_the_interval_is_that_of_student() -> None:

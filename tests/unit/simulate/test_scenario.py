@@ -14,9 +14,8 @@ import pytest
 from coordinator.policies.fifo import Fifo
 from testbed.cli import explain as explain_command
 from testbed.cli import run as command
-from testbed.report.build import build_report
+from testbed.report.build import Result, build_report
 from testbed.report.replay import replay
-from testbed.report.result import Result
 from testbed.scenario.loader import parse
 from testbed.scenario.model import Scenario
 from testbed.simulate import scenario as virtual
