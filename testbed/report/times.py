@@ -58,7 +58,7 @@ def whole_sentence(jobs: Sequence[JobFigures]) -> str:
     devices, responses, between = (percent(part / whole) for part in parts)
     said = f"Jobs spent {devices} of their time {DEVICES}, {responses} {RESPONSES} and {between} {BETWEEN}."
     reasons = in_short((wait for job in jobs for wait in job.waits), ())
-    if not reasons:
+    if not reasons or percent(reasons[0].seconds / whole) == percent(0.0):
         return said
     return f"{said} The largest reason, {percent(reasons[0].seconds / whole)} of the time: {reasons[0].text}."
 
