@@ -20,7 +20,7 @@ from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Ended, Link, Restarted
-from job_driver.collecting import Collector, Receipts
+from job_driver.counting import Collector, Receipts
 from job_driver.folder import job_folder
 from job_driver.follower import Follower
 from job_driver.job import Arrays, Round

@@ -4,7 +4,7 @@ import logging
 from typing import assert_never
 
 from job_driver.client import Ended
-from job_driver.collecting import AttemptNo
+from job_driver.counting import AttemptNo
 from job_driver.recorder import STATUS
 from job_driver.responses import Responses
 from job_driver.versions import Versions

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from job_driver.client import Link, Restarted
-from job_driver.collecting import AttemptNo, Decision, Outcome, Status
+from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from job_driver.aggregation import Aggregation, Update
-from job_driver.collecting import LEASE_ENDED, Attempt, AttemptNo, Decision, Outcome, Receipts, Status
+from job_driver.counting import LEASE_ENDED, Attempt, AttemptNo, Decision, Outcome, Receipts, Status
 from job_driver.inspection import ResponseForm
 from job_driver.recorder import Recorder
 from job_driver.spool import MANIFEST, AttemptLog, Response, Spool

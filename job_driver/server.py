@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
-from job_driver.collecting import AttemptNo, Decision
+from job_driver.counting import AttemptNo, Decision
 from job_driver.recorder import OUTCOMES
 from job_driver.upload import Announcement, Refused
 from job_driver.uploads import Uploads

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from job_driver.collecting import AttemptNo, Decision, Outcome, Status
+from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of_file

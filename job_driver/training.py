@@ -15,7 +15,7 @@ from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints
 from job_driver.client import Link, Restarted
-from job_driver.collecting import AttemptNo, Status
+from job_driver.counting import AttemptNo, Status
 from job_driver.inspection import ResponseForm
 from job_driver.job import Arrays, Round
 from job_driver.recorder import STATUS, Recorder

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from job_driver.collecting import AttemptNo, Decision
+from job_driver.counting import AttemptNo, Decision
 from job_driver.inspection import Inspection, ResponseForm
 from job_driver.spool import Spool
 from venn.wire.chunks import SMALL_BYTES

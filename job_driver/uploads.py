@@ -4,7 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from job_driver.collecting import AttemptNo, Decision
+from job_driver.counting import AttemptNo, Decision
 from job_driver.responses import Responses
 from job_driver.spool import Spool
 from job_driver.upload import Announcement, Refused, Upload, Writer

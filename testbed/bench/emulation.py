@@ -32,8 +32,8 @@ from testbed.bench.loads.traffic import Echo, answer
 from testbed.bench.memory import got_bytes
 from testbed.live.run import run_scenario
 from testbed.live.throttle import cgroup, namespace
-from testbed.live.throttle.link import make_link
 from testbed.live.throttle.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
+from testbed.live.throttle.proxy import make_link
 from testbed.runfolder.summary import Summary
 from testbed.scenario.loader import parse
 from testbed.world.limits import Limits

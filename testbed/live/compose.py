@@ -33,14 +33,14 @@ from device_agent.spec import DeviceSpec
 from job_driver.jobs_cli import OVER
 from testbed.live.gather import gather
 from testbed.live.host import HostMonitor
-from testbed.live.throttle.user import USER
+from testbed.live.throttle.container_user import USER
 from testbed.report.build import PAGE, build_report
 from testbed.report.view import snapshot_once
 from testbed.runfolder.machine import machine, versions
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.world.data import split
-from testbed.world.devices import write_population
+from testbed.world.fleets import write_population
 from testbed.world.limits import COUNTS
 from testbed.world.profiles import CAPABILITIES, FIELDS, load_profile
 from venn.wire.channel import parse_address

@@ -15,7 +15,7 @@ from testbed.live.throttle.throttles import moved_by_device
 from testbed.report.emulation import FILE as EMULATION
 from testbed.runfolder.jsonlines import Row, maybe, number, rows_in, text, texts
 from testbed.runfolder.paths import RunFolder
-from testbed.world.devices import write_population
+from testbed.world.fleets import write_population
 from testbed.world.limits import COUNTS, OF_A_CONTAINER, SAME
 from testbed.world.profiles import FIELDS
 from venn.wire.files import write_atomic

@@ -26,7 +26,7 @@ from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.absences import with_absences
 from testbed.world.data import HELD_OUT, split
-from testbed.world.devices import expand, write_population
+from testbed.world.fleets import expand, write_population
 from testbed.world.timeline import Action
 from venn.wire.errors import CannotEnforceError, UsageError
 

@@ -28,7 +28,7 @@ from testbed.report.traces import (
     percentiles,
 )
 from testbed.world.columns import Columns, GeneratedPhones
-from testbed.world.devices import FleetSpec, expand
+from testbed.world.fleets import FleetSpec, expand
 from testbed.world.matching import KindTable
 from testbed.world.phones import (
     CORRELATIONS,

@@ -19,7 +19,7 @@ from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.readers import PHONES
 from testbed.scenario.requirements import requirement_of, served_by, unfillable
 from testbed.scenario.unfold import unfolded
-from testbed.world.devices import capabilities_of, device_name, expand
+from testbed.world.fleets import capabilities_of, device_name, expand
 from testbed.world.jobs import job_names
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_bytes, format_number

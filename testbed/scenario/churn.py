@@ -15,7 +15,7 @@ from pydantic import ValidationInfo
 from job_driver.settings import PATIENCE_S
 from testbed.scenario.errors import Finding, KeyPath, known, shown, wrong
 from testbed.scenario.readers import PHONES, as_duration, as_fraction, as_profile, as_rate
-from testbed.world.devices import capabilities_of
+from testbed.world.fleets import capabilities_of
 from testbed.world.profiles import LINK_FIELDS, load_profile
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, LinkChange, Verb
 from venn.wire.errors import UsageError

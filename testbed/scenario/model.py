@@ -57,7 +57,7 @@ from testbed.scenario.fields import (
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.absences import Expansion, on_fleets
 from testbed.world.arrays import Matching
-from testbed.world.devices import FleetSpec
+from testbed.world.fleets import FleetSpec
 from testbed.world.limits import Limits
 from venn.wire.notation import Constant
 
@@ -346,7 +346,7 @@ class Scenario(Part):
         return sum(fleet.count for fleet in self.fleets.values())
 
     def fleet_specs(self) -> list[FleetSpec]:
-        """The fleets as ``testbed.world.devices`` takes them."""
+        """The fleets as ``testbed.world.fleets`` takes them."""
         return [
             FleetSpec(
                 name=name,

@@ -8,7 +8,7 @@ from testbed.scenario.errors import Problem, ScenarioError, known
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.world.data import split
-from testbed.world.devices import expand, write_population
+from testbed.world.fleets import expand, write_population
 
 
 def fleet_population(reference: str, folder: Path) -> Path:

@@ -16,7 +16,7 @@ from testbed.simulate.model import Cut
 from testbed.world.absences import with_absences
 from testbed.world.arrays import CheckIns
 from testbed.world.cut import on_population
-from testbed.world.devices import check_ins_of, expand
+from testbed.world.fleets import check_ins_of, expand
 from testbed.world.limits import Limits, changed
 from testbed.world.links import Course, course
 from testbed.world.matching import check_ins

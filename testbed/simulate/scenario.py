@@ -34,7 +34,7 @@ from testbed.simulate.devices import device_specs
 from testbed.simulate.model import Outcome, Progress, Simulation
 from testbed.simulate.recorded import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.simulate.run import COMPILING, at_least_leases, simulate
-from testbed.world.devices import write_population
+from testbed.world.fleets import write_population
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.notation import format_duration
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from device_agent.availability import Absence
 from device_agent.spec import DeviceSpec
-from testbed.world.devices import check_ins_of
+from testbed.world.fleets import check_ins_of
 from testbed.world.states import Roster, States
 from testbed.world.timeline import Action, Entry, Pool, Selection, Verb, generator, hits, selections
 from venn.wire.errors import UsageError

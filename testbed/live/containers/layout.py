@@ -32,9 +32,9 @@ from testbed.live.containers.compose import (
     told,
 )
 from testbed.live.prepare import Prepared
+from testbed.live.throttle.container_user import USER
 from testbed.live.throttle.entrypoint import ALLOW_DEGRADED, CHANGED, CHANGES
 from testbed.live.throttle.plan import changes_of
-from testbed.live.throttle.user import USER
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from venn.wire.digest import digest_of

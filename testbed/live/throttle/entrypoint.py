@@ -39,10 +39,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from testbed.live.throttle import cgroup, interface
+from testbed.live.throttle.container_user import HOME, as_user, dropped
 from testbed.live.throttle.namespace import RefusedError
 from testbed.live.throttle.plan import FleetPlan
 from testbed.live.throttle.probe import NETEM, RELAY, STALL, TC, why_refused
-from testbed.live.throttle.user import HOME, as_user, dropped
 from testbed.world.limits import COUNTS, LINK, OF_A_CONTAINER, Limits, same
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 from venn.wire.exits import guard, write_line

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from device_agent.throttle import ANY
-from testbed.live.throttle.link import Link, make_link
-from testbed.live.throttle.user import HOME, as_user, dropped
+from testbed.live.throttle.container_user import HOME, as_user, dropped
+from testbed.live.throttle.proxy import Link, make_link
 from testbed.world.limits import Relayed
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 from venn.wire.exits import write_line

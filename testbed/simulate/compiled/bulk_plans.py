@@ -6,7 +6,8 @@ from coordinator.engine.ids import RequestId
 from coordinator.engine.lifecycle import PlanError
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, flaw
 from coordinator.policies.spares import Contention, Spares, WithSpares
-from coordinator.policies.venn.policy import Landscape, Venn
+from coordinator.policies.venn.policy import Venn
+from coordinator.policies.venn.queues import Landscape
 from coordinator.policies.venn.tiers import total
 from coordinator.policies.venn_plus import VennPlus
 from testbed.simulate.compiled.bulk_world import BulkWorld

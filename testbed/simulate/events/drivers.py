@@ -25,7 +25,7 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import JobId
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, Outcome, Repeat
-from job_driver.collecting import COUNTS, AttemptNo, Collector, Status
+from job_driver.counting import COUNTS, AttemptNo, Collector, Status
 from testbed.simulate.events.presence import Response
 from testbed.simulate.model import SimulatedJob
 from testbed.simulate.programs import AWAY, STILL, THERE, State

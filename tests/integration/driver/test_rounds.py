@@ -18,7 +18,7 @@ import pytest
 
 from job_driver.aggregation import Aggregation, Update
 from job_driver.artifacts import Artifact
-from job_driver.collecting import AttemptNo
+from job_driver.counting import AttemptNo
 from job_driver.driver import GOODBYE_S
 from job_driver.spool import Spool
 from tests.integration.driver.scripted import Coordinator, Device, piece, refusal

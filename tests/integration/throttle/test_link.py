@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from testbed.live.throttle.link import Link, make_link, target_of
+from testbed.live.throttle.proxy import Link, make_link, target_of
 from venn.wire.channel import ignore_no_proxy, make_server, open_channel
 
 PATIENCE_S = 20.0

@@ -16,7 +16,7 @@ from device_agent.flags import Behaviour
 from device_agent.identity import kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from job_driver.bundle import pack
-from testbed.world.devices import write_population
+from testbed.world.fleets import write_population
 from venn.wire.backoff import Backoff
 from venn.wire.digest import digest_of
 from venn.wire.errors import UsageError

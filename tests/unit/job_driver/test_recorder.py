@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from job_driver.client import Restarted
-from job_driver.collecting import AttemptNo, Decision, Outcome, Status
+from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from job_driver.recorder import Recorder
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb

@@ -13,7 +13,7 @@ import pytest
 
 from job_driver.aggregation import Aggregation
 from job_driver.bundle import JobFile
-from job_driver.collecting import AttemptNo, Collector, Outcome, Receipts, Status
+from job_driver.counting import AttemptNo, Collector, Outcome, Receipts, Status
 from job_driver.inspection import ResponseForm
 from job_driver.job import Job
 from job_driver.recorder import Recorder

@@ -17,7 +17,7 @@ from coordinator.policies.random_order import RandomOrder
 from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.policy import Venn
-from coordinator.policies.venn.queue import VennQueue
+from coordinator.policies.venn.whole_queues import VennQueue
 from testbed.testing.arena import CASES, case, exact_mean, exact_order_mean, run, view
 
 

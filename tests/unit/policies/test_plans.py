@@ -16,7 +16,7 @@ from coordinator.policies.srsf import Srsf
 from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn import policy as venn
 from coordinator.policies.venn.policy import Venn
-from coordinator.policies.venn.queue import VennQueue
+from coordinator.policies.venn.whole_queues import VennQueue
 from coordinator.policies.venn_plus import VennPlus
 from testbed.testing.arena import case, view
 

@@ -12,8 +12,8 @@ from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.venn.nomatch import VennNomatch
 from coordinator.policies.venn.nosched import VennNosched
 from coordinator.policies.venn.policy import Venn
-from coordinator.policies.venn.queue import VennQueue
 from coordinator.policies.venn.tiers import Drawn
+from coordinator.policies.venn.whole_queues import VennQueue
 from testbed.testing.arena import response_times
 
 G, SLOW_ONLY = RegionId(0), RegionId(1)

@@ -6,7 +6,7 @@ import pytest
 from testbed.report.figures.population import drawings
 from testbed.report.population import describe_fleets, describe_phones
 from testbed.report.traces import Compared, Kind, Row, drawn_from
-from testbed.world.devices import FleetSpec
+from testbed.world.fleets import FleetSpec
 from venn.wire.notation import parse_distribution
 
 

@@ -10,7 +10,7 @@ import pytest
 from device_agent.spec import read_population
 from testbed.scenario import Scenario, ScenarioError
 from testbed.scenario.one_fleet import fleet_population
-from testbed.world.devices import expand
+from testbed.world.fleets import expand
 
 TEXT = """\
 version: 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from testbed import Scenario
 from testbed.scenario.checks import drawn
-from testbed.world.devices import expand
+from testbed.world.fleets import expand
 from testbed.world.timeline import Verb
 from tests.unit.scenario.conftest import PLAIN, THREE_JOBS, problems, write
 from venn.wire.notation import Constant, Exponential, Uniform

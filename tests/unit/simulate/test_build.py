@@ -19,7 +19,7 @@ from testbed.scenario.packaged import packaged
 from testbed.simulate.build import build
 from testbed.simulate.run import simulate
 from testbed.world.arrays import Matching
-from testbed.world.devices import expand, write_population
+from testbed.world.fleets import expand, write_population
 from venn.wire.errors import UsageError
 
 TEXT = """

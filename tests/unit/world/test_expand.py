@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.spec import DeviceSpec, read_population
-from testbed.world.devices import FleetSpec, expand, write_population
+from testbed.world.fleets import FleetSpec, expand, write_population
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution, NotationError, parse_distribution
 from venn.wire.notation.distributions import Unit

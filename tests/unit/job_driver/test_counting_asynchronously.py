@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_driver.collecting import AttemptNo, Collector, Outcome, Receipts, Status
+from job_driver.counting import AttemptNo, Collector, Outcome, Receipts, Status
 
 
 def receipts_of(needed: int = 2, max_staleness: int | None = None) -> Receipts:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_driver.collecting import AttemptNo, Collector, Decision, Outcome, Receipts, Status
+from job_driver.counting import AttemptNo, Collector, Decision, Outcome, Receipts, Status
 
 FIRST, SECOND = AttemptNo(1, 1), AttemptNo(2, 1)
 
