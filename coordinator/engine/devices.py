@@ -41,10 +41,10 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
         return
     if device is None:
         _make_room(world)
-        klass = world.regions.classify(event.device, event.capabilities)
-        device = Device(event.device, event.capabilities, klass)
+        class_id = world.regions.classify(event.device, event.capabilities)
+        device = Device(event.device, event.capabilities, class_id)
         world.devices[device.id] = device
-        world.regions.count(klass, 1)
+        world.regions.count(class_id, 1)
         world.device_counts[GONE] += 1
     elif event.session <= device.last_session:
         _refuse(world, event, SessionEnd.SUPERSEDED)

@@ -120,7 +120,7 @@ def _filling(world: World, request: Request, present: Present) -> list[str]:
 
 def _ever_seen(world: World, job: Job) -> bool:
     regions = world.regions
-    if any(regions.classes[klass].devices for klass in eligible_classes(world, job)):
+    if any(regions.classes[class_id].devices for class_id in eligible_classes(world, job)):
         return True
     return regions.overflow_devices > 0 and any(
         job.spec.requirement.matches(device.id, device.capabilities)
@@ -132,7 +132,9 @@ def _ever_seen(world: World, job: Job) -> bool:
 def _kept_back(world: World, request: Request) -> list[str]:
     """Why it may not have devices that wait, or why those that are known can never be enough."""
     job = request.job
-    idle = [session.device for klass in eligible_classes(world, job) for session in world.idle.get(klass, {}).values()]
+    idle = [
+        session.device for class_id in eligible_classes(world, job) for session in world.idle.get(class_id, {}).values()
+    ]
     cooling = sum(job.id in device.cooling and device.cooling[job.id].until > world.now for device in idle)
     used = sum(device.id in request.used for device in idle)
     reasons: list[str] = []
@@ -150,7 +152,7 @@ def _kept_back(world: World, request: Request) -> list[str]:
 def group_rate(world: World, job: Job) -> float:
     """Check-ins per second of the devices that the job may use, over what has been seen in the window."""
     totals = world.supply.totals
-    return sum(totals.get(klass, 0) for klass in eligible_classes(world, job)) / observed_s(world)
+    return sum(totals.get(class_id, 0) for class_id in eligible_classes(world, job)) / observed_s(world)
 
 
 def observed_s(world: World) -> float:

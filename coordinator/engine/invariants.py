@@ -147,7 +147,7 @@ def _check_sums(world: World) -> None:
     regions = world.regions
     need(
         classes[OVERFLOW] == regions.overflow_devices
-        and all(classes[klass] == one.devices for klass, one in enumerate(regions.classes)),
+        and all(classes[class_id] == one.devices for class_id, one in enumerate(regions.classes)),
         lambda: "devices by capability class do not add up",
     )
 

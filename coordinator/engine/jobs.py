@@ -205,8 +205,8 @@ def _recut(world: World) -> int:
         (device.id, device.capabilities, device.capability_class, device.check_ins) for device in world.devices.values()
     )
     waiting = list(world.idle_sessions())
-    for id_, klass in done.devices.items():
-        world.devices[id_].capability_class = klass
+    for id_, class_id in done.devices.items():
+        world.devices[id_].capability_class = class_id
     world.idle.clear()
     for session in waiting:
         world.idle.setdefault(session.device.capability_class, {})[session.seq] = session

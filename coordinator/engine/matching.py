@@ -21,8 +21,8 @@ from coordinator.engine.ids import RegionId, RequestId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DISMISS, IDLE, PlanError
 from coordinator.engine.model import ComeBackReason
+from coordinator.engine.on_demand import Attained, OpenJobs, TierSupply
 from coordinator.engine.openings import Openings
-from coordinator.engine.outlook import Attained, OpenJobs, TierSupply
 from coordinator.engine.plan import (
     ANY_TIER,
     LIFTED,
@@ -96,10 +96,10 @@ class Matcher:
 
     def candidates(self, device: Device) -> Candidates:
         """The requests that a device like this may be leased to, by the present plan."""
-        regions, klass = self.world.regions, device.capability_class
-        if klass == OVERFLOW:
+        regions, class_id = self.world.regions, device.capability_class
+        if class_id == OVERFLOW:
             return self._list(regions.overflow, device)
-        region = regions.classes[klass].region
+        region = regions.classes[class_id].region
         key = (region, device.tier) if self._by_tier else region
         listed = self._candidates.get(key)
         if listed is None:
@@ -121,21 +121,21 @@ class Matcher:
             return first
         return self._search(session)
 
-    def _first(self, klass: int) -> Request | Literal[False]:
+    def _first(self, class_id: int) -> Request | Literal[False]:
         """Who comes first in the queue that devices of this class try first, full or not; from here on it is known."""
         plan = self.world.plan
-        if klass == OVERFLOW or not plan.queues or plan.mode is _UNIFORM:
+        if class_id == OVERFLOW or not plan.queues or plan.mode is _UNIFORM:
             return False
-        queue = self._queue_of(klass)
-        at, first = self._first_in(queue, klass)
-        self._asked[queue].setdefault(at, []).append(klass)
-        self._firsts[klass] = first
+        queue = self._queue_of(class_id)
+        at, first = self._first_in(queue, class_id)
+        self._asked[queue].setdefault(at, []).append(class_id)
+        self._firsts[class_id] = first
         return first
 
-    def _first_in(self, queue: int, klass: int) -> tuple[int, Request | Literal[False]]:
+    def _first_in(self, queue: int, class_id: int) -> tuple[int, Request | Literal[False]]:
         """The first request of a queue for such devices that is below its target, and its place; False: none."""
         world, names = self.world, self.world.plan.queues[queue]
-        groups, requests = world.regions.regions[world.regions.classes[klass].region].groups, world.open_requests
+        groups, requests = world.regions.regions[world.regions.classes[class_id].region].groups, world.open_requests
         for at, id_ in enumerate(names):
             request = requests.get(id_)
             if request is not None and request.job.group.id in groups and not request.at_target:
@@ -177,20 +177,20 @@ class Matcher:
                 continue
             same = _alike(before.queues[queue], plan.queues[queue], 1 + max(asked)) if kept else 0
             for at in [at for at in asked if at >= same]:
-                for klass in asked.pop(at):
-                    self._firsts[klass] = None
+                for class_id in asked.pop(at):
+                    self._firsts[class_id] = None
         if not alike:
             self._asked = [{} for _ in plan.queues]
 
     def knows_firsts(self) -> bool:
         """Whether what is known of who comes first is what a walk would find now, unless that is over: the slow way."""
-        known = [klass for asked in self._asked for each in asked.values() for klass in each]
-        firsts = [(self._firsts[klass], self._first_in(self._queue_of(klass), klass)[1]) for klass in known]
+        known = [class_id for asked in self._asked for each in asked.values() for class_id in each]
+        firsts = [(self._firsts[class_id], self._first_in(self._queue_of(class_id), class_id)[1]) for class_id in known]
         return all(first is found or (first and not first.open) for first, found in firsts)
 
-    def _queue_of(self, klass: int) -> int:
+    def _queue_of(self, class_id: int) -> int:
         """Which one devices of this class try first."""
-        return self.world.plan.owner.get(self.world.regions.classes[klass].region, 0)
+        return self.world.plan.owner.get(self.world.regions.classes[class_id].region, 0)
 
     def may_match(self, device: Device) -> bool:
         """Idle, and nothing of its own keeps it from an offer."""
@@ -234,7 +234,7 @@ class Matcher:
         found: list[Request] = []
         eligible = partial(  # as it is now: it may come back as another before the list is gone through
             self.world.regions.eligible,
-            klass=device.capability_class,
+            class_id=device.capability_class,
             device=device.id,
             capabilities=device.capabilities,
         )

@@ -81,19 +81,19 @@ class Regions:
         self._by_groups: dict[frozenset[GroupId], Region] = {}
         self._views: tuple[GroupView, ...] | None = None  # until a region comes, or all are numbered anew
 
-    def region_of(self, klass: int) -> RegionId:
-        return self.overflow if klass == OVERFLOW else self.classes[klass].region
+    def region_of(self, class_id: int) -> RegionId:
+        return self.overflow if class_id == OVERFLOW else self.classes[class_id].region
 
-    def eligible(self, group: Group, klass: int, device: DeviceId, capabilities: Capabilities) -> bool:
-        if klass == OVERFLOW:
+    def eligible(self, group: Group, class_id: int, device: DeviceId, capabilities: Capabilities) -> bool:
+        if class_id == OVERFLOW:
             return group.requirement.matches(device, capabilities)
-        return group.id in self.regions[self.classes[klass].region].groups
+        return group.id in self.regions[self.classes[class_id].region].groups
 
-    def wanted(self, klass: int, device: DeviceId, capabilities: Capabilities) -> bool:
+    def wanted(self, class_id: int, device: DeviceId, capabilities: Capabilities) -> bool:
         """Is there an unfinished job that such a device may serve?"""
-        if klass == OVERFLOW:
+        if class_id == OVERFLOW:
             return any(group.requirement.matches(device, capabilities) for group in self.groups.values())
-        return bool(self.regions[self.classes[klass].region].groups)
+        return bool(self.regions[self.classes[class_id].region].groups)
 
     def views(self) -> tuple[GroupView, ...]:
         """By group id; the same tuple as before while nothing in it has changed."""
@@ -104,19 +104,19 @@ class Regions:
     def classify(self, device: DeviceId, capabilities: Capabilities) -> int:
         """The class of a device: a new one, put into its region, if none is like it yet."""
         interned = len(self.classes)
-        klass = self._class(device, capabilities)
-        if klass == interned:
-            self._place(klass)
-        return klass
+        class_id = self._class(device, capabilities)
+        if class_id == interned:
+            self._place(class_id)
+        return class_id
 
-    def count(self, klass: int, change: int) -> None:
+    def count(self, class_id: int, change: int) -> None:
         """A known device joins (+1) or leaves (-1) a class."""
-        if klass == OVERFLOW:
+        if class_id == OVERFLOW:
             self.overflow_devices += change
             groups: Iterable[GroupId] = self.groups
         else:
-            self.classes[klass].devices += change
-            groups = self.regions[self.classes[klass].region].groups
+            self.classes[class_id].devices += change
+            groups = self.regions[self.classes[class_id].region].groups
         for group in groups:
             self.groups[group].devices += change
 
@@ -153,9 +153,9 @@ class Regions:
                 self.classes[after].devices += 1
             into = weights.setdefault(before, {})
             into[after] = into.get(after, 0) + max(weight, 1)
-        for klass, old in enumerate(former):
-            into = weights.get(klass) or {self._class(*old.sample): 1}
-            done.shares[klass] = tuple(sorted(into.items()))
+        for class_id, old in enumerate(former):
+            into = weights.get(class_id) or {self._class(*old.sample): 1}
+            done.shares[class_id] = tuple(sorted(into.items()))
         done.shares[OVERFLOW] = tuple(sorted(weights.get(OVERFLOW, {OVERFLOW: 1}).items()))
         return done
 
@@ -164,8 +164,8 @@ class Regions:
         self.regions, self._by_groups, self._views = {}, {}, None
         for group in self.groups.values():
             group.regions, group.devices = (), self.overflow_devices
-        for klass in range(len(self.classes)):
-            self._place(klass)
+        for class_id in range(len(self.classes)):
+            self._place(class_id)
 
     def _learn_atoms(self) -> None:
         wanted = {text: atom for group in self.groups.values() for text, atom in _atoms_of(group.requirement)}
@@ -178,21 +178,21 @@ class Regions:
         if known is not None:
             return known[1]
         answers = tuple([atom.matches(device, capabilities) for atom in self._atoms.values()])
-        klass = self._index.get(answers, OVERFLOW)
-        if klass == OVERFLOW and len(self.classes) < self.most:
+        class_id = self._index.get(answers, OVERFLOW)
+        if class_id == OVERFLOW and len(self.classes) < self.most:
             if len(self._numbers) == len(self.classes):
                 self._numbers.extend(range(len(self.classes), len(self.classes) + TOGETHER))
-            klass = self._index[answers] = self._numbers[len(self.classes)]
+            class_id = self._index[answers] = self._numbers[len(self.classes)]
             self.classes.append(DeviceClass((device, capabilities)))
         if not self._by_name:
             if len(self._kinds) >= MOST_KINDS:
                 self._kinds.clear()
-            self._kinds[id(capabilities)] = capabilities, klass
-        return klass
+            self._kinds[id(capabilities)] = capabilities, class_id
+        return class_id
 
-    def _place(self, klass: int) -> None:
+    def _place(self, class_id: int) -> None:
         """Put a class into its region, a new one if it is the first there."""
-        device, capabilities = self.classes[klass].sample
+        device, capabilities = self.classes[class_id].sample
         groups = [group for group in self.groups.values() if group.requirement.matches(device, capabilities)]
         signature = frozenset(group.id for group in groups)
         region = self._by_groups.get(signature)
@@ -203,9 +203,9 @@ class Regions:
             for group in groups:
                 group.regions += (region.id,)
         for group in groups:
-            group.devices += self.classes[klass].devices
-        region.classes.append(klass)
-        self.classes[klass].region = region.id
+            group.devices += self.classes[class_id].devices
+        region.classes.append(class_id)
+        self.classes[class_id].region = region.id
 
 
 def _atoms_of(requirement: Requirement) -> list[tuple[str, Comparison | Ids]]:

@@ -30,11 +30,11 @@ class Supply:
         self._planned: Mapping[RegionId, int] = {}  # what the last plan saw
         self._planned_span_s = self.cold_s
 
-    def count(self, klass: int, devices: int = 1) -> None:
+    def count(self, class_id: int, devices: int = 1) -> None:
         """So many devices of this class checked in, for the first time in their availability intervals."""
         running = self.buckets[-1]
-        running[klass] = running.get(klass, 0) + devices
-        self.totals[klass] = self.totals.get(klass, 0) + devices
+        running[class_id] = running.get(class_id, 0) + devices
+        self.totals[class_id] = self.totals.get(class_id, 0) + devices
 
     def tick(self, now: float) -> None:
         """``next_tick`` has come: publish the counts."""
@@ -50,8 +50,8 @@ class Supply:
     def by_region(self, region_of: Callable[[int], RegionId]) -> dict[RegionId, int]:
         """Published check-ins per region, ascending; regions without any are absent."""
         counts: dict[RegionId, int] = {}
-        for klass, count in self.published.items():
-            region = region_of(klass)
+        for class_id, count in self.published.items():
+            region = region_of(class_id)
             counts[region] = counts.get(region, 0) + count
         return dict(sorted(counts.items()))
 
@@ -69,12 +69,12 @@ class Supply:
 
     def recut(self, shares: Mapping[int, tuple[tuple[int, int], ...]]) -> int:
         """Classes were cut anew: old class -> (new class, weight). Returns the check-ins shared in proportion."""
-        guessed = sum(self.totals.get(klass, 0) for klass, into in shares.items() if len(into) > 1)
+        guessed = sum(self.totals.get(class_id, 0) for class_id, into in shares.items() if len(into) > 1)
         self.buckets = deque(_recut(bucket, shares) for bucket in self.buckets)
         self.totals = {}
         for bucket in self.buckets:
-            for klass, count in bucket.items():
-                self.totals[klass] = self.totals.get(klass, 0) + count
+            for class_id, count in bucket.items():
+                self.totals[class_id] = self.totals.get(class_id, 0) + count
         self.published = _recut(self.published, shares)
         return guessed
 
@@ -83,10 +83,10 @@ class Supply:
         for _ in range(min(bucket - self._bucket, self._most + 1)):
             self.buckets.append({})
             if len(self.buckets) > self._most + 1:
-                for klass, count in self.buckets.popleft().items():
-                    self.totals[klass] -= count
-                    if not self.totals[klass]:
-                        del self.totals[klass]
+                for class_id, count in self.buckets.popleft().items():
+                    self.totals[class_id] -= count
+                    if not self.totals[class_id]:
+                        del self.totals[class_id]
         self._bucket = bucket
 
 
@@ -98,8 +98,8 @@ def _microseconds(seconds: float) -> int:
 def _recut(counts: Mapping[int, int], shares: Mapping[int, tuple[tuple[int, int], ...]]) -> dict[int, int]:
     """Each count goes to its new classes in proportion to their weights; what is left over by largest remainder."""
     result: dict[int, int] = {}
-    for klass, count in counts.items():
-        into = shares[klass]
+    for class_id, count in counts.items():
+        into = shares[class_id]
         total = sum(weight for _, weight in into)
         parts = {new: count * weight // total for new, weight in into}
         left = count - sum(parts.values())

@@ -32,12 +32,12 @@ class Tiers:
         self.cuts: tuple[int, ...] = ()  # bins, ascending, V - 1 of them; empty before the first tick with a score
         self.supply = tuple(Supply(settings, start) for _ in range(self.number)) if self.number > 1 else ()
 
-    def count(self, reference_s: float, tier: int, klass: int) -> None:
+    def count(self, reference_s: float, tier: int, class_id: int) -> None:
         """A device with such a score (0: none) checked in, for the first time in its availability interval."""
         if reference_s > 0.0:
             self.counts[bin_of(reference_s)] += 1
         if tier >= 0:
-            self.supply[tier].count(klass)
+            self.supply[tier].count(class_id)
 
     def of(self, reference_s: float) -> int:
         """The tier of a device that checks in now."""

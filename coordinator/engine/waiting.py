@@ -107,7 +107,7 @@ class Present:
         """What the devices do that it may use: so many of each part; of ABSENT one, if there are none."""
         world, group = self._world, request.job.group
         classes, apart = self._alike
-        mine = [classes[klass] for klass in eligible_classes(world, request.job) if klass in classes]
+        mine = [classes[class_id] for class_id in eligible_classes(world, request.job) if class_id in classes]
         mine += [one for device, one in apart if group.requirement.matches(device.id, device.capabilities)]
         present = sum(one.devices - len(one.since.get(request, ())) for one in mine)
         busy: dict[Part, float] = {}
@@ -120,4 +120,4 @@ class Present:
 
 
 def eligible_classes(world: World, job: Job) -> list[int]:
-    return [klass for region in job.group.regions for klass in world.regions.regions[region].classes]
+    return [class_id for region in job.group.regions for class_id in world.regions.regions[region].classes]

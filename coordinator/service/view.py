@@ -6,8 +6,8 @@ from itertools import islice
 
 import psutil
 
-from coordinator.engine import census
-from coordinator.engine.census import JobCount, RegionCount
+from coordinator.engine import counts
+from coordinator.engine.counts import JobCount, RegionCount
 from coordinator.engine.explain import device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
 from coordinator.engine.lifecycle import Story, written
@@ -69,7 +69,7 @@ class View:
     def snapshot(self) -> admin_pb2.Snapshot:
         """A snapshot of the foremost of everything: its size has a bound, however much there is."""
         jobs = self._foremost()
-        regions, more_regions = census.region_counts(self._engine, MOST_REGIONS)
+        regions, more_regions = counts.region_counts(self._engine, MOST_REGIONS)
         return admin_pb2.Snapshot(
             name=self._name,
             policy=self.policy,
@@ -77,10 +77,10 @@ class View:
             elapsed=duration(self._host.now()),
             jobs=[self.job(job) for job in jobs],
             more_jobs=len(self._engine.jobs) - len(jobs),
-            devices=admin_pb2.DeviceCounts(**asdict(census.device_counts(self._engine))),
+            devices=admin_pb2.DeviceCounts(**asdict(counts.device_counts(self._engine))),
             regions=[_region(count) for count in regions],
             more_regions=more_regions,
-            leases=admin_pb2.LeaseCounts(**asdict(census.lease_counts(self._engine))),
+            leases=admin_pb2.LeaseCounts(**asdict(counts.lease_counts(self._engine))),
             host=self._machine.status(),
             log=self._log.latest(),
             incarnation=self._host.incarnation,
@@ -109,7 +109,7 @@ class View:
         if job.last_status is not None:
             return job.last_status
         known = self._engine.jobs[job.job]
-        count = census.job_count(self._engine, known, self._present_lately())
+        count = counts.job_count(self._engine, known, self._present_lately())
         until = self._host.now() if known.ended_at is None else known.ended_at
         status = job_pb2.JobStatus(
             key=convert.job_key(job.job),
@@ -163,7 +163,7 @@ class View:
         return known is not None and known.session is not None
 
     def _device(self, device: Device) -> admin_pb2.DeviceStatus:
-        line = census.device_line(self._engine, device)
+        line = counts.device_line(self._engine, device)
         capabilities = common_pb2.Capabilities(numbers=device.capabilities.numbers)
         for label, values in device.capabilities.labels.items():
             capabilities.labels[label].values.extend(sorted(values))
@@ -183,7 +183,7 @@ class View:
         engine = self._engine
         device = engine.devices.get(DeviceId(subject))
         if device is not None:
-            line = census.device_line(engine, device)
+            line = counts.device_line(engine, device)
             return _explanation(subject, line.state, device_reasons(engine.world, engine.matcher, device), device.story)
         job = self._named(subject)
         if job is None:
@@ -191,7 +191,7 @@ class View:
         known = engine.jobs[job.job]
         reasons = [job.problem] if job.problem else []
         reasons.extend(job_reasons(engine.world, known))
-        return _explanation(job.job, census.job_count(engine, known).phase, reasons, known.story)
+        return _explanation(job.job, counts.job_count(engine, known).phase, reasons, known.story)
 
     def like(self, subject: str) -> list[str]:
         """The names that can be explained and may have been meant: the latest jobs, and devices whose names begin

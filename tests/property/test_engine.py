@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.engine.census import device_counts, device_line, job_counts, lease_counts, region_counts
+from coordinator.engine.counts import device_counts, device_line, job_counts, lease_counts, region_counts
 from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndLease, OfferLease, OpenSession
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import (

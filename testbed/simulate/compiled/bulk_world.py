@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
-from coordinator.engine.outlook import Attained, TierSupply
+from coordinator.engine.on_demand import Attained, TierSupply
 from coordinator.engine.plan import CollectingView, JobView, RequestView, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.regions import Group, Regions
@@ -64,11 +64,11 @@ class BulkWorld:
     def classify(self, kind: int) -> None:
         """Devices of this kind were not seen since classes were cut."""
         known = len(self.regions.regions)
-        klass = self.regions.classify(*self._simulation.sample(kind))
-        self._class_of[kind] = klass
+        class_id = self.regions.classify(*self._simulation.sample(kind))
+        self._class_of[kind] = class_id
         if len(self.regions.regions) > known:
             self._show_regions(known)
-        self.tables.kinds[kind].cell = self.regions.region_of(klass) * self.width
+        self.tables.kinds[kind].cell = self.regions.region_of(class_id) * self.width
 
     # -- jobs
 
@@ -113,7 +113,7 @@ class BulkWorld:
         self.tables = t.with_(cells=t.cells[:0], serves=t.serves[:0], candidates=t.candidates[:0])
         self._show_regions(0)
         known = self._class_of != NONE
-        cells = [self.regions.region_of(klass) * self.width for klass in range(len(self.regions.classes))]
+        cells = [self.regions.region_of(class_id) * self.width for class_id in range(len(self.regions.classes))]
         self.tables.kinds["cell"] = NONE
         self.tables.kinds["cell"][known] = np.array(cells, np.int64)[self._class_of[known]]
         self.tables.run.regroup = 1
@@ -155,10 +155,10 @@ class BulkWorld:
         """What has been counted since."""
         counts, scores = self.tables.counted, self.tables.scores
         for kind, column in np.argwhere(counts).tolist():
-            klass, count = int(self._class_of[kind]), int(counts[kind, column])
-            self.supply.count(klass, count)
+            class_id, count = int(self._class_of[kind]), int(counts[kind, column])
+            self.supply.count(class_id, count)
             if column > 0:
-                self.tiers.supply[column - 1].count(klass, count)
+                self.tiers.supply[column - 1].count(class_id, count)
         for bin_ in np.flatnonzero(scores).tolist():
             self.tiers.counts[bin_] += int(scores[bin_])
         counts[:], scores[:] = 0, 0

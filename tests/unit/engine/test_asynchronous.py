@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from coordinator.engine.census import job_count
+from coordinator.engine.counts import job_count
 from coordinator.engine.effects import (
     AcceptAttempt,
     AdoptPlan,

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
-from coordinator.engine.census import (
+from coordinator.engine.counts import (
     DeviceCounts,
     device_counts,
     device_line,

@@ -99,7 +99,7 @@ def test_who_comes_first_is_looked_for_again_only_where_the_queue_has_changed(mo
         play.run(f"{name}-0", labels={"at": frozenset({name})})
     walks: list[int] = []
     first = Matcher._first
-    monkeypatch.setattr(Matcher, "_first", lambda self, klass: walks.append(klass) or first(self, klass))
+    monkeypatch.setattr(Matcher, "_first", lambda self, class_id: walks.append(class_id) or first(self, class_id))
 
     def walked(name: str) -> bool:
         """For a device there, which then serves the job there."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
-from coordinator.engine.census import job_counts
+from coordinator.engine.counts import job_counts
 from coordinator.engine.ids import JobId
 from coordinator.engine.requirements import AllDevices, Comparison
 from coordinator.engine.waiting import Part, Why

@@ -101,9 +101,9 @@ def region_counts(engine: Engine, most: int | None = None) -> tuple[list[RegionC
     world = engine.world
     classes, totals = world.regions.classes, world.supply.totals
     live = [
-        (-sum(totals.get(klass, 0) for klass in region.classes), region.id)
+        (-sum(totals.get(class_id, 0) for class_id in region.classes), region.id)
         for region in world.regions.regions.values()
-        if any(classes[klass].devices or totals.get(klass, 0) for klass in region.classes)
+        if any(classes[class_id].devices or totals.get(class_id, 0) for class_id in region.classes)
     ]
     if world.regions.overflow_devices:
         live.append((-totals.get(OVERFLOW, 0), world.regions.overflow))
@@ -170,9 +170,9 @@ def _region(engine: Engine, id_: RegionId) -> RegionCount:
     return RegionCount(
         region=id_,
         groups=tuple(group.name or group.id for group in groups),
-        devices=sum(regions.classes[klass].devices for klass in classes),
-        check_ins_per_s=sum(totals.get(klass, 0) for klass in classes) / observed_s(world),
-        waiting=sum(len(world.idle.get(klass, ())) for klass in classes),
+        devices=sum(regions.classes[class_id].devices for class_id in classes),
+        check_ins_per_s=sum(totals.get(class_id, 0) for class_id in classes) / observed_s(world),
+        waiting=sum(len(world.idle.get(class_id, ())) for class_id in classes),
         order=tuple(order),
     )
 
