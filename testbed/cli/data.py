@@ -36,7 +36,7 @@ def split(
     held_out: Annotated[str, typer.Option(metavar="PART", help="Part that no device gets.")] = "20%",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the split.")] = 0,
 ) -> int:
-    """Write share-0001.npz ... and held_out.npz."""
+    """Write a file for each device, share-0001.npz and on, and held_out.npz."""
     part = parse_fraction(held_out)
     shares = split_data(source, devices=devices, split=split, held_out=part, seed=seed, out=out)
     sizes = [_samples(share) for share in shares]

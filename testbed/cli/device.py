@@ -63,11 +63,11 @@ def list_devices(context: Context, tokens: Tokens = None) -> int:
 def drain(
     context: Context,
     devices: Annotated[list[str] | None, typer.Argument(help="Names of the devices.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
+    all_devices: Annotated[bool, typer.Option("--all", help="All devices.")] = False,
     tokens: Tokens = None,
 ) -> int:
     """Send devices away and give them no more work."""
-    if bool(devices) == everything:
+    if bool(devices) == all_devices:
         raise UsageError("USAGE", "name devices, or give --all", fix="e.g. venn device drain my-pi")
     drained: list[int] = []
 

@@ -22,14 +22,14 @@ def down(
     context: Context,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that still go on.")] = False,
+    in_use_too: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that still go on.")] = False,
     of: Annotated[str | None, typer.Option("--of", metavar="MARK", help="Remove only what has this mark.")] = None,
 ) -> int:
     """Remove processes, containers, networks, namespaces and cgroups of testbeds that are gone, and nothing else.
 
     The exit code is 4 if something could not be removed."""
     found = [each for each in find() if of in (None, each.mark)]
-    spared = [each for each in found if each.in_use and not everything]
+    spared = [each for each in found if each.in_use and not in_use_too]
     due = [each for each in found if each not in spared]
     failed: dict[str, str] = {}
     for each in due if not dry_run else ():

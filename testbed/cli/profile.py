@@ -23,7 +23,7 @@ def profile() -> None:
 @app.command("list", epilog="Example: venn profile list")
 @command
 def list_(context: Context) -> int:
-    """List the packaged profiles, e.g. for a fleet's `profile: pi-4`, or its `link: lte`."""
+    """List the packaged profiles, for a fleet's `profile: pi-4` or `link: lte`."""
     profiles = [load_profile(name) for name in packaged_profiles()]
     if context.json:
         write_line(sys.stdout, json.dumps({"profiles": [_shape(each) for each in profiles]}))

@@ -9,7 +9,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,8 +19,8 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.runfolder.journal import check_start, settings_of, why_not
-from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows, text
+from testbed.runfolder.journal import check_start, end_digest, event_rows, settings_of, why_not
+from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows
 from testbed.runfolder.lives import journal_files
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
@@ -97,9 +97,7 @@ def replay_here(path: Path) -> Replayed:
     engine = Engine(settings, _policy(settings.policy, path))
     digest = Digest()
     events = effects = 0
-    for line, row in enumerate(rows[1:], start=2):
-        if "event" not in row:
-            continue
+    for line, row in event_rows(rows, path):
         made = _again(engine, row, path, line)
         events, effects = events + 1, effects + len(made)
         digest.update(number(row, "t"), made)
@@ -107,8 +105,8 @@ def replay_here(path: Path) -> Replayed:
         if recorded != again:
             event = json.dumps(row["event"])
             difference = Difference(path.name, line, integer(row, "n"), number(row, "t"), event, recorded, again)
-            return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), difference)
-    return Replayed(events, effects, digest.hex(), _end(rows), _hash_seed(), None)
+            return Replayed(events, effects, digest.hex(), end_digest(rows), _hash_seed(), difference)
+    return Replayed(events, effects, digest.hex(), end_digest(rows), _hash_seed(), None)
 
 
 def describe(difference: Difference) -> Iterator[str]:
@@ -146,10 +144,6 @@ def _policy(name: str, path: Path) -> Policy:
 def _lines(effects: object) -> list[str]:
     """One text per effect, the same for what was read and what was made."""
     return [json.dumps(effect, separators=(",", ":")) for effect in effects] if isinstance(effects, list) else []
-
-
-def _end(rows: Sequence[Row]) -> str:
-    return text(rows[-1], "digest") if rows[-1].get("kind") == "end" else ""
 
 
 def _hash_seed() -> str:

@@ -1,5 +1,6 @@
 """The coordinator's journal: a start line, a line per handled event, and an end line if it stopped cleanly."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,15 +76,7 @@ def read_journal(path: Path) -> Journal:
     if not rows:
         raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
     start = check_start(rows[0], path)
-    entries = []
-    digest = ""
-    for line, row in enumerate(rows[1:], start=2):
-        if "event" in row:
-            entries.append(_entry(row, path, line))
-        elif row.get("kind") == "end":
-            digest = text(row, "digest")
-        else:
-            raise damaged(path, line)
+    entries = [_entry(row, path, line) for line, row in event_rows(rows, path)]
     return Journal(
         name=text(start, "name"),
         incarnation=integer(start, "incarnation"),
@@ -91,9 +84,25 @@ def read_journal(path: Path) -> Journal:
         settings=settings_of(start, path),
         software=text(start, "software"),
         entries=tuple(entries),
-        digest=digest,
+        digest=end_digest(rows),
         started_s=number(start, "started_s"),
     )
+
+
+def event_rows(rows: Sequence[Row], path: Path) -> Iterator[tuple[int, Row]]:
+    """The events of a journal with the numbers of their lines. Raises UsageError where one is missing or damaged:
+    events are numbered from 1, and nothing but an end line stands after them."""
+    for line, row in enumerate(rows[1:], start=2):
+        if line == len(rows) and row.get("kind") == "end":
+            return
+        if "event" not in row or row.get("n") != line - 1:
+            raise damaged(path, line)
+        yield line, row
+
+
+def end_digest(rows: Sequence[Row]) -> str:
+    """The digest of a journal's end line; empty where it did not end cleanly."""
+    return text(rows[-1], "digest") if rows[-1].get("kind") == "end" else ""
 
 
 def why_not(path: Path) -> str:

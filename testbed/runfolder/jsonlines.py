@@ -31,7 +31,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
 def damaged(path: Path, line: int) -> UsageError:
     """The error for a line that cannot be what was written there."""
     fix = "restore the file, or run again"
-    return UsageError("RUN_DAMAGED", "is not a line of this file's kind", where=f"{path}:{line}", fix=fix)
+    return UsageError("RUN_DAMAGED", "is damaged, or a line before it is missing", where=f"{path}:{line}", fix=fix)
 
 
 def number_pairs(value: object) -> Iterator[tuple[float, float]]:

@@ -15,6 +15,7 @@ from coordinator.engine.requirements import AllDevices, Capabilities
 from coordinator.policies.registry import load_policy
 from coordinator.service.journal import Journal
 from testbed.report.replay import describe, replay, replay_here
+from testbed.runfolder.journal import read_journal
 from venn.wire.errors import UsageError
 
 JOB = JobId("me/one/r1")
@@ -123,3 +124,16 @@ def test_what_cannot_be_replayed_says_why(folder: Path, tmp_path: Path) -> None:
     spoil(folder, 0, {"settings": {**start["settings"], "policy": "of-mine"}})
     with pytest.raises(UsageError, match="of-mine"):
         replay(folder)
+
+
+@pytest.mark.parametrize("instead", [[], ['{"n": 1}']])
+def test_a_journal_with_a_hole_is_damaged(folder: Path, instead: list[str]) -> None:
+    """An event without effects would leave no trace in the digest."""
+    path = folder / "events.jsonl"
+    lines = path.read_text().splitlines()
+    lines[5:6] = instead
+    path.write_text("\n".join(lines) + "\n")
+    for read in (replay_here, read_journal):
+        with pytest.raises(UsageError, match="a line before it is missing") as error:
+            read(path)
+        assert error.value.where == f"{path}:6"

@@ -222,7 +222,7 @@ class World:
 
     def hear(self, t: float, event: past.Event, *effects: done.Effect) -> None:
         told = [effect_to_json(effect) for effect in effects]
-        self.lines.append({"n": len(self.lines) + 1, "t": t, "event": event_to_json(event), "effects": told})
+        self.lines.append({"t": t, "event": event_to_json(event), "effects": told})
 
     def log(self, place: str, file: str, /, **row: object) -> None:
         self.logs.setdefault(f"{place}/{file}", []).append(row)
@@ -245,7 +245,8 @@ class World:
             "settings": asdict(self.settings),
         }
         handled = sorted(self.lines, key=lambda line: cast(float, line["t"]))
-        lines: list[dict[str, object]] = [{**start, "name": "by-hand", "software": "0.1.0"}, *handled]
+        numbered = ({"n": number, **line} for number, line in enumerate(handled, start=1))
+        lines: list[dict[str, object]] = [{**start, "name": "by-hand", "software": "0.1.0"}, *numbered]
         if digest is not None:
             lines.append({"kind": "end", "digest": digest})
         self.logs["./events"] = lines
