@@ -17,7 +17,7 @@ from statistics import fmean, geometric_mean
 from testbed.bench.figures import Benchmark, Measured, Untested, folded
 from testbed.live.run import run_scenario
 from testbed.runfolder.summary import JobFigures, Summary
-from testbed.scenario import Scenario
+from testbed.scenario import Scenario, load
 from testbed.scenario.loader import parse
 from testbed.scenario.packaged import packaged
 from testbed.scenario.readers import BACKENDS as SCENARIO_BACKENDS
@@ -119,7 +119,7 @@ def _finished(summary: Summary, backend: str, name: str, seed: int, say: Say) ->
 
 
 def _scenario(backend: str, name: str, seed: int) -> Scenario:
-    return Scenario.load(packaged(name), [f"backend={backend}", f"seed={seed}"])
+    return load(packaged(name), [f"backend={backend}", f"seed={seed}"])
 
 
 def _mean(summary: Summary, key: str) -> float:

@@ -38,7 +38,7 @@ from scipy.sparse import coo_array  # type: ignore[import-untyped]
 from coordinator.policies.registry import load_policy, policy_names
 from testbed.bench.figures import Benchmark, Measured
 from testbed.bench.instances import Instance, by_priority, fills, instances, over_all_ways
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.packaged import named
 from testbed.simulate.bound import lower_bound
 from testbed.simulate.build import build
@@ -80,7 +80,7 @@ def run(say: Callable[[str], None]) -> Measured:
 
 def _over_bound(workload: str, say: Callable[[str], None]) -> Iterator[tuple[str, float]]:
     """Each policy's mean JCT over the bound."""
-    simulation = build(Scenario.load(named(workload), SCALES))
+    simulation = build(load(named(workload), SCALES))
     bound_s = lower_bound(simulation).mean_jct_s
     say(f"{workload} ({', '.join(SCALES)}): no mean JCT is below {bound_s / 3600:.2f} h")
     for policy in policy_names():

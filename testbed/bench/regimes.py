@@ -30,7 +30,7 @@ from coordinator.engine.model import Asynchronous
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Benchmark, Measured
 from testbed.report.comparison import Estimate, geometric_mean, percentile, ratio
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.packaged import named
 from testbed.simulate.build import build
 from testbed.simulate.model import SimulatedJob, Simulation
@@ -183,7 +183,7 @@ class Regime:
     asynchronous: bool = False  # every second job
 
     def simulation(self, seed: int) -> Simulation:
-        made = build(Scenario.load(named(self.workload), [*SCALES, *self.settings, f"seed={seed}"]))
+        made = build(load(named(self.workload), [*SCALES, *self.settings, f"seed={seed}"]))
         if self.world is not None:
             made = self.world(made, seed)
         jobs = [self._changed(job, number) for number, job in enumerate(made.jobs)]

@@ -23,7 +23,7 @@ from resource import RUSAGE_SELF, getrusage
 
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Benchmark, Measured
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.packaged import packaged
 from testbed.simulate.build import build
 from testbed.simulate.compiled.bulk import simulate_in_bulk
@@ -69,7 +69,7 @@ def _first(block: CheckIns, rows: int) -> CheckIns:
 
 def _endless(scales: Sequence[str]) -> Simulation:
     """The workload with jobs that do not end."""
-    made = build(Scenario.load(packaged(WORKLOAD), scales))
+    made = build(load(packaged(WORKLOAD), scales))
     jobs = (
         replace(job, rounds=job.rounds * ROUNDS, spec=replace(job.spec, rounds=job.rounds * ROUNDS))
         for job in made.jobs
@@ -79,7 +79,7 @@ def _endless(scales: Sequence[str]) -> Simulation:
 
 def crowded(scales: Sequence[str]) -> Simulation:
     """The workload from its last job's arrival on, with all jobs arriving then."""
-    made = build(Scenario.load(packaged(WORKLOAD), scales))
+    made = build(load(packaged(WORKLOAD), scales))
     last = max(job.arrives_s for job in made.jobs)
 
     def trace() -> Iterator[CheckIns]:
@@ -144,7 +144,7 @@ def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Callable
     for name, policy in POLICIES.items():
         say(f"{policy}: the whole workload, until all jobs have ended")
         started = time.process_time()
-        whole = build(Scenario.load(packaged(WORKLOAD), scales))
+        whole = build(load(packaged(WORKLOAD), scales))
         figures[f"{name}_checkins_per_s"], outcome, _ = _timed(whole, _ALL, _in_bulk(policy))
         figures["even_full_s"] = time.process_time() - started
         figures["even_full_checkins"] = float(outcome.check_ins)

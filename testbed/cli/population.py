@@ -14,6 +14,7 @@ from testbed.report.figures.population import drawings
 from testbed.report.population import describe_fleets, describe_phones, describe_population
 from testbed.report.terminal import console
 from testbed.report.traces import Compared, describe_file
+from testbed.scenario import load
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.scenario.readers import DEVICE_FILES
@@ -66,7 +67,7 @@ def describe(
     elif Path(what).suffix in FILES and Path(what).is_file():
         compared = describe_file(Path(what))
     else:
-        scenario = Scenario.load(named(what), set or ())
+        scenario = load(named(what), set or ())
         compared = _of_scenario(scenario, count, days, scenario.seed if seed is None else seed)
     files = _draw(compared, out) if out is not None else []
     if context.json:

@@ -18,6 +18,7 @@ from testbed.live.run import run_scenario
 from testbed.report.build import Result
 from testbed.report.summary import to_json
 from testbed.report.table import print_summary
+from testbed.scenario import load
 from testbed.scenario.loader import as_words
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
@@ -85,7 +86,7 @@ def run_file(
     allow_degraded: bool = False,
 ) -> int:
     """Load, run, print, as the command ``name``: its exit code."""
-    scenario = Scenario.load(file, settings)
+    scenario = load(file, settings)
     again = ["venn", "run", str(file), *as_words(settings)]
     asked = _Asked(scenario, out, validate, allow_degraded, context.quiet or context.json, context.color, again)
     result, code = asked.simulated() if scenario.backend == "sim" else asked.live()

@@ -11,7 +11,7 @@ import typer
 
 from testbed.cli import choices
 from testbed.report.words import counted
-from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario import Scenario, ScenarioError, load
 from testbed.scenario.checks import drawn
 from testbed.scenario.packaged import named, packaged_scenarios
 from testbed.scenario.requirements import served_by
@@ -51,7 +51,7 @@ def scenario() -> None:
 def check(context: Context, *, file: File, set: Set = None) -> int:
     """Check a scenario, and that devices can serve its jobs."""
     try:
-        loaded = Scenario.load(named(file), set or ())
+        loaded = load(named(file), set or ())
     except ScenarioError as error:
         if context.json or len(error.problems) == 1:
             raise
@@ -69,7 +69,7 @@ def check(context: Context, *, file: File, set: Set = None) -> int:
 @command
 def expand(context: Context, *, file: File, set: Set = None) -> int:
     """Print a scenario in full, with inherited values and its timeline."""
-    loaded = Scenario.load(named(file), set or ())
+    loaded = load(named(file), set or ())
     actions = build(loaded).actions if loaded.churn else ()
     if context.json:
         timeline = {"timeline": [action.to_json() for action in actions]} if actions else {}

@@ -1,4 +1,4 @@
-"""What a scenario must be beyond the shape of each key.
+"""Problems that the shape of single keys does not show: in the top of a scenario, its requirements, data and jobs.
 
 Names that exist, files that are there, keys that go together, and for every job at least one device that can serve it.
 """
@@ -8,24 +8,23 @@ from pathlib import Path
 
 from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
-from device_agent.availability import read_trace
 from device_agent.spec import DeviceSpec
-from testbed.scenario.checks_of_simulations import check_drawn, check_limits, check_population
-from testbed.scenario.churn import check_timeline
+from testbed.scenario.checks_of_devices import check_devices
 from testbed.scenario.errors import Finding, KeyPath, known
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.job_file import problem_of
 from testbed.scenario.model import Fleet, Job, Scenario
-from testbed.scenario.readers import PHONES
+from testbed.scenario.population import DrawnJobs
+from testbed.scenario.readers import LONGEST
 from testbed.scenario.requirements import requirement_of, served_by, unfillable
 from testbed.scenario.unfold import unfolded
-from testbed.world.fleets import capabilities_of, device_name, expand
-from testbed.world.jobs import job_names
+from testbed.world.arrays import Matching
+from testbed.world.fleets import expand
+from testbed.world.jobs import Which, draw_jobs, job_names, read_table, subset
 from venn.wire.errors import UsageError
-from venn.wire.notation import Empirical, format_bytes, format_number
+from venn.wire.notation import format_bytes, format_duration, format_number
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
-OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
 SHOWN = {"memory": format_bytes}  # capabilities that are no plain numbers
 SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
 
@@ -35,14 +34,9 @@ def check(scenario: Scenario) -> list[Finding]:
     findings = [*_top(scenario), *_requirements(scenario), *_data(scenario)]
     for name, job in scenario.jobs.items():
         findings += _job(scenario, name, job)
-    for name, fleet in scenario.fleets.items():
-        findings += _fleet(scenario, name, fleet)
-    findings += check_limits(scenario)
-    findings += check_drawn(scenario)
-    findings += check_timeline(scenario)
-    if scenario.population is not None:
-        findings += check_population(scenario, scenario.population)
-    elif not findings:
+    findings += _drawn_jobs(scenario)
+    findings += check_devices(scenario)
+    if scenario.population is None and not findings:
         findings += _served(scenario)
         findings += [] if findings else _filled(unfolded(scenario))
     return findings
@@ -164,64 +158,6 @@ def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:
         )
 
 
-def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
-    here: KeyPath = ("fleets", name)
-    if fleet.session is not None and fleet.gap is None:
-        yield Finding((*here, "gap"), "is missing, and session needs it", "add e.g. gap: exp(4s)")
-    if fleet.session is None:
-        for key in ("gap",) if fleet.trace is not None else ("gap", "crash"):
-            if getattr(fleet, key):
-                yield Finding((*here, key), "has no effect without session", "add e.g. session: exp(8s)")
-    yield from _devices(scenario, name, fleet)
-    if fleet.trace is not None:
-        if fleet.session is not None:
-            yield Finding((*here, "trace"), "says when devices are there, as session does", "remove one of them")
-        yield from _trace(name, fleet)
-    if fleet.processes > fleet.count:
-        message = f"{fleet.processes} processes cannot host {fleet.count} devices"
-        yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
-    elif scenario.backend == "compose" and fleet.processes != fleet.count:
-        message = f"{fleet.processes} processes for {fleet.count} devices, and each device is a container"
-        yield Finding((*here, "processes"), message, "remove it")
-    for label in OURS & fleet.labels.keys():
-        yield Finding((*here, "labels", label), f"{label} is set for every device already", "take another name")
-    for key in ("session", "gap"):
-        if scenario.time_scale != 1 and isinstance(getattr(fleet, key), Empirical):
-            yield Finding((*here, key), "a column of a file cannot be scaled", "remove time_scale")
-
-
-def _devices(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
-    here: KeyPath = ("fleets", name, "devices")
-    if fleet.devices is None:
-        return
-    if fleet.profile is not None:
-        yield Finding(here, "says what each device is, as profile does", "keep one; link: NAME gives a link alone")
-    if fleet.devices != PHONES and not Path(fleet.devices).is_file():
-        yield Finding(here, f"there is no file {fleet.devices}", "a relative path starts at the scenario's folder")
-        return
-    spec = next(each for each in scenario.fleet_specs() if each.name == name)
-    try:
-        capabilities_of(spec, scenario.seed)
-    except UsageError as error:
-        where = f"{error.where}: " if error.where and error.where != ".".join(map(str, here)) else ""
-        yield Finding(here, f"{where}{error.message}", error.fix)
-
-
-def _trace(name: str, fleet: Fleet) -> Iterator[Finding]:
-    assert fleet.trace is not None
-    try:
-        spans = read_trace(fleet.trace)
-    except UsageError as error:
-        where = f"{error.where}: " if error.where else ""
-        yield Finding(("fleets", name, "trace"), f"{where}{error.message}", error.fix)
-        return
-    devices = [device_name(name, index, fleet.count) for index in range(fleet.count)]
-    missing = [device for device in devices if device not in spans]
-    if missing:
-        told = f"{fleet.trace} has no device {missing[0]}" + (f", and {len(missing) - 1} more" if missing[1:] else "")
-        yield Finding(("fleets", name, "trace"), told, "give each a row there")
-
-
 def _served(scenario: Scenario) -> Iterator[Finding]:
     """Jobs that no device can serve."""
     devices = drawn(scenario)
@@ -276,3 +212,50 @@ def _reported(fleet: Fleet, devices: Sequence[DeviceSpec], key: str) -> str:
         return least if least == most else f"{least}..{most}"
     labels = sorted({value for device in devices for value in device.labels.get(key, ())})
     return " ".join(labels) or "not stated"
+
+
+_DRAWN = "drawn_jobs"
+
+
+def _drawn_jobs(scenario: Scenario) -> Iterator[Finding]:
+    if scenario.drawn_jobs is not None:
+        yield from _names(scenario, scenario.drawn_jobs)
+        yield from _table(scenario, scenario.drawn_jobs)
+    if scenario.backend != "sim":
+        asked = {_DRAWN: scenario.drawn_jobs is not None, "scale": scenario.scale != 1}
+        asked |= {"rounds_scale": scenario.rounds_scale != 1, "noise": scenario.noise != 0}
+        asked["match"] = scenario.match is not Matching.WHILE_PRESENT
+        for key in (key for key, there in asked.items() if there):
+            yield Finding((key,), "has no effect on real devices", "add backend: sim")
+
+
+def _names(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:
+    for stated in asked.requirement:
+        if stated not in scenario.requirements and stated != "all" and " " not in stated:
+            message = f"there is no requirement '{stated}' in requirements"
+            fix = known(stated, [*scenario.requirements, "all"])
+            yield Finding((_DRAWN, "requirement", stated), message, fix)
+    for name in job_names(asked.count):
+        if name in scenario.jobs:
+            yield Finding(("jobs", name), "is the name of a drawn job", "take another name")
+
+
+def _table(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:
+    here: KeyPath = (_DRAWN, "table")
+    try:
+        rows = subset(read_table(asked.table), asked.which)
+    except UsageError as error:
+        yield Finding(here, f"{error.where} {error.message}", error.fix)
+        return
+    if not rows:
+        yield Finding(
+            (_DRAWN, "which"),
+            f"no job of the table is {asked.which}: all are alike",
+            f"write {Which.ALL}",
+        )
+        return
+    jobs = draw_jobs(asked.count, rows, asked.requirement, asked.arrives, seed=scenario.seed)
+    last = jobs[-1].arrives_s * scenario.rounds_scale
+    if last > LONGEST:
+        message = f"the last job comes after {last / 86_400:.0f} days"
+        yield Finding((_DRAWN, "arrives"), message, f"let all come within {format_duration(LONGEST)}")

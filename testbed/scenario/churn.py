@@ -1,29 +1,18 @@
-"""The key ``churn``: how its entries are read and checked.
+"""Entries of the key ``churn``: one verb with its selector, its times, and for ``limit`` the keys that a link has."""
 
-How an entry of ``churn`` is read, and what a timeline must be beyond the shape of its entries.
-
-How the limits beside ``limit`` are read in an entry of ``churn``: the keys that a fleet has for its link.
-"""
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import Any
 
 from pydantic import ValidationInfo
 
-from job_driver.settings import PATIENCE_S
-from testbed.scenario.errors import Finding, KeyPath, known, shown, wrong
-from testbed.scenario.readers import PHONES, as_duration, as_fraction, as_profile, as_rate
-from testbed.world.fleets import capabilities_of
+from testbed.scenario.errors import known, shown, wrong
+from testbed.scenario.readers import as_duration, as_fraction, as_profile, as_rate
 from testbed.world.profiles import LINK_FIELDS, load_profile
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import PROGRAMS, Rate, Selector, Whom, format_duration, parse_rate_of, parse_selector
-
-if TYPE_CHECKING:
-    from testbed.scenario.model import Scenario
-    from testbed.scenario.population import Population
+from venn.wire.notation import PROGRAMS, Rate, Selector, parse_rate_of, parse_selector
 
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
@@ -103,109 +92,6 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
         raise wrong(f"{verb} does not say for how long", "add e.g. for: 5s")
     if verb in (Verb.FLAP, Verb.DIURNAL) and times["for"] > times["to"] - times["from"]:
         raise wrong("for is longer than the time between from and to", "let it be shorter")
-
-
-def check_timeline(scenario: "Scenario") -> Iterator[Finding]:
-    """Every problem of ``churn`` that a single entry does not show."""
-    for number, entry in enumerate(scenario.churn):
-        here: KeyPath = ("churn", number)
-        of = entry.of.of if isinstance(entry.of, Rate) else entry.of
-        if of.whom in PROGRAMS:
-            yield from _program(scenario, here, entry, of)
-        elif scenario.population is not None:
-            yield from _of_population(scenario.population, here, entry, of)
-        else:
-            yield from _devices(scenario, here, of)
-        ends = entry.end_s * scenario.time_scale
-        if ends > scenario.duration:
-            message = (
-                f"ends at {format_duration(ends)}, after the end of the run ({format_duration(scenario.duration)})"
-            )
-            yield Finding(here, message, "raise duration, or let it end earlier")
-
-
-def _program(scenario: "Scenario", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
-    if of.whom is Whom.DRIVER and of.name not in scenario.jobs:
-        yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
-    if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
-        most = format_duration(PATIENCE_S)
-        yield Finding(here, f"for: drivers give up on a coordinator that is away for {most}", "let it be shorter")
-    if entry.to_s is not None:
-        yield Finding(
-            here, f"{of} is a single program, and from and to are for many devices", "write at in place of from and to"
-        )
-
-
-def _of_population(population: "Population", here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
-    """How many devices it means is known when they are made, and told then."""
-    if entry.verb is Verb.LIMIT:
-        yield Finding(here, "limit: the links of a population do not change", "remove it, or describe fleets")
-    if of.whom is Whom.FLEET:
-        yield Finding(here, f"there is no fleet '{of.name}': a population has none", "write all, or label=value")
-    elif of.whom is Whom.LABEL and population.devices == PHONES:
-        yield Finding(here, f"no phone has {of.name}={of.value}: phones have no labels", "write all")
-
-
-def _devices(scenario: "Scenario", here: KeyPath, of: Selector) -> Iterator[Finding]:
-    fleets = scenario.fleets
-    if of.whom is Whom.FLEET and of.name not in fleets:
-        words = [*fleets, "all", "coordinator", *(f"driver {job}" for job in scenario.jobs)]
-        yield Finding(here, f"there is no fleet '{of.name}'", known(of.name, words))
-        return
-    if of.whom is Whom.LABEL:
-        values = {value for name in fleets for has in _labels(scenario, name) for value in has.get(of.name, ())}
-        values |= set(fleets) if of.name == "fleet" else set(scenario.data) if of.name == "data" else set()
-        if of.value not in values:
-            options = [f"{of.name}={value}" for value in sorted(values)]
-            fix = (
-                known(f"{of.name}={of.value}", options)
-                if options
-                else f"give a fleet labels: {{{of.name}: {of.value}}}"
-            )
-            yield Finding(here, f"no device has {of.name}={of.value}", fix)
-            return
-    meant = sum(meant_fleets(scenario, of).values())
-    if of.count is not None and of.count > meant:
-        yield Finding(here, f"'{of}' asks for more than there are: {meant}", f"write at most {meant}")
-    elif of.size(meant) == 0:
-        yield Finding(here, f"'{of}' selects none of {meant} devices", "select more")
-
-
-def meant_fleets(scenario: "Scenario", of: Selector) -> dict[str, int]:
-    """How many devices of which fleets a selector means, before it takes a part of them."""
-    counts = {name: _meant(scenario, name, of) for name in scenario.fleets}
-    return {name: count for name, count in counts.items() if count}
-
-
-def _meant(scenario: "Scenario", fleet: str, of: Selector) -> int:
-    match of.whom:
-        case Whom.ALL:
-            all_or_none = True
-        case Whom.FLEET:
-            all_or_none = of.name == fleet
-        case Whom.LABEL if of.name == "fleet":
-            all_or_none = of.value == fleet
-        case Whom.LABEL if of.name == "data":
-            all_or_none = of.value in scenario.data
-        case Whom.LABEL:
-            return sum(of.value in has.get(of.name, ()) for has in _labels(scenario, fleet))
-        case Whom.COORDINATOR | Whom.BROKER | Whom.DRIVER:
-            all_or_none = False
-        case _:
-            assert_never(of.whom)
-    return scenario.fleets[fleet].count if all_or_none else 0
-
-
-def _labels(scenario: "Scenario", name: str) -> Sequence[Mapping[str, Collection[str]]]:
-    """What each device of a fleet reports beyond what every device does; empty for a file that cannot be used."""
-    fleet = scenario.fleets[name]
-    if fleet.devices in (None, PHONES):
-        return [fleet.labels] * fleet.count
-    spec = next(each for each in scenario.fleet_specs() if each.name == name)
-    try:
-        return [{**has.labels, **fleet.labels} for has in capabilities_of(spec, scenario.seed)]
-    except UsageError:  # told where the file is named
-        return []
 
 
 PROFILE = "link"

@@ -1,22 +1,17 @@
-"""YAML text as plain values, with the line of every key.
-
-What a plain word of YAML means here, and the words that YAML itself would read in a surprising way.
-
-YAML 1.1 takes ``1:30`` for 90, ``no`` for false and ``010`` for 8; YAML 1.2 does not. A scenario must not depend on
-which of the two a reader knows, so such words are refused, with what to write in their place.
-
-What to tell a person of text that is not YAML.
-
-A YAML text as plain values, with the line of every key: the form that errors are told from.
+"""YAML text as plain values, with the line of every key for messages, and values as YAML text again.
 
 Anchors, aliases and ``<<`` merges work. What is refused is refused with its line: duplicate keys, tags, several
-documents, words that YAML readers disagree on (``scalars``), text that is not UTF-8, and files too large to be meant.
+documents, text that is not UTF-8, files too large to be meant, and words that YAML readers disagree on. YAML 1.1 takes
+``1:30`` for 90, ``no`` for false and ``010`` for 8; YAML 1.2 does not. A scenario must not depend on which of the two a
+reader knows, so the message says what to write in their place.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 import yaml
 from yaml.error import MarkedYAMLError
@@ -297,3 +292,26 @@ class _Reader:
     def _problem(self, node: Node, path: KeyPath, message: str, fix: str = "") -> ScenarioError:
         line = node.start_mark.line + 1
         return ScenarioError([Problem(str(Place(f"{self._source}:{line}", line, path)), message, fix)])
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes every text that ``plain_scalar`` would not read back as the same text."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    try:
+        plain = plain_scalar(text) == text
+    except Surprise:
+        plain = False
+    return dumper.represent_scalar(_TEXT_TAG, text, style=None if plain else '"')
+
+
+_Dumper.add_representer(str, _text)
+
+
+def written(values: Mapping[str, Any]) -> str:
+    """YAML text that ``parse_document`` reads back as the same values."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)

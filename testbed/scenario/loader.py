@@ -176,8 +176,9 @@ _EXAMPLES = {
 _SHARED = {(source,) for source, _ in INHERITANCE}
 
 
-def load(path: Path, overrides: Sequence[str] = ()) -> Scenario:
-    """Raises ScenarioError with every problem that was found."""
+def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
+    """The scenario of a file, with ``PATH=VALUE`` overrides. Raises ScenarioError with every problem that was found."""
+    path = Path(path)
     return _scenario(read_document(path), path.absolute().parent, overrides)
 
 

@@ -5,11 +5,11 @@ The text below a key is its reference: docs/scenario.md is made from it.
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from pathlib import Path
 
 from pydantic import Field
 
 from device_agent.spec import DeviceSpec
+from testbed.scenario.document import written
 from testbed.scenario.errors import Part
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.fields import (
@@ -322,18 +322,10 @@ class Scenario(Part):
     expect: tuple[Expected, ...] = ()
     """What must hold of the run's summary. Otherwise the exit code is 1. By default every job is expected to finish."""
 
-    @classmethod
-    def load(cls, path: Path | str, overrides: Sequence[str] = ()) -> "Scenario":
-        """The scenario of a file, with ``PATH=VALUE`` overrides. Raises ScenarioError with every problem found."""
-        from testbed.scenario.loader import load
-
-        return load(Path(path), overrides)
-
     def dump(self) -> str:
-        """YAML text of all keys, resolved, that loads to an equal scenario from any folder."""
-        from testbed.scenario.schema import dump
-
-        return dump(self)
+        """YAML text of all keys, resolved, that loads to an equal scenario from any folder; without keys that have no
+        value, such as a limit that is not set."""
+        return written(self.model_dump(mode="python", exclude_none=True))
 
     def requirement_of(self, job: str) -> tuple[str, str]:
         """The name and the text of a job's requirement. One that stands in the job itself is its own name."""

@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from testbed.scenario.errors import Problem, ScenarioError, known
+from testbed.scenario.loader import load
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named
 from testbed.world.data import split
@@ -19,7 +20,7 @@ def fleet_population(reference: str, folder: Path) -> Path:
     file, colon, fleet = reference.rpartition(":")
     if not colon or not file:
         raise ScenarioError([Problem(f"--fleet {reference}", "is not SCENARIO:FLEET", "write e.g. quick.yaml:small")])
-    scenario = Scenario.load(named(file))
+    scenario = load(named(file))
     if fleet not in scenario.fleets:
         message = f"there is no fleet '{fleet}' in {file}"
         raise ScenarioError([Problem(f"--fleet {reference}", message, known(fleet, scenario.fleets))])

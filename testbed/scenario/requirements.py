@@ -1,13 +1,17 @@
-"""Which devices meet a requirement, judged by the coordinator's own code."""
+"""Which devices of a scenario a requirement means, judged by the coordinator's own code, and which a selector means."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import assert_never
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement, comparisons
 from coordinator.service.convert.requirements import requirement_from_wire
 from device_agent.spec import DeviceSpec
-from testbed.scenario.model import Job
-from venn.wire.notation import parse_requirement
+from testbed.scenario.model import Job, Scenario
+from testbed.scenario.readers import PHONES
+from testbed.world.fleets import capabilities_of
+from venn.wire.errors import UsageError
+from venn.wire.notation import Selector, Whom, parse_requirement
 
 # Labels that the agents report and a scenario does not know.
 REPORTED_BY_AGENTS = frozenset({"package"})
@@ -37,3 +41,40 @@ def unfillable(job: Job, eligible: int) -> tuple[str, str] | None:
 def capabilities(device: DeviceSpec) -> Capabilities:
     """What it reports, as the engine has it."""
     return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})
+
+
+def meant_fleets(scenario: Scenario, of: Selector) -> dict[str, int]:
+    """How many devices of which fleets a selector means, before it takes a part of them."""
+    counts = {name: _meant(scenario, name, of) for name in scenario.fleets}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _meant(scenario: Scenario, fleet: str, of: Selector) -> int:
+    match of.whom:
+        case Whom.ALL:
+            all_or_none = True
+        case Whom.FLEET:
+            all_or_none = of.name == fleet
+        case Whom.LABEL if of.name == "fleet":
+            all_or_none = of.value == fleet
+        case Whom.LABEL if of.name == "data":
+            all_or_none = of.value in scenario.data
+        case Whom.LABEL:
+            return sum(of.value in has.get(of.name, ()) for has in labels_of(scenario, fleet))
+        case Whom.COORDINATOR | Whom.BROKER | Whom.DRIVER:
+            all_or_none = False
+        case _:
+            assert_never(of.whom)
+    return scenario.fleets[fleet].count if all_or_none else 0
+
+
+def labels_of(scenario: Scenario, name: str) -> Sequence[Mapping[str, Collection[str]]]:
+    """What each device of a fleet reports beyond what every device does; empty for a file that cannot be used."""
+    fleet = scenario.fleets[name]
+    if fleet.devices in (None, PHONES):
+        return [fleet.labels] * fleet.count
+    spec = next(each for each in scenario.fleet_specs() if each.name == name)
+    try:
+        return [{**has.labels, **fleet.labels} for has in capabilities_of(spec, scenario.seed)]
+    except UsageError:  # told where the file is named
+        return []

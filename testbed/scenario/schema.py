@@ -1,16 +1,11 @@
-"""The scenario format for programs (JSON schema) and for people (the reference in docs/scenario.md), from the model.
-
-A scenario as YAML again: every key, resolved, in the notation, so that it loads to an equal one.
-"""
+"""The scenario format for programs (JSON schema) and for people (the reference in docs/scenario.md), from the model."""
 
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 
-from testbed.scenario.document import Surprise, plain_scalar
 from testbed.scenario.loader import INHERITANCE
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
@@ -143,30 +138,3 @@ def _or_null(described: Mapping[str, Any]) -> dict[str, Any]:
     outer = {key: described[key] for key in ("description", "default") if key in described}
     inner = {key: value for key, value in described.items() if key not in outer}
     return {"anyOf": [inner, {"type": "null"}], **outer}
-
-
-WIDTH = 120
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes every text that ``scalars`` would not read back as the same text."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    try:
-        plain = plain_scalar(text) == text
-    except Surprise:
-        plain = False
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
-
-
-_Dumper.add_representer(str, _text)
-
-
-def dump(scenario: Scenario) -> str:
-    """YAML text; keys that say nothing (no limit, not stated) are left out."""
-    values = scenario.model_dump(mode="python", exclude_none=True)
-    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=WIDTH)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.report.build import PAGE, build_report
-from testbed.scenario import Scenario, packaged
+from testbed.scenario import load, packaged
 from testbed.simulate.scenario import run_simulated
 
 STRESS = sorted(path.stem for path in (packaged.packaged_folder() / "stress").glob("*.yaml"))
@@ -28,7 +28,7 @@ def test_there_are_ten() -> None:
 
 @pytest.mark.parametrize("name", STRESS)
 def test_what_it_expects_holds(name: str, tmp_path: Path) -> None:
-    scenario = Scenario.load(packaged.packaged(name), ["backend=sim"])
+    scenario = load(packaged.packaged(name), ["backend=sim"])
     large = scenario.population is not None  # in bulk, without a journal
     result, _ = run_simulated(scenario, out=tmp_path / "run", validate=not large, quiet=True)
     assert [each.expect for each in result.summary.expectations if each.judged and not each.held] == []

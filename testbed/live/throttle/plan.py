@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from testbed.live.throttle.probe import CGROUP, NETEM, RELAY, STALL, TC, Machine
-from testbed.scenario.churn import meant_fleets
 from testbed.scenario.model import Scenario
+from testbed.scenario.requirements import meant_fleets
 from testbed.world.limits import LINK, Limits, Relayed, changed
 from testbed.world.links import STALL_S
 from venn.wire.errors import CannotEnforceError

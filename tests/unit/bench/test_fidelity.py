@@ -9,7 +9,7 @@ import pytest
 from testbed.bench import fidelity
 from testbed.bench.fidelity import BACKENDS, SCENARIOS, SEEDS, compare
 from testbed.runfolder.summary import Summary
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.packaged import packaged
 from testbed.simulate.scenario import run_simulated
 from venn.wire.errors import CannotEnforceError, PeerError
@@ -23,7 +23,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
     folder = tmp_path_factory.mktemp("fidelity")
 
     def one(name: str, seed: int) -> Summary:
-        scenario = Scenario.load(packaged(name), ["backend=sim", f"seed={seed}"])
+        scenario = load(packaged(name), ["backend=sim", f"seed={seed}"])
         return run_simulated(scenario, out=folder / f"{name}-{seed}", quiet=True)[0].summary
 
     return {name: [one(name, seed) for seed in SEEDS] for name in SCENARIOS}

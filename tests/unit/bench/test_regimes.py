@@ -7,7 +7,7 @@ import pytest
 
 from testbed.bench import regimes
 from testbed.bench.regimes import DAY_S, DAYS, World, among_commuters, among_strangers
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.packaged import named
 from testbed.simulate.build import build
 
@@ -65,7 +65,7 @@ def test_the_regimes_are_what_they_are_called() -> None:
 
 @pytest.mark.parametrize(("among", "sigma"), [(among_strangers, 1.0), (among_commuters, 1.17)])
 def test_another_world_goes_on_for_ever(among: World, sigma: float) -> None:
-    made = build(Scenario.load(named("even"), ["scale=0.004", "rounds_scale=0.004"]))
+    made = build(load(named("even"), ["scale=0.004", "rounds_scale=0.004"]))
     strange = among(made, 5)
     first, second = islice(strange.trace(), 2)
     assert np.all(np.diff(first.start_s) >= 0)

@@ -8,7 +8,7 @@ import pytest
 
 from job_driver import Task
 from testbed.cli import new
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.schema import schema_text
 from testbed.scenario.starter import job
 from tests.unit.scenario.json_schema import schema_of
@@ -18,7 +18,7 @@ def test_a_new_scenario_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert new.main([str(tmp_path / "mine")]) == 0
     out = capsys.readouterr().out
     assert f"venn run {tmp_path}/mine/scenario.yaml" in out
-    scenario = Scenario.load(tmp_path / "mine" / "scenario.yaml")
+    scenario = load(tmp_path / "mine" / "scenario.yaml")
     assert scenario.jobs["first"].file == tmp_path / "mine" / "job.py"
     assert schema_of(tmp_path / "mine" / "scenario.yaml") == json.loads(schema_text())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli import scenario
-from testbed.scenario import Scenario, parse
+from testbed.scenario import load, parse
 from testbed.scenario.schema import BEGIN, json_schema
 
 TEXT = """\
@@ -86,7 +86,7 @@ def test_a_missing_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_expand_prints_what_loads_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scenario.main(["expand", "small.yaml", "--set", "seed=3"]) == 0
     text = capsys.readouterr().out
-    assert parse(text, folder=Path("/nowhere")) == Scenario.load(file, ["seed=3"])
+    assert parse(text, folder=Path("/nowhere")) == load(file, ["seed=3"])
     assert scenario.main(["expand", "small.yaml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fleets"]["fast"]["cpu"] == "2..3"
 
@@ -97,7 +97,7 @@ def test_expand_shows_what_a_timeline_comes_to(file: Path, capsys: pytest.Captur
     text = capsys.readouterr().out
     assert "# 1 action\n" in text
     assert "30.000    34.000  crash       fast-0" in text
-    assert parse(text, folder=Path("/nowhere")) == Scenario.load(file)
+    assert parse(text, folder=Path("/nowhere")) == load(file)
     assert scenario.main(["expand", "small.yaml", "--json"]) == 0
     [action] = json.loads(capsys.readouterr().out)["timeline"]
     assert (action["verb"], action["at_s"], action["until_s"], action["entry"]) == ("crash", 30.0, 34.0, 0)
@@ -111,7 +111,7 @@ def test_expand_sums_up_what_nobody_would_read(file: Path, capsys: pytest.Captur
     assert "# 1500 actions\n" in text
     assert "   30.000    30.000  leave       1500  " in text
     assert text.count("leave") == 3
-    assert parse(text, folder=Path("/nowhere")) == Scenario.load(file)
+    assert parse(text, folder=Path("/nowhere")) == load(file)
     assert scenario.main(["expand", "small.yaml", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["timeline"]) == 1500
 

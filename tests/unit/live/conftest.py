@@ -14,7 +14,7 @@ import pytest
 from testbed.live import supervisor
 from testbed.live.processes import backend, programs
 from testbed.runfolder.paths import RunFolder
-from testbed.scenario import Scenario
+from testbed.scenario import Scenario, load
 
 PATIENCE_S = 20.0
 SCENARIO = """\
@@ -83,7 +83,7 @@ def scenario(tmp_path: Path) -> Scenario:
     np.savez(tmp_path / "marks.npz", x=rng.normal(size=(60, 2)), y=np.arange(60) % 3)
     (tmp_path / "job.py").write_text(JOB)
     (tmp_path / "small.yaml").write_text(SCENARIO)
-    return Scenario.load(tmp_path / "small.yaml")
+    return load(tmp_path / "small.yaml")
 
 
 @pytest.fixture

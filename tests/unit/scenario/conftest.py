@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario import Scenario, ScenarioError, load
 
 # The file of the product's description, with its churn.
 THREE_JOBS = """\
@@ -74,14 +74,14 @@ def three_jobs(folder: Path) -> Scenario:
 
 def write(folder: Path, text: str) -> Scenario:
     (folder / "three-jobs.yaml").write_text(text)
-    return Scenario.load("three-jobs.yaml")
+    return load("three-jobs.yaml")
 
 
 def problems(text: str | bytes, *overrides: str) -> list[str]:
     """What is told of a scenario.yaml in the current folder."""
     Path("scenario.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ScenarioError) as caught:
-        Scenario.load("scenario.yaml", overrides)
+        load("scenario.yaml", overrides)
     assert caught.value.exit_code == 2
     assert str(caught.value) == str(caught.value.problems[0])
     return [str(problem) for problem in caught.value.problems]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.scenario import Scenario
+from testbed.scenario import load
 from testbed.scenario.job_file import MOST_BYTES, problem_of
 from tests.unit.scenario.conftest import PLAIN, problems
 
@@ -81,4 +81,4 @@ def test_only_a_run_on_this_machine_needs_it(folder: Path) -> None:
     text = PLAIN.replace("digits.py", "job.py")
     assert any("needs the Python package nowhere_to_be_found" in each for each in problems(text))
     Path("scenario.yaml").write_text(text)
-    assert Scenario.load("scenario.yaml", ["backend=sim"]).backend == "sim"
+    assert load("scenario.yaml", ["backend=sim"]).backend == "sim"

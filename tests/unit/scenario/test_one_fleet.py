@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from device_agent.spec import read_population
-from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario import ScenarioError, load
 from testbed.scenario.one_fleet import fleet_population
 from testbed.world.fleets import expand
 
@@ -31,7 +31,7 @@ def file(folder: Path) -> Path:
 
 def test_its_devices_are_those_of_a_run(file: Path) -> None:
     devices = read_population(fleet_population("small.yaml:fast", Path("kept")))
-    scenario = Scenario.load(file)
+    scenario = load(file)
     data = {"mine": [Path("x")] * 5}
     run = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=1.0, data=data)[3:]
     assert [(device.device, device.numbers) for device in devices] == [

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.scenario import Scenario, ScenarioError
+from testbed.scenario import ScenarioError, load
 from testbed.scenario.loader import as_words
 from tests.unit.scenario.conftest import PLAIN, problems
 
@@ -16,7 +16,7 @@ def file(folder: Path) -> Path:
 
 
 def test_values_of_every_shape(file: Path) -> None:
-    scenario = Scenario.load(
+    scenario = load(
         file,
         [
             "seed=11",
@@ -42,11 +42,11 @@ def test_values_of_every_shape(file: Path) -> None:
 
 
 def test_the_last_one_wins(file: Path) -> None:
-    assert Scenario.load(file, ["seed=1", "seed=2"]).seed == 2
+    assert load(file, ["seed=1", "seed=2"]).seed == 2
 
 
 def test_null_takes_an_inherited_key_away(file: Path) -> None:
-    fleet = Scenario.load(file, ["fleets.bench={count: 4, session: null, gap: null, crash: null}"]).fleets["bench"]
+    fleet = load(file, ["fleets.bench={count: 4, session: null, gap: null, crash: null}"]).fleets["bench"]
     assert (fleet.session, fleet.gap, fleet.crash, fleet.tasks_per_session) == (None, None, 0, 1)
 
 
@@ -101,7 +101,7 @@ def test_a_mistake_in_the_file_keeps_its_line(folder: Path) -> None:
 def test_paths_in_an_override_start_at_the_scenario(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (file.parent / "elsewhere").mkdir()
     monkeypatch.chdir(file.parent / "elsewhere")
-    loaded = Scenario.load(Path("../s.yaml"), ["jobs.handwriting.file=labels.py"])
+    loaded = load(Path("../s.yaml"), ["jobs.handwriting.file=labels.py"])
     assert loaded.jobs["handwriting"].file.samefile(file.parent / "labels.py")
     with pytest.raises(ScenarioError, match=r"no file .*labels\.py"):
-        Scenario.load(Path("../s.yaml"), ["jobs.handwriting.file=elsewhere/labels.py"])
+        load(Path("../s.yaml"), ["jobs.handwriting.file=elsewhere/labels.py"])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.scenario import Scenario, ScenarioError, packaged
+from testbed.scenario import ScenarioError, load, packaged
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,5 +53,5 @@ def test_what_is_neither_is_told_with_what_was_meant(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(packaged.packaged_scenarios()))
 def test_each_is_right(name: str) -> None:
-    scenario = Scenario.load(packaged.packaged(name))
+    scenario = load(packaged.packaged(name))
     assert scenario.name == name

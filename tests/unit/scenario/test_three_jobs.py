@@ -4,7 +4,7 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
-from testbed import Scenario
+from testbed.scenario import Scenario
 from testbed.scenario.checks import drawn
 from testbed.world.fleets import expand
 from testbed.world.timeline import Verb

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from testbed.scenario import Scenario
+from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import named, packaged_scenarios
 from testbed.scenario.unfold import unfolded
 from testbed.world.arrays import Matching
@@ -21,8 +21,8 @@ BIASED = {
 }
 
 
-def load(name: str, *overrides: str) -> Scenario:
-    return Scenario.load(named(name), overrides)
+def loaded(name: str, *overrides: str) -> Scenario:
+    return load(named(name), overrides)
 
 
 def test_they_go_by_their_names() -> None:
@@ -31,7 +31,7 @@ def test_they_go_by_their_names() -> None:
 
 @pytest.mark.parametrize("name", [*WHICH, *BIASED])
 def test_each_is_the_evaluation_with_other_jobs(name: str) -> None:
-    scenario, even = load(name), load("even")
+    scenario, even = loaded(name), loaded("even")
     assert scenario.drawn_jobs is not None
     assert even.drawn_jobs is not None
     assert scenario.model_copy(update={"name": even.name, "drawn_jobs": even.drawn_jobs}) == even
@@ -44,7 +44,7 @@ def test_each_is_the_evaluation_with_other_jobs(name: str) -> None:
 
 
 def test_the_evaluation() -> None:
-    even = load("even")
+    even = loaded("even")
     asked, devices = even.drawn_jobs, even.population
     assert asked is not None
     assert devices is not None
@@ -57,7 +57,7 @@ def test_the_evaluation() -> None:
 @pytest.mark.parametrize("name", WHICH)
 def test_the_jobs_are_rows_of_the_subset(name: str) -> None:
     rows = subset(read_table(PAPER), WHICH[name])
-    jobs = unfolded(load(name)).jobs
+    jobs = unfolded(loaded(name)).jobs
     assert len(jobs) == 50
     assert {(job.demand, job.rounds, job.deadline) for job in jobs.values()} <= {
         (row.participants, row.rounds, row.deadline_s) for row in rows
@@ -66,18 +66,18 @@ def test_the_jobs_are_rows_of_the_subset(name: str) -> None:
 
 @pytest.mark.parametrize("name", BIASED)
 def test_seven_in_ten_jobs_want_the_same(name: str) -> None:
-    jobs = unfolded(load(name, "drawn_jobs.count=2000")).jobs
+    jobs = unfolded(loaded(name, "drawn_jobs.count=2000")).jobs
     counts = Counter(job.requirement for job in jobs.values())
     assert counts[BIASED[name]] / 2000 == pytest.approx(0.7, abs=0.03)
 
 
 def test_another_seed_draws_other_jobs_and_the_policy_none() -> None:
-    assert unfolded(load("even", "policy=fifo")).jobs == unfolded(load("even")).jobs
-    assert unfolded(load("even", "seed=2")).jobs != unfolded(load("even")).jobs
+    assert unfolded(loaded("even", "policy=fifo")).jobs == unfolded(loaded("even")).jobs
+    assert unfolded(loaded("even", "seed=2")).jobs != unfolded(loaded("even")).jobs
 
 
 def test_a_scale_leaves_the_contention() -> None:
-    whole, part = unfolded(load("even")), unfolded(load("even", "scale=0.1", "rounds_scale=0.1"))
+    whole, part = unfolded(loaded("even")), unfolded(loaded("even", "scale=0.1", "rounds_scale=0.1"))
     assert whole.population is not None
     assert part.population is not None
     demand, less = (sum(job.demand * (job.rounds or 0) for job in one.jobs.values()) for one in (whole, part))

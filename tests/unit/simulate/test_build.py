@@ -13,6 +13,7 @@ from coordinator.policies.registry import load_policy
 from device_agent.availability import Ending
 from device_agent.spec import DeviceSpec
 from device_agent.spec import read_population as as_agents_read_it
+from testbed.scenario import load
 from testbed.scenario.loader import parse
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import packaged
@@ -155,7 +156,7 @@ def test_it_runs(scenario: Scenario) -> None:
 def test_the_packaged_demo_shows_what_a_policy_is_worth() -> None:
     means = {}
     for policy in ("fifo", "venn"):
-        scenario = Scenario.load(packaged("three-jobs"), ["backend=sim", f"policy={policy}"])
+        scenario = load(packaged("three-jobs"), ["backend=sim", f"policy={policy}"])
         outcome = simulate(build(scenario), load_policy(policy))
         arrivals = [job.arrives_s for job in build(scenario).jobs]
         means[policy] = float(np.mean(outcome.ended_s - arrivals))

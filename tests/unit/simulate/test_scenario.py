@@ -16,8 +16,8 @@ from testbed.cli import explain as explain_command
 from testbed.cli import run as command
 from testbed.report.build import Result, build_report
 from testbed.report.replay import replay
+from testbed.scenario import load
 from testbed.scenario.loader import parse
-from testbed.scenario.model import Scenario
 from testbed.simulate import scenario as virtual
 from testbed.simulate.build import build
 from testbed.simulate.compiled.compiled import COMPILES
@@ -78,7 +78,7 @@ def test_a_small_run_leaves_what_a_live_one_does(small: Result) -> None:
     about = json.loads((folder / "run.json").read_text())
     assert about["simulated"]["path"] in ("bulk", "events")
     assert about["command"] == ["venn", "run"]
-    assert Scenario.load(folder / "scenario.yaml").backend == "sim"
+    assert load(folder / "scenario.yaml").backend == "sim"
 
 
 def test_what_is_not_measured_is_not_judged(small: Result) -> None:
