@@ -6,30 +6,26 @@ into one, one down (the acknowledgement and the next offer). The echo exchanges 
 carried, of the same mean sizes each way, in the same rhythm, over as many streams, in the same run and in turn with the
 coordinator. A message is what gRPC sends and receives as one, however many frames are in it. What the job's driver
 hears and says beside is not in the echo.
-
-The barest device that a coordinator accepts: a stream that checks in.
 """
 
 import asyncio
 import secrets
 import statistics
-import tempfile
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import psutil
 
-from testbed.bench.figures import Benchmark, Measured, parts
-from testbed.bench.loads.echo import TURNS, bare_server
+from testbed.bench.bare import TURNS, bare_channels
+from testbed.bench.figures import Measured, Say, in_folder, parts
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
-from venn.wire.channel import bind, channel_options, make_server, open_channel
-from venn.wire.command import run_async
+from venn.wire.channel import bind, make_server, open_channel
 from venn.wire.exchange import Exchange
 from venn.wire.stubs import device_stub, job_stub
 from venn.wire.tickets import identify_mac
@@ -71,11 +67,7 @@ class Driver:
         server.add_generic_rpc_handlers((service,))
 
     async def start(self, address: str) -> None:
-        answer = await self._stub.SubmitJob(
-            job.SubmitJobRequest(
-                key=KEY, spec=job_spec(), driver_incarnation=1, address=address, version=this_version()
-            )
-        )
+        answer = await self._stub.SubmitJob(submission(KEY, address))
         self._key = answer.ticket_key
         await self._open_next()
 
@@ -115,12 +107,13 @@ class Driver:
         await self._drive.ask(job.DriveRequest(open_attempt=request))
 
 
-def job_spec() -> job.JobSpec:
+def submission(key: common.JobKey, address: str) -> job.SubmitJobRequest:
+    """The request that submits a job of this benchmark. ``address``: where its driver serves."""
     spec = job.JobSpec(requirement_name="any", demand=PLACES, min_response="1", over_commit="0")
     spec.repeat = job.REPEAT_ALLOW  # few devices, many cycles
     spec.requirement.all.SetInParent()
     spec.deadline.FromSeconds(3600)
-    return spec
+    return job.SubmitJobRequest(key=key, spec=spec, driver_incarnation=1, address=address, version=this_version())
 
 
 @dataclass(slots=True)
@@ -205,13 +198,13 @@ class BenchDevice:
 class Echo:
     """The bare echo: as many streams, two messages up and one down a turn."""
 
-    def __init__(self, address: str) -> None:
-        self._channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(DEVICES)]
+    def __init__(self, channels: Sequence[grpc.aio.Channel]) -> None:
+        self._channels = channels
         self.exchanged = Traffic()  # the last time, timed
 
     async def exchange(self, traffic: Traffic) -> float:
         """Seconds for so many messages, both ways counted, of the same mean sizes."""
-        turns = max(1, traffic.up // (2 * DEVICES))
+        turns = max(1, traffic.up // (2 * len(self._channels)))
         up = bytes(round(traffic.up_bytes / traffic.up))
         down = b"%d" % round(traffic.down_bytes / traffic.down)
         calls: list[grpc.aio.StreamStreamCall[bytes, bytes]]
@@ -235,11 +228,8 @@ class Echo:
             assert isinstance(answer, bytes)
             self.exchanged.received(answer)
 
-    async def close(self) -> None:
-        await asyncio.gather(*(channel.close() for channel in self._channels))
 
-
-async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None]) -> tuple[list[float], list[float]]:
+async def measure_cycles(address: str, tokens: Tokens, say: Say) -> tuple[list[float], list[float]]:
     """Seconds per repetition of the coordinator and of the echo, in turn."""
     jobs = open_channel(address, token=tokens.job)
     driver, counter = Driver(jobs), Counter()
@@ -251,8 +241,8 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
     channels = [open_channel(address, token=tokens.device) for _ in range(DEVICES)]
     ours: list[float] = []
     bare: list[float] = []
-    async with bare_server() as bare_address, asyncio.TaskGroup() as group:
-        echo = Echo(bare_address)
+    async with bare_channels(DEVICES) as bare_ones, asyncio.TaskGroup() as group:
+        echo = Echo(bare_ones)
         background = [group.create_task(task) for task in (driver.follow(), driver.live(), driver.record())]
         for number, channel in enumerate(channels):
             background.append(group.create_task(BenchDevice(channel, counter).work(f"bench-{number}", driver)))
@@ -264,7 +254,6 @@ async def measure_cycles(address: str, tokens: Tokens, say: Callable[[str], None
             say(f"{repetition + 1} of {REPETITIONS}: {CYCLES / seconds:,.0f} cycles/s, echo {CYCLES / bare[-1]:,.0f}/s")
         for running in background:
             running.cancel()
-        await echo.close()
     for channel in [*channels, jobs]:
         await channel.close()
     await server.stop(0)
@@ -275,11 +264,7 @@ async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
     """KiB of the coordinator's resident memory per connected idle device. A job without an attempt keeps them there."""
     jobs = open_channel(address, token=tokens.job)
     idle = common.JobKey(owner="bench", name="idle", run="1")
-    await job_stub(jobs).SubmitJob(
-        job.SubmitJobRequest(
-            key=idle, spec=job_spec(), driver_incarnation=1, address="127.0.0.1:1", version=this_version()
-        )
-    )
+    await job_stub(jobs).SubmitJob(submission(idle, "127.0.0.1:1"))
     process = psutil.Process(pid)
     before = process.memory_info().rss
     channels: list[grpc.aio.Channel] = []
@@ -298,7 +283,7 @@ async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
     return grown / 1024 / IDLE_DEVICES
 
 
-async def _run(say: Callable[[str], None], folder: Path) -> Measured:
+async def _measured(folder: Path, say: Say) -> Measured:
     async with parts(folder) as running:
         tokens = ensure_tokens(running.tokens)
         say(f"connecting {IDLE_DEVICES:,} idle devices")
@@ -312,20 +297,9 @@ async def _run(say: Callable[[str], None], folder: Path) -> Measured:
     )
 
 
-def run(say: Callable[[str], None]) -> Measured:
+def run(say: Say) -> Measured:
     """Measure; about a minute."""
-    found: list[Measured] = []
-
-    async def main(folder: Path) -> int:
-        found.append(await _run(say, folder))
-        return 0
-
-    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
-        run_async(main(Path(folder)))
-    return found[0]
-
-
-BENCHMARK = Benchmark("coordinator", "device cycles per second against a bare echo", run)
+    return in_folder(lambda folder: _measured(folder, say))
 
 
 def check_in(name: str) -> device.ConnectRequest:

@@ -20,16 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
-from device_agent.throttle import DutyCycle, processor_time
-from testbed.bench.fidelity import missing, task_times
-from testbed.bench.figures import Benchmark, Measured, Untested, folded
-from testbed.bench.loads.traffic import Echo, answer
-from testbed.bench.memory import got_bytes
+from device_agent.throttle import DutyCycle, Throttle, processor_time
+from testbed.bench.figures import Figures, Measured, Say, Untested
+from testbed.bench.loads import Echo, answer
 from testbed.live.run import run_scenario
 from testbed.live.throttle import cgroup, namespace
 from testbed.live.throttle.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
@@ -54,19 +53,21 @@ JITTER_TRIPS = 1000  # the standard error of the range between their quartiles i
 LOSSES = (0.01, 0.05)
 DATAGRAMS = 8_000
 MEMORY_MB = (128, 384)
+MEMORY_BEYOND = 2  # times the limit, which is more than a process may ever get
 MEASURED = ("cpu", "memory", "rate", "delay", "loss")  # fields of the checks; "delay" is jitter, too
 UPLOAD_MB = 5
+SLOW, FAST = 0.125, 0.5  # cores of containers
 LOST = (SessionEnd.CONNECTION_ENDED, SessionEnd.SILENT, SessionEnd.SLOW_READER)  # sessions that broke
-TRAFFIC = (sys.executable, "-m", "testbed.bench.loads.traffic")
+LOADS = (sys.executable, "-m", "testbed.bench.loads")
 SCENARIO = """
 version: 1
-name: upload
+name: bench
 policy: fifo
 backend: {backend}
-duration: 3m
-every_job: {{file: {file}, demand: 1, rounds: 1, min_response: 100%, deadline: 150s}}
+duration: 5m
+every_job: {{file: {file}, demand: 1, rounds: {rounds}, min_response: 100%, deadline: 150s}}
 jobs: {{{jobs}}}
-every_device: {{up: 1 Mbit/s}}
+every_device: {every_device}
 fleets: {{{fleets}}}
 """
 # By backend; each fleet has a job of its name.
@@ -74,7 +75,10 @@ UPLOADS = {
     "process": {"cable": "{count: 1, processes: 1}", "relay": "{count: 2, processes: 1}"},
     "compose": {"container": "{count: 1}"},
 }
-JOB = f"""
+CONTAINED = {"slow": f"{{count: 1, cores: {SLOW}}}", "fast": f"{{count: 1, cores: {FAST}}}"}
+JOB = """
+import time
+
 import numpy as np
 
 from job_driver import Arrays, Job, Result, Task
@@ -84,8 +88,8 @@ def initial(rng: np.random.Generator) -> Arrays:
     return {{"w": np.zeros(1)}}
 
 
-def grow(model: Arrays, task: Task) -> Result:
-    return Result({{"w": task.rng.integers(0, 256, {UPLOAD_MB} * 10**6, dtype=np.uint8)}})
+def work(model: Arrays, task: Task) -> Result:
+    {work}
 
 
 class Forget:
@@ -99,28 +103,13 @@ class Forget:
         return self.model
 
 
-job = Job(initial=initial, on_device=grow, aggregate=Forget)
+job = Job(initial=initial, on_device=work, aggregate=Forget)
 """
-
-Say = Callable[[str], None]
-
-
-class Figures:
-    """What was got, and what was asked, by the same key."""
-
-    def __init__(self, say: Say) -> None:
-        self.got: dict[str, float] = {}
-        self.asked: dict[str, float] = {}
-        self._say = say
-
-    def add(self, key: str, got: float, asked: float) -> None:
-        self.got[key], self.asked[key] = got, asked
-        self._say(f"{key}: {got:.4g} of {asked:g}")
-
-    @property
-    def worst(self) -> float:
-        """Got over asked, or asked over got where that is less; 0 where something was got and nothing asked."""
-        return min((folded(got, self.asked[key]) for key, got in self.got.items()), default=0.0)
+GROW = f"""return Result({{"w": task.rng.integers(0, 256, {UPLOAD_MB} * 10**6, dtype=np.uint8)}})"""
+SPIN = """end = time.process_time() + 1.0
+    while time.process_time() < end:
+        pass
+    return Result(dict(model))"""
 
 
 def run(say: Say) -> Measured:
@@ -167,16 +156,21 @@ def run(say: Say) -> Measured:
 # -- the processor
 
 
-def _in_group(machine: Machine, cores: float) -> float:
-    group = cgroup.make(machine.trees, own_mark(), f"bench-{os.getpid()}", Limits(cores=cores))
+@contextmanager
+def _group(machine: Machine, limits: Limits) -> Iterator[cgroup.Group]:
+    group = cgroup.make(machine.trees, own_mark(), f"bench-{os.getpid()}", limits)
     try:
-        with _spinning() as pid:
-            for path in group.work_in:
-                (path / "cgroup.procs").write_text(str(pid))
-            return _cores_of(pid)
+        yield group
     finally:
         for path in reversed(group.made):
             cgroup.remove(path)
+
+
+def _in_group(machine: Machine, cores: float) -> float:
+    with _group(machine, Limits(cores=cores)) as group, _spinning() as pid:
+        for path in group.work_in:
+            (path / "cgroup.procs").write_text(str(pid))
+        return _cores_of(pid)
 
 
 def _on_duty(cores: float) -> float:
@@ -191,8 +185,7 @@ def _on_duty(cores: float) -> float:
 
 @contextmanager
 def _spinning() -> Iterator[int]:
-    command = [sys.executable, "-m", "testbed.bench.loads.spin", "60"]
-    with subprocess.Popen(command, start_new_session=True) as process:
+    with subprocess.Popen([*LOADS, "spin", "60"], start_new_session=True) as process:
         try:
             time.sleep(SETTLE_S)  # it has started
             yield process.pid
@@ -211,20 +204,42 @@ def _cores_of(pid: int) -> float:
     return statistics.median(got)
 
 
+# -- memory
+
+
+def got_bytes(machine: Machine, means: str, asked: int) -> int:
+    """The most that a process held, limited as a worker is, before it was killed or refused: resident bytes in a
+    cgroup, bytes of data under RLIMIT_DATA.
+    """
+    if means != CGROUP:
+        return _held(Throttle(memory_bytes=asked), asked)[1]
+    with _group(machine, Limits(memory_bytes=asked)) as group:
+        return _held(Throttle(start_in=group.start_in, work_in=group.work_in), asked)[0]
+
+
+def _held(throttle: Throttle, asked: int) -> tuple[int, int]:
+    command = throttle.launch([*LOADS, "hog", str(MEMORY_BEYOND * asked)])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()  # it is warm
+        throttle.slow_down(process.pid)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        whole = [line for line in process.stdout if line.endswith("\n")]  # a kill ends in the middle of a line
+    resident, data = whole[-1].split() if whole else ("0", "0")
+    return int(resident), int(data)
+
+
 # -- the link
 
 
 async def _rates(machine: Machine, target: str, figures: Figures) -> None:
     for means in (TC, RELAY):
-        if not machine.can("rate", means):
-            continue
-        for mbits in MBITS:
-            rate = mbits * 1e6
-            count = int(rate / 8 * MOVE_S)
-            for way in ("up", "down"):
-                limits = Limits(up_bits=rate, down_bits=rate)
-                seconds = await _through(limits, means, target, way, count)
-                figures.add(f"{way}_{means}_{mbits:g}_mbit_s", count * 8 / seconds / 1e6, mbits)
+        for mbits, way in product(MBITS, ("up", "down")) if machine.can("rate", means) else ():
+            limits, count = Limits(up_bits=mbits * 1e6, down_bits=mbits * 1e6), int(mbits * 1e6 / 8 * MOVE_S)
+            seconds = await _through(limits, means, target, way, count)
+            figures.add(f"{way}_{means}_{mbits:g}_mbit_s", count * 8 / seconds / 1e6, mbits)
 
 
 async def _delays(machine: Machine, target: str, figures: Figures) -> None:
@@ -243,9 +258,7 @@ async def _delays(machine: Machine, target: str, figures: Figures) -> None:
 
 async def _jitter(machine: Machine, target: str, figures: Figures) -> None:
     for means in (RELAY, NETEM):
-        if not machine.can("delay", means):
-            continue
-        for asked in JITTERS_MS:
+        for asked in JITTERS_MS if machine.can("delay", means) else ():
             limits = Limits(delay_s=JITTER_DELAY_S, jitter_s=asked / 1000)
             between = await _through(limits, means, target, "quartiles", JITTER_TRIPS)
             figures.add(f"jitter_{means}_{asked:g}_ms", 1000 * jitter_of(between), asked)
@@ -258,35 +271,34 @@ def jitter_of(between_s: float) -> float:
     return between_s / (2 - math.sqrt(2))
 
 
+@contextmanager
+def _cable(limits: Limits, *, netem: bool) -> Iterator[namespace.Namespace]:
+    """A network namespace behind a link with these limits."""
+    cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
+    try:
+        namespace.shape(cable, limits, netem=netem)
+        yield cable
+    finally:
+        namespace.remove(cable.name)
+
+
 async def _losses(machine: Machine, figures: Figures) -> None:
     """Past the relay, which loses nothing: datagrams over the cable itself."""
-    if not machine.can("loss", NETEM):
-        return
-    for loss in LOSSES:
-        cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
-        try:
-            namespace.shape(cable, Limits(loss=loss), netem=True)
+    for loss in LOSSES if machine.can("loss", NETEM) else ():
+        with _cable(Limits(loss=loss), netem=True) as cable:
             loop = asyncio.get_running_loop()
             transport, _ = await loop.create_datagram_endpoint(Echo, local_addr=(cable.address, 0))
             try:
-                port = transport.get_extra_info("sockname")[1]
-                command = [*cable.enter, *TRAFFIC, "-", f"{cable.address}:{port}", "lost", str(DATAGRAMS)]
-                percent = 100 * await _client(command)
+                address = f"{cable.address}:{transport.get_extra_info('sockname')[1]}"
+                percent = 100 * await _client([*cable.enter, *LOADS, "lost", address, str(DATAGRAMS)])
             finally:
                 transport.close()
-        finally:
-            namespace.remove(cable.name)
         figures.add(f"loss_{NETEM}_{100 * loss:g}_percent_each_way", percent, 100 * (1 - (1 - loss) ** 2))
 
 
 async def _through(limits: Limits, means: str, target: str, kind: str, count: int) -> float:
     """What a device behind such a link measures."""
-    cable = None
-    if means != RELAY:
-        cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
-    try:
-        if cable is not None:
-            namespace.shape(cable, limits, netem=means == NETEM)
+    with nullcontext() if means == RELAY else _cable(limits, netem=means == NETEM) as cable:
         link = make_link(
             up_bits=None if cable else limits.up_bits,
             down_bits=None if cable else limits.down_bits,
@@ -297,12 +309,9 @@ async def _through(limits: Limits, means: str, target: str, kind: str, count: in
         )
         proxy = await link.start()
         try:
-            return await _client([*(cable.enter if cable else ()), *TRAFFIC, proxy, target, kind, str(count)])
+            return await _client([*(cable.enter if cable else ()), *LOADS, kind, proxy, target, str(count)])
         finally:
             await link.stop()
-    finally:
-        if cable is not None:
-            namespace.remove(cable.name)
 
 
 async def _client(command: list[str]) -> float:
@@ -327,7 +336,7 @@ async def _upload(backends: Sequence[str], figures: Figures, say: Say) -> list[U
     for backend in backends:
         say(f"{UPLOAD_MB} MB up at 1 Mbit/s, in a real run, backend {backend}")
         try:
-            summaries.append(summary := await _uploaded(backend))
+            summaries.append(summary := await _run(backend, UPLOADS[backend], GROW, rounds=1, up="1 Mbit/s"))
         except UsageError as error:
             untested.append(Untested(f"uploads, backend {backend}", str(error)))
             continue
@@ -349,21 +358,38 @@ async def _contained(figures: Figures, say: Say) -> str:
     """The same task in two containers. Returns why it does not run here, "" if it does."""
     say("the same task in two containers, in a real run")
     try:
-        await task_times(figures.add)
+        summary = await _run("compose", CONTAINED, SPIN, rounds=4)
     except UsageError as error:  # as with an image of another version
         return str(error)
+    took = {times.fleet: times for times in summary.emulation.tasks}
+    for fleet, cores in (("slow", SLOW), ("fast", FAST)):
+        figures.add(f"cpu_container_{cores:g}_cores", took[fleet].compute_cpu_s / took[fleet].measured_s, cores)
+    figures.add("containers_slow_task_over_fast", took["slow"].measured_s / took["fast"].measured_s, FAST / SLOW)
     return ""
 
 
-async def _uploaded(backend: str) -> Summary:
-    fleets = UPLOADS[backend]
-    jobs = ", ".join(f"{name}: {{requirement: fleet = {name}}}" for name in fleets)
-    many = ", ".join(f"{name}: {fleet}" for name, fleet in fleets.items())
+async def _run(backend: str, fleets: Mapping[str, str], work: str, *, rounds: int, up: str = "") -> Summary:
+    """A real run, with a job for each of the fleets. ``work``: what a task does; ``up``: the rate of each link."""
     with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
-        file = Path(folder) / "grow.py"
-        file.write_text(JOB)
-        scenario = parse(SCENARIO.format(backend=backend, file=file, jobs=jobs, fleets=many))
+        file = Path(folder) / "bench_job.py"
+        file.write_text(JOB.format(work=work))
+        scenario = parse(
+            SCENARIO.format(
+                backend=backend,
+                file=file,
+                rounds=rounds,
+                jobs=", ".join(f"{name}: {{requirement: fleet = {name}}}" for name in fleets),
+                every_device=f"{{up: {up}}}" if up else "{}",
+                fleets=", ".join(f"{name}: {fleet}" for name, fleet in fleets.items()),
+            )
+        )
         return (await run_scenario(scenario, out=Path(folder) / "run", quiet=True)).summary
 
 
-BENCHMARK = Benchmark("emulation", "limits of devices: measured against asked for", run)
+def missing() -> str:
+    """What this machine lacks to run containers; "" if it lacks nothing."""
+    try:
+        from testbed.live.containers.engine import checks
+    except ModuleNotFoundError as error:
+        return f"there is no Python package {error.name}"
+    return next((wrong for _, _, wrong in checks() if wrong), "")

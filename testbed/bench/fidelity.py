@@ -4,25 +4,20 @@ On each backend that this machine has, every scenario is run for real once with 
 (transfers, aggregation, messages) is in no simulation. A figure of a scenario is the mean over its seeds, live; the
 baseline is the same of the simulations. A scenario's ratio is mean JCT, live over simulated, a backend's the geometric
 mean over the scenarios. ``ratio`` is the worst of a scenario on a backend, or its inverse where that is less.
-
-Two kinds of containers with other limits of the processor: how long the same task takes on each, in a real run.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, geometric_mean
 
-from testbed.bench.figures import Benchmark, Measured, Untested, folded
+from testbed.bench.figures import Measured, Say, Untested, folded, in_folder
 from testbed.live.run import run_scenario
 from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario import Scenario, load
-from testbed.scenario.loader import parse
 from testbed.scenario.packaged import packaged
 from testbed.scenario.readers import BACKENDS as SCENARIO_BACKENDS
 from testbed.simulate.scenario import run_simulated
-from venn.wire.command import run_async
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 SCENARIOS = ("contended", "churning", "slow-links")
@@ -31,42 +26,31 @@ BACKENDS = tuple(name for name in SCENARIO_BACKENDS if name != "sim")
 COMPARED = ("jct_s", "delay_s", "collect_s", "leases")  # of a job
 OVER_SIMULATED = "mean_jct_over_simulated"
 
-Say = Callable[[str], None]
-
 
 def run(say: Say, backends: Sequence[str] = BACKENDS) -> Measured:
     """Measure; about seven minutes for each backend, more for containers."""
-    figures: dict[str, float] = {}
-    baseline: dict[str, float] = {}
-    busy: list[str] = []
-    untested: list[Untested] = []
-    ratios: list[float] = []
-    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
-        simulated = {name: [_simulated(Path(folder), name, seed, say) for seed in SEEDS] for name in SCENARIOS}
-        for backend in backends:
-            of_backend: list[float] = []
-            for name in SCENARIOS:
-                try:
-                    runs = [_live(Path(folder), backend, name, seed, say) for seed in SEEDS]
-                except (
-                    CannotEnforceError,
-                    UsageError,
-                ) as error:  # no engine, no image, a package that is not installed
-                    untested.append(Untested(f"{name} on {backend}", str(error)))
-                    say(str(untested[-1]))
-                    continue
-                prefix = f"{backend}_{name.replace('-', '_')}"
-                own, against = compare(prefix, runs, simulated[name])
-                figures |= own
-                baseline |= against
-                of_backend.append(own[f"{prefix}_{OVER_SIMULATED}"])
-                turns = zip(SEEDS, runs, strict=True)
-                busy += [
-                    f"{name} on {backend}, seed {seed}: {why}" for seed, each in turns for why in each.host.reasons
-                ]
-            if len(of_backend) == len(SCENARIOS):
-                figures[f"{backend}_{OVER_SIMULATED}"] = geometric_mean(of_backend)
-            ratios += of_backend
+    figures, baseline, ratios = dict[str, float](), dict[str, float](), list[float]()
+    busy, untested = list[str](), list[Untested]()
+    simulated = {name: [_simulated(name, seed, say) for seed in SEEDS] for name in SCENARIOS}
+    for backend in backends:
+        of_backend: list[float] = []
+        for name in SCENARIOS:
+            try:
+                runs = [_live(backend, name, seed, say) for seed in SEEDS]
+            except (CannotEnforceError, UsageError) as error:  # no engine, no image, a package is not installed
+                untested.append(Untested(f"{name} on {backend}", str(error)))
+                say(str(untested[-1]))
+                continue
+            prefix = f"{backend}_{name.replace('-', '_')}"
+            own, against = compare(prefix, runs, simulated[name])
+            figures |= own
+            baseline |= against
+            of_backend.append(own[f"{prefix}_{OVER_SIMULATED}"])
+            for seed, each in zip(SEEDS, runs, strict=True):
+                busy += [f"{name} on {backend}, seed {seed}: {why}" for why in each.host.reasons]
+        if len(of_backend) == len(SCENARIOS):
+            figures[f"{backend}_{OVER_SIMULATED}"] = geometric_mean(of_backend)
+        ratios += of_backend
     worst = min((folded(each, 1.0) for each in ratios), default=0.0)
     return Measured("fidelity", figures, baseline, worst, untested=tuple(untested), saturated=tuple(busy))
 
@@ -90,21 +74,15 @@ def compare(
     return figures, baseline
 
 
-def _simulated(folder: Path, name: str, seed: int, say: Say) -> Summary:
-    summary = run_simulated(_scenario("sim", name, seed), out=folder / f"sim-{name}-{seed}", quiet=True)[0].summary
-    return _finished(summary, "sim", name, seed, say)
+def _simulated(name: str, seed: int, say: Say) -> Summary:
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        result, _ = run_simulated(_scenario("sim", name, seed), out=Path(folder) / "run", quiet=True)
+    return _finished(result.summary, "sim", name, seed, say)
 
 
-def _live(folder: Path, backend: str, name: str, seed: int, say: Say) -> Summary:
-    found: list[Summary] = []
-
-    async def main() -> int:
-        out = folder / f"{backend}-{name}-{seed}"
-        found.append((await run_scenario(_scenario(backend, name, seed), out=out, quiet=True)).summary)
-        return 0
-
-    run_async(main())
-    return _finished(found[0], backend, name, seed, say)
+def _live(backend: str, name: str, seed: int, say: Say) -> Summary:
+    result = in_folder(lambda folder: run_scenario(_scenario(backend, name, seed), out=folder / "run", quiet=True))
+    return _finished(result.summary, backend, name, seed, say)
 
 
 def _finished(summary: Summary, backend: str, name: str, seed: int, say: Say) -> Summary:
@@ -130,69 +108,3 @@ def _figure(job: JobFigures, key: str) -> float:
     value = getattr(job, key)
     assert value is not None, f"{job.name} has no {key}"
     return float(value)
-
-
-ONE_BACKEND: Mapping[str, Callable[[Say], Measured]] = {name: partial(run, backends=(name,)) for name in BACKENDS}
-BENCHMARK = Benchmark(
-    "fidelity", "three scenarios on three seeds, run for real, against the same in simulation", run, ONE_BACKEND
-)
-
-
-SLOW, FAST = 0.125, 0.5  # cores
-SCENARIO = """
-version: 1
-name: contained
-policy: fifo
-backend: compose
-duration: 5m
-every_job: {{file: {file}, demand: 1, rounds: 4, min_response: 100%, deadline: 60s}}
-jobs:
-  slowly: {{requirement: fleet = slow}}
-  faster: {{requirement: fleet = fast}}
-fleets:
-  slow: {{count: 1, cores: {slow}}}
-  fast: {{count: 1, cores: {fast}}}
-"""
-JOB = """
-import time
-
-import numpy as np
-
-from job_driver import Arrays, Job, Result, Task
-
-
-def initial(rng: np.random.Generator) -> Arrays:
-    return {"w": np.zeros(1)}
-
-
-def spin(model: Arrays, task: Task) -> Result:
-    end = time.process_time() + 1.0
-    while time.process_time() < end:
-        pass
-    return Result(dict(model))
-
-
-job = Job(initial=initial, on_device=spin)
-"""
-
-
-def missing() -> str:
-    """What this machine lacks to run containers; "" if it lacks nothing."""
-    try:
-        from testbed.live.containers.engine import checks
-    except ModuleNotFoundError as error:
-        return f"there is no Python package {error.name}"
-    return next((wrong for _, _, wrong in checks() if wrong), "")
-
-
-async def task_times(add: Callable[[str, float, float], None]) -> None:
-    """``add`` takes a figure: its name, what was got, and what was asked."""
-    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
-        file = Path(folder) / "spin.py"
-        file.write_text(JOB)
-        scenario = parse(SCENARIO.format(file=file, slow=SLOW, fast=FAST))
-        result = await run_scenario(scenario, out=Path(folder) / "run", quiet=True)
-        took = {times.fleet: times for times in result.summary.emulation.tasks}
-        for fleet, cores in (("slow", SLOW), ("fast", FAST)):
-            add(f"cpu_container_{cores:g}_cores", took[fleet].compute_cpu_s / took[fleet].measured_s, cores)
-        add("containers_slow_task_over_fast", took["slow"].measured_s / took["fast"].measured_s, FAST / SLOW)

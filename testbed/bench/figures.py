@@ -1,17 +1,19 @@
-"""What every benchmark has: its figures, and the programs that it starts.
+"""What every benchmark has: its figures, and the programs that it starts in a folder of its own."""
 
-What a benchmark prints: one object, the same shape for each.
-
-The real programs that benchmarks run against.
-"""
-
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from testbed.live.processes.programs import Program
 from testbed.runfolder.machine import machine, versions
+from venn.wire.command import run_async
+
+READY_WITHIN_S = 30.0
+Found = TypeVar("Found")
+Say = Callable[[str], None]  # takes a line of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +43,6 @@ class Measured:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """One that ``venn bench NAME`` runs."""
-
-    name: str
-    summary: str
-    run: Callable[[Callable[[str], None]], Measured]  # takes where to say how far it is
-    backends: Mapping[str, Callable[[Callable[[str], None]], Measured]] = field(default_factory=dict)  # on one only
-
-
 def folded(got: float, asked: float) -> float:
     """At most 1, and 1 where they are the same."""
     if got == asked:
@@ -58,7 +50,36 @@ def folded(got: float, asked: float) -> float:
     return min(got / asked, asked / got) if got > 0 and asked > 0 else 0.0
 
 
-READY_WITHIN_S = 30.0
+class Figures:
+    """What was got and what was asked, by the same key; each is said as it comes."""
+
+    def __init__(self, say: Say) -> None:
+        self.got: dict[str, float] = {}
+        self.asked: dict[str, float] = {}
+        self._say = say
+
+    def add(self, key: str, got: float, asked: float) -> None:
+        self.got[key], self.asked[key] = got, asked
+        self._say(f"{key}: {got:.4g} of {asked:g}")
+
+    @property
+    def worst(self) -> float:
+        """Got over asked, or asked over got where that is less; 0 where something was got and nothing asked."""
+        return min((folded(got, self.asked[key]) for key, got in self.got.items()), default=0.0)
+
+
+def in_folder(work: Callable[[Path], Awaitable[Found]]) -> Found:
+    """The result of ``work`` in a folder that is removed afterwards. Raises SystemExit if a signal ends it."""
+    found: list[Found] = []
+
+    async def main() -> None:
+        found.append(await work(Path(folder)))
+
+    with tempfile.TemporaryDirectory(prefix="venn-bench-") as folder:
+        code = run_async(main())
+    if not found:
+        raise SystemExit(code)
+    return found[0]
 
 
 @dataclass(slots=True)
@@ -66,9 +87,9 @@ class Parts:
     """A coordinator, and what is started beside it; stopped together, the latest first."""
 
     folder: Path
-    address: str
     coordinator: Program
-    _others: list[Program] = field(default_factory=list)
+    address: str = ""
+    others: list[Program] = field(default_factory=list)
 
     @property
     def tokens(self) -> Path:
@@ -78,14 +99,15 @@ class Parts:
         """``venn COMMAND --coordinator ... FLAGS``, logged to NAME.log."""
         to = ["--coordinator", self.address, "--tokens", str(self.tokens)]
         program = Program(name, [*command, *to, *flags], log=self.folder / f"{name}.log")
-        self._others.append(program)
+        self.others.append(program)
         await program.start()
         return program
 
-    async def stop(self) -> None:
-        for program in reversed(self._others):
-            await program.stop()
-        await self.coordinator.stop()
+    async def start_driver(self, file: Path, folder: Path, flags: Mapping[str, object]) -> Program:
+        """The driver of the job in ``file``; a round closes when all have responded."""
+        flags = {"name": folder.name, "dir": folder, "min-response": "100%", **flags}
+        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+        return await self.start(f"driver-{folder.name}", ["job", "run", str(file)], words)
 
 
 @asynccontextmanager
@@ -93,13 +115,11 @@ async def parts(folder: Path) -> AsyncIterator[Parts]:
     """A coordinator that runs in ``folder``, with its journal and tokens there."""
     flags = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--tokens", str(folder / "tokens"), "--json"]
     coordinator = Program("coordinator", ["coordinator", *flags], log=folder / "coordinator.log", announces=True)
-    await coordinator.start()
+    running = Parts(folder, coordinator)
     try:
-        running = Parts(folder, str((await coordinator.announced(READY_WITHIN_S))["listening"]), coordinator)
-    except BaseException:
-        await coordinator.stop()
-        raise
-    try:
+        await coordinator.start()
+        running.address = str((await coordinator.announced(READY_WITHIN_S))["listening"])
         yield running
     finally:
-        await running.stop()
+        for program in (*reversed(running.others), coordinator):
+            await program.stop()

@@ -1,6 +1,10 @@
 """``venn bench regimes``: where a policy helps and where it does not.
 
-Worlds of another making than the packaged workloads: who the devices are, and when, comes from other rules.
+Mean and tail of the JCT over those of ``venn``, regime by regime. Each regime changes the *even* workload at 1, 3 or 10
+times its devices: how much task times scatter, links, how long a task computes, how long devices stay, how many
+responses close a round, what the scheduler knows of rounds, jobs that are asynchronous. The other workloads follow, and
+all five on two worlds of another making, where who the devices are, and when, comes from other rules. For each seed all
+policies meet the same devices and jobs; a figure is the geometric mean over ``SEEDS`` of the ratio.
 
 ``strangers``: nothing is correlated with anything: cpu from a gamma distribution, memory scores and task times
 log-normal, links log-normal with log-sigma 1. Devices charge once in most nights, for hours, and look in for minutes a
@@ -9,27 +13,21 @@ few times a day.
 ``commuters``: all is of a piece. Devices are of five makes, which say what they can do and how fast; those with much
 memory are slow, and one in twelve can do everything. Links are one of two speeds. They come in two rush hours, and a
 few times between, for sessions of a Pareto distribution.
-
-Where a policy helps and where it does not: mean and tail of the JCT over those of ``venn``, regime by regime.
-
-Each regime changes the *even* workload at 1, 3 or 10 times its devices: how much task times scatter, links, how long a
-task computes, how long devices stay, how many responses close a round, what the scheduler knows of rounds, jobs that
-are asynchronous. The other workloads follow, and all five on two worlds of another making (``strangers``). For each
-seed all policies meet the same devices and jobs; a figure is the geometric mean over ``SEEDS`` of the ratio.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from itertools import product
 from multiprocessing import get_context
 
 import numpy as np
 
 from coordinator.engine.model import Asynchronous
 from coordinator.policies.registry import load_policy
-from testbed.bench.figures import Benchmark, Measured
-from testbed.report.comparison import Estimate, geometric_mean, percentile, ratio
+from testbed.bench.figures import Measured, Say
+from testbed.report.comparison import geometric_mean, percentile, ratio
 from testbed.scenario import load
 from testbed.scenario.packaged import named
 from testbed.simulate.build import build
@@ -214,28 +212,31 @@ def regimes() -> Iterator[Regime]:
 Jct = dict[str, tuple[float, float]]  # by policy: mean and 95th percentile, seconds
 
 
-def run(say: Callable[[str], None]) -> Measured:
+def run(say: Say) -> Measured:
     """Measure, on all cores; some ten minutes on two."""
     todo, figures, means = list(regimes()), dict[str, float](), dict[str, list[float]]()
     found: dict[str, dict[int, Jct]] = {each.name: {} for each in todo}
-    say(
-        f"{len(todo)} regimes x {len(SEEDS)} seeds, {', '.join(SCALES)}; over {BASELINE}: mean JCT, its 95th percentile"
-    )
+    compared = f"over {BASELINE}: mean JCT, its 95th percentile"
+    say(f"{len(todo)} regimes x {len(SEEDS)} seeds, {', '.join(SCALES)}; {compared}")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         waiting = {pool.submit(measure, each, seed): (each, seed) for each in todo for seed in SEEDS}
         for done in as_completed(waiting):
             regime, seed = waiting[done]
             found[regime.name][seed] = done.result()
-            if len(found[regime.name]) == len(SEEDS):
-                say(_row(regime, _ratios(found[regime.name], figures, means, regime)))
+            if len(found[regime.name]) < len(SEEDS):
+                continue
+            cells = []  # of a row of a Markdown table
+            for policy, (place, key) in product(POLICIES, enumerate(("mean", "p95"))):
+                one = ratio([jct[policy][place] / jct[BASELINE][place] for jct in found[regime.name].values()])
+                name = f"{regime.name}: {policy} {key}"
+                figures |= {name: one.mean, f"{name} low": one.low, f"{name} high": one.high}
+                cells.append(f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})")
+                if key == "mean":
+                    means.setdefault(policy, []).append(one.mean)
+            say(f"| {regime.name}{'' if regime.name in CHOSEN_ON else ' *'} | {' | '.join(cells)} |")
     for policy, all_means in means.items():
         say(f"{policy}: geometric mean over all regimes {geometric_mean(all_means):.3f}, worst {max(all_means):.3f}")
-    return Measured(
-        name="regimes",
-        figures=figures,
-        baseline={},
-        ratio=1 / geometric_mean(means[POLICIES[0]]),
-    )
+    return Measured("regimes", figures, {}, 1 / geometric_mean(means[POLICIES[0]]))
 
 
 def measure(regime: Regime, seed: int) -> Jct:
@@ -249,31 +250,3 @@ def measure(regime: Regime, seed: int) -> Jct:
             raise RuntimeError(f"{regime.name}, seed {seed}: not all jobs ended under {policy}")
         found[policy] = (sum(took) / len(took), percentile(took, 0.95))
     return found
-
-
-def _ratios(
-    found: dict[int, Jct], figures: dict[str, float], means: dict[str, list[float]], regime: Regime
-) -> list[tuple[Estimate, Estimate]]:
-    rows = []
-    for policy in POLICIES:
-        mean, tail = (
-            ratio([found[seed][policy][place] / found[seed][BASELINE][place] for seed in SEEDS]) for place in (0, 1)
-        )
-        for key, one in (("mean", mean), ("p95", tail)):
-            figures[f"{regime.name}: {policy} {key}"] = one.mean
-            figures[f"{regime.name}: {policy} {key} low"], figures[f"{regime.name}: {policy} {key} high"] = (
-                one.low,
-                one.high,
-            )
-        means.setdefault(policy, []).append(mean.mean)
-        rows.append((mean, tail))
-    return rows
-
-
-def _row(regime: Regime, rows: Sequence[tuple[Estimate, Estimate]]) -> str:
-    """A row of a Markdown table."""
-    cells = [f"{one.mean:.3f} ({one.low:.3f} to {one.high:.3f})" for pair in rows for one in pair]
-    return f"| {regime.name}{'' if regime.name in CHOSEN_ON else ' *'} | {' | '.join(cells)} |"
-
-
-BENCHMARK = Benchmark("regimes", "JCT of venn-plus over that of venn in every regime", run)

@@ -16,8 +16,8 @@ device of a region is in that. Times are the processor's, which others who use t
 """
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import chain, islice
 
@@ -44,7 +44,8 @@ from coordinator.engine.plan import Plan, View
 from coordinator.engine.requirements import Capabilities, Comparison
 from coordinator.engine.state import Session
 from coordinator.policies.registry import load_policy
-from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.figures import Measured, Say
+from testbed.testing.engine import spec
 from venn.wire.memory import collecting_seldom
 
 JOBS = 1000
@@ -75,39 +76,43 @@ class _Nobody:
 
 
 @dataclass(slots=True)
-class _World:
-    """An engine between two events, and the clock of its host."""
+class Host:
+    """An engine between two events, and its clock."""
 
     engine: Engine
-    rng: np.random.Generator
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+    step_s: float = 1e-3  # of the clock, for each event
     now: float = 0.0
     sessions: int = 0
 
     def handle(self, event: Event) -> list[Effect]:
-        """In a turn of its own."""
-        self.now += 1e-3
+        """The effects of an event in a turn of its own."""
+        self.now += self.step_s
         effects = self.engine.handle(event, self.now)
         if self.engine.unsettled:
             effects += self.engine.handle(TurnEnded(), self.now)
         return effects
 
     def check_in(self, device: DeviceId, capabilities: Capabilities) -> list[Effect]:
-        """In an availability interval of its own."""
+        """The effects of a check-in, in an availability interval of its own."""
         self.sessions += 1
         return self.handle(DeviceCheckedIn(SessionSeq(self.sessions), device, "", self.sessions, capabilities))
 
     def leave(self) -> None:
+        """The device that checked in last goes."""
         self.handle(SessionEnded(SessionSeq(self.sessions), SessionEnd.GOODBYE_SESSION_OVER))
 
 
-def _world(skewed: bool, jobs: int, regions: int) -> _World:
+def _world(skewed: bool, jobs: int, regions: int) -> Host:
     """All jobs and supply are there, and no request is open."""
     settings = EngineSettings(seed=SEED, policy="", supply_window_s=LONG_S, liveness_s=LONG_S, accept_timeout_s=LONG_S)
-    world = _World(Engine(settings, _Nobody()), np.random.default_rng(SEED))
+    world = Host(Engine(settings, _Nobody()))
     for number, group in enumerate(_group_of_each_job(skewed, jobs)):
-        spec = _spec(number, group, int(world.rng.integers(1, 500)))
-        world.handle(JobSubmitted(spec, 1))
-        world.handle(DriverFollowed(spec.job, 1))
+        # A round closes at its first response, so that one device makes two re-plans: a close and an opening.
+        demand, first = int(world.rng.integers(1, 500)), Fraction(1, 1000)
+        made = spec_of(JobId(f"bench/{number:04}/1"), f"{group:02}", demand, min_response=first)
+        world.handle(JobSubmitted(made, 1))
+        world.handle(DriverFollowed(made.job, 1))
     # The greater its number the more regions a group can use; the last one can use all.
     eligible = world.rng.random((regions, GROUPS)) < np.linspace(0.05, 1.0, GROUPS)
     for region, check_ins in enumerate(world.rng.integers(1, MOST_CHECK_INS, regions, endpoint=True)):
@@ -130,22 +135,16 @@ def _group_of_each_job(skewed: bool, number: int) -> list[int]:
     return [int(group) for group in np.repeat(np.arange(GROUPS), jobs)]
 
 
-def _spec(number: int, group: int, demand: int) -> JobSpec:
-    """A round closes at its first response, so that one device makes two re-plans: a close and an opening."""
-    return JobSpec(
-        job=JobId(f"bench/{number:04}/1"),
-        requirement=Comparison("serves", "=", f"{group:02}"),
-        requirement_name=f"{group:02}",
-        rounds=None,
-        demand=demand,
-        min_response=Fraction(1, 1000),
-        over_commit=Fraction(0),
-        deadline_s=LONG_S,
-        lease_s=LONG_S,
+def spec_of(job: JobId, group: str, demand: int, **changes: object) -> JobSpec:
+    """A job for the devices that serve ``group``."""
+    serves = Comparison("serves", "=", group)
+    return replace(
+        spec(job=job, requirement=serves, requirement_name=group, demand=demand, deadline_s=LONG_S, lease_s=LONG_S),
+        **changes,  # type: ignore[arg-type]
     )
 
 
-def _under(world: _World, policy: str) -> None:
+def _under(world: Host, policy: str) -> None:
     """Open a request of every job that has none, and let the policy plan."""
     for job in list(world.engine.jobs.values()):
         if job.request is None:
@@ -154,7 +153,7 @@ def _under(world: _World, policy: str) -> None:
     world.handle(PolicyChanged(policy))
 
 
-def _re_plans(world: _World) -> Iterator[float]:
+def _re_plans(world: Host) -> Iterator[float]:
     """Seconds of each re-plan, at a close and at an opening in turn."""
     devices = list(world.engine.devices.values())
     while True:
@@ -167,7 +166,7 @@ def _re_plans(world: _World) -> Iterator[float]:
         world.leave()
 
 
-def _re_plans_after_ticks(world: _World) -> Iterator[float]:
+def _re_plans_after_ticks(world: Host) -> Iterator[float]:
     """Seconds of each re-plan that is the first to see other supply."""
     re_plans = _re_plans(world)
     while True:
@@ -176,7 +175,7 @@ def _re_plans_after_ticks(world: _World) -> Iterator[float]:
         yield next(chain(_timed(world, TimePassed()), re_plans))
 
 
-def _timed(world: _World, event: Event) -> Iterator[float]:
+def _timed(world: Host, event: Event) -> Iterator[float]:
     """Seconds that the event took, if it made a plan."""
     started = time.process_time()
     effects = world.handle(event)
@@ -185,7 +184,7 @@ def _timed(world: _World, event: Event) -> Iterator[float]:
         yield seconds
 
 
-def _lookups_per_s(world: _World, lookups: int, of_a_plan: int) -> float:
+def _lookups_per_s(world: Host, lookups: int, of_a_plan: int) -> float:
     """Devices of all regions, in a random order; the median over ``PARTS`` parts of them."""
     devices = list(world.engine.devices.values())
     sessions = [
@@ -196,7 +195,7 @@ def _lookups_per_s(world: _World, lookups: int, of_a_plan: int) -> float:
     return float(np.median([len(part) / _seconds_to_look_up(world, part, of_a_plan) for part in parts]))
 
 
-def _seconds_to_look_up(world: _World, queue: list[Session], of_a_plan: int) -> float:
+def _seconds_to_look_up(world: Host, queue: list[Session], of_a_plan: int) -> float:
     """Without the plans, of which each is for so many."""
     choose, seconds = world.engine.matcher.choose, 0.0
     for first in range(0, len(queue), of_a_plan):
@@ -221,7 +220,7 @@ def opening_s(requests: int, policy: str) -> float:
     return time.process_time() - started
 
 
-def _sorting_ms(world: _World) -> float:
+def _sorting_ms(world: Host) -> float:
     """One ``sorted`` of as many requests as are open, by what ``srsf`` orders them by; the median of 200."""
     requests = list(world.engine.world.open_requests.values())
     times = []
@@ -232,7 +231,7 @@ def _sorting_ms(world: _World) -> float:
     return 1000 * float(np.median(times))
 
 
-def _figures(policy: str, worlds: tuple[_World, _World]) -> dict[str, float]:
+def _figures(policy: str, worlds: tuple[Host, Host]) -> dict[str, float]:
     figures = {}
     for name, world in zip(("replan", "replan_skewed"), worlds, strict=True):
         _under(world, policy)
@@ -257,28 +256,16 @@ def _openings(policy: str) -> dict[str, float]:
     return {"open_1000_ms": 1000 * few, "open_10000_ms": 1000 * many, "open_ratio": many / few}
 
 
-def run(say: Callable[[str], None]) -> Measured:
+def run(say: Say) -> Measured:
     """Measure; about 20 seconds. Garbage is collected as in a coordinator."""
     with collecting_seldom():
-        return _measured(say)
-
-
-def _measured(say: Callable[[str], None]) -> Measured:
-    say(f"setting up {JOBS:,} jobs in {GROUPS} groups over {REGIONS:,} regions, with even and with skewed queues")
-    worlds = (_world(skewed=False, jobs=JOBS, regions=REGIONS), _world(skewed=True, jobs=JOBS, regions=REGIONS))
-    say("baseline: srsf")
-    baseline = _figures("srsf", worlds)
-    say("venn")
-    figures = _figures("venn", worlds)
-    say(f"opening {OPENINGS[0]:,} and {OPENINGS[1]:,} requests in one turn")
-    figures |= _openings("venn")
-    baseline |= _openings("srsf")
-    return Measured(
-        name="scheduler",
-        figures=figures,
-        baseline=baseline,
-        ratio=figures["lookups_per_s"] / baseline["lookups_per_s"],
-    )
-
-
-BENCHMARK = Benchmark("scheduler", "re-planning and look-ups of the engine, against srsf", run)
+        say(f"setting up {JOBS:,} jobs in {GROUPS} groups over {REGIONS:,} regions, with even and with skewed queues")
+        worlds = (_world(skewed=False, jobs=JOBS, regions=REGIONS), _world(skewed=True, jobs=JOBS, regions=REGIONS))
+        say("baseline: srsf")
+        baseline = _figures("srsf", worlds)
+        say("venn")
+        figures = _figures("venn", worlds)
+        say(f"opening {OPENINGS[0]:,} and {OPENINGS[1]:,} requests in one turn")
+        figures |= _openings("venn")
+        baseline |= _openings("srsf")
+    return Measured("scheduler", figures, baseline, figures["lookups_per_s"] / baseline["lookups_per_s"])

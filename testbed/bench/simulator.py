@@ -21,8 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from resource import RUSAGE_SELF, getrusage
 
+import numpy as np
+from numpy.typing import NDArray
+
 from coordinator.policies.registry import load_policy
-from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.figures import Measured, Say
 from testbed.scenario import load
 from testbed.scenario.packaged import packaged
 from testbed.simulate.build import build
@@ -59,12 +62,12 @@ class _Cut:
             started = time.process_time()
             block = next(blocks)
             self.seconds += time.process_time() - started
-            yield _first(block, left)
+            yield _part(block, slice(left))
             left -= len(block)
 
 
-def _first(block: CheckIns, rows: int) -> CheckIns:
-    return CheckIns(*(getattr(block, name)[:rows] for name in CheckIns.__slots__))
+def _part(block: CheckIns, rows: slice | NDArray[np.bool_]) -> CheckIns:
+    return CheckIns(*(getattr(block, name)[rows] for name in CheckIns.__slots__))
 
 
 def _endless(scales: Sequence[str]) -> Simulation:
@@ -86,12 +89,12 @@ def crowded(scales: Sequence[str]) -> Simulation:
         for block in made.trace():
             later = block.start_s >= last
             if later.any():
-                yield CheckIns(*(getattr(block, name)[later] for name in CheckIns.__slots__))
+                yield _part(block, later)
 
     return replace(made, jobs=tuple(replace(job, arrives_s=last) for job in made.jobs), trace=trace)
 
 
-def event_figures(made: Simulation, say: Callable[[str], None]) -> dict[str, float]:
+def event_figures(made: Simulation, say: Say) -> dict[str, float]:
     """Event by event, and the same check-ins in bulk. Raises VennError if the two do not decide alike."""
     figures: dict[str, float] = {}
     for name, policy in POLICIES.items():
@@ -126,7 +129,7 @@ def _by_events(policy: str) -> Callable[[Simulation], Outcome]:
     return lambda made: simulate_events(made, load_policy(policy))
 
 
-def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Callable[[str], None]) -> dict[str, float]:
+def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Say) -> dict[str, float]:
     """The figures that this process measures."""
     figures: dict[str, float] = {}
     say("making the trace, compiling")
@@ -152,7 +155,7 @@ def bulk_figures(millions: Sequence[float], scales: Sequence[str], say: Callable
     return figures
 
 
-def _of_a_fresh_process(say: Callable[[str], None]) -> dict[str, float]:
+def _of_a_fresh_process(say: Say) -> dict[str, float]:
     with subprocess.Popen([sys.executable, "-m", __name__], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines = list(process.stdout)
@@ -162,20 +165,13 @@ def _of_a_fresh_process(say: Callable[[str], None]) -> dict[str, float]:
     return figures
 
 
-def run(say: Callable[[str], None]) -> Measured:
+def run(say: Say) -> Measured:
     """Measure; about four minutes."""
     figures = _of_a_fresh_process(say)
     say(f"baseline: event by event, {BY_EVENTS:,} check-ins")
     baseline = event_figures(crowded(()), say)
-    return Measured(
-        name="simulator",
-        figures=figures,
-        baseline=baseline,
-        ratio=figures["venn_nomatch_checkins_per_s"] / baseline["venn_nomatch_checkins_per_s"],
-    )
-
-
-BENCHMARK = Benchmark("simulator", "the simulator in bulk, on the even workload", run)
+    speed = "venn_nomatch_checkins_per_s"
+    return Measured("simulator", figures, baseline, figures[speed] / baseline[speed])
 
 
 def main() -> None:

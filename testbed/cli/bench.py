@@ -2,28 +2,46 @@
 
 import json
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from testbed.bench.figures import Benchmark, Measured
+from testbed.bench.figures import Measured
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.text import did_you_mean
 
+
+class Benchmark(NamedTuple):
+    """What it measures, and where: a function that takes where to say how far it is, and returns ``Measured``."""
+
+    summary: str
+    module: str  # of testbed.bench
+    function: str = "run"
+
+
 BENCHMARKS = {
-    "coordinator": "device cycles per second and memory per idle device, against a bare echo",
-    "scheduler": "re-planning and look-ups with 1,000 open jobs in 100 groups over 4,096 regions, against srsf",
-    "optimality": "how far policies are from the optimum of small instances, and from a bound on JCT",
-    "regimes": "how venn-plus compares with venn: devices, noise, links, sessions, kinds of jobs; ten minutes",
-    "simulator": "check-ins per second of the simulator in bulk on the even workload, against event by event",
-    "emulation": "limits of devices: measured against asked for, by every means of this machine",
-    "fidelity": "three scenarios on three seeds, run for real, against the same in simulation",
-    "round": "one empty round, from start to close",
-    "transfer": "models down and updates up, against a bare byte stream",
+    "coordinator": Benchmark("device cycles per second and memory per idle device, against a bare echo", "coordinator"),
+    "scheduler": Benchmark(
+        "re-planning and look-ups with 1,000 open jobs in 100 groups over 4,096 regions, against srsf", "scheduler"
+    ),
+    "optimality": Benchmark(
+        "how far policies are from the optimum of small instances, and from a bound on JCT", "optimality"
+    ),
+    "regimes": Benchmark(
+        "how venn-plus compares with venn: devices, noise, links, sessions, kinds of jobs; ten minutes", "regimes"
+    ),
+    "simulator": Benchmark(
+        "check-ins per second of the simulator in bulk on the even workload, against event by event", "simulator"
+    ),
+    "emulation": Benchmark(
+        "limits of devices: measured against asked for, by every means of this machine", "emulation"
+    ),
+    "fidelity": Benchmark("three scenarios on three seeds, run for real, against the same in simulation", "fidelity"),
+    "round": Benchmark("one empty round, from start to close", "rounds", "run_round"),
+    "transfer": Benchmark("models down and updates up, against a bare byte stream", "rounds", "run_transfer"),
 }
 
 app = application("Measure this machine. Every figure has a baseline of the same run.")
@@ -46,26 +64,24 @@ def bench(
     if name not in BENCHMARKS:
         fix = did_you_mean(name, BENCHMARKS) or "`venn bench list` names them"
         raise UsageError("UNKNOWN_BENCHMARK", f"there is no benchmark {name!r}", fix=fix)
-    benchmark: Benchmark = import_module(f"testbed.bench.{name}").BENCHMARK
-    measured = _run_of(benchmark, backend)(lambda text: write_line(sys.stderr, text))
+    _, module_name, function = BENCHMARKS[name]
+    module = import_module(f"testbed.bench.{module_name}")
+    chosen = {}
+    if backend:
+        backends = getattr(module, "BACKENDS", ())
+        if backend not in backends:
+            known = did_you_mean(backend, backends) or f"it has {', '.join(backends) or 'no backends'}"
+            raise UsageError("UNKNOWN_BACKEND", f"{name} does not run on a backend {backend!r}", fix=known)
+        chosen = {"backends": [backend]}
+    measured: Measured = getattr(module, function)(lambda text: write_line(sys.stderr, text), **chosen)
     write_line(sys.stdout, json.dumps(measured.to_json()) if context.json else _table(measured))
     return ExitCode.FAILED if measured.saturated else ExitCode.OK
 
 
-def _run_of(benchmark: Benchmark, backend: str) -> Callable[[Callable[[str], None]], Measured]:
-    """Raises UsageError where it does not run on this backend."""
-    if not backend:
-        return benchmark.run
-    if backend not in benchmark.backends:
-        known = did_you_mean(backend, benchmark.backends) or f"it has {', '.join(benchmark.backends) or 'no backends'}"
-        raise UsageError("UNKNOWN_BACKEND", f"{benchmark.name} does not run on a backend {backend!r}", fix=known)
-    return benchmark.backends[backend]
-
-
 def _list(context: Context) -> str:
     if context.json:
-        return json.dumps(BENCHMARKS)
-    return "\n".join(f"{name:14}{what}" for name, what in BENCHMARKS.items())
+        return json.dumps({name: each.summary for name, each in BENCHMARKS.items()})
+    return "\n".join(f"{name:14}{each.summary}" for name, each in BENCHMARKS.items())
 
 
 def _table(measured: Measured) -> str:

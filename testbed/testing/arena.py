@@ -5,11 +5,11 @@ can serve the groups G, C and H; ``G4*3`` has three rounds left and says so. All
 given, one job each, and the supply is the true rates. Leased devices are kept. A new plan is made at each fill.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from itertools import count, permutations
+from itertools import count, permutations, product
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, View
@@ -31,6 +31,18 @@ class Case:
     @property
     def demands(self) -> tuple[int, ...]:
         return tuple(demand for _, demand in self.requests)
+
+    def kind(self, second: int) -> str:
+        """The type of the device that checks in at a second, from 1 on."""
+        return self.cycle[(second - 1) % len(self.cycle)]
+
+    def able(self, kind: str, remaining: Sequence[int]) -> list[int]:
+        """The requests that a device of this type could serve."""
+        return [index for index, (letter, _) in enumerate(self.requests) if remaining[index] and letter in kind]
+
+    def __str__(self) -> str:
+        asked = " ".join(f"{letter.upper()}{demand}" for letter, demand in self.requests)
+        return f"devices {' '.join(kind or '-' for kind in self.cycle)}, requests {asked}"
 
 
 def case(cycle: str, requests: str) -> Case:
@@ -125,7 +137,7 @@ def run(world: Case, policy: Policy, *, plan_at_each_lease: bool = False, seed: 
 
     seen, plan = planned(0)
     for now in count(1):
-        region = RegionId(world.regions.index(world.cycle[(now - 1) % len(world.cycle)]))
+        region = RegionId(world.regions.index(world.kind(now)))
         for request in candidates(plan, seen, region, remaining):
             remaining[request] -= 1
             leased[request].append(now)
@@ -152,7 +164,7 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
         if not any(remaining):
             return Fraction(0)
         seen, plan = planned(remaining)
-        region = RegionId(world.regions.index(world.cycle[(second - 1) % len(world.cycle)]))
+        region = RegionId(world.regions.index(world.kind(second)))
         able = candidates(plan, seen, region, {RequestId(i): left for i, left in enumerate(remaining)})
         if not able:
             return expected(second + 1, remaining)
@@ -168,39 +180,48 @@ def exact_mean(world: Case, policy: Policy) -> Fraction:
 def exact_order_mean(world: Case) -> Fraction:
     """The expected mean fill time in s where one order of all requests is drawn; all orders are enumerated."""
     orders = list(permutations(range(len(world.requests))))
-    return sum((_mean_in(world, order) for order in orders), Fraction(0)) / len(orders)
+    return Fraction(sum(sum(by_priority(world, order)) for order in orders), len(orders) * len(world.requests))
 
 
-def _mean_in(world: Case, order: Sequence[int]) -> Fraction:
-    left, total = list(world.demands), 0
+def by_priority(world: Case, order: Sequence[int]) -> list[int]:
+    """The fill times in s where each device goes to the first request of ``order`` that it can serve."""
+    remaining, fills = list(world.demands), [0] * len(world.demands)
     for second in count(1):
-        kind = world.cycle[(second - 1) % len(world.cycle)]
-        served = next((index for index in order if left[index] and world.requests[index][0] in kind), None)
-        if served is not None:
-            left[served] -= 1
-            total += 0 if left[served] else second
-        if not any(left):
+        able = world.able(world.kind(second), remaining)
+        for request in [each for each in order if each in able][:1]:
+            remaining[request] -= 1
+            fills[request] = second
+        if not any(remaining):
             break
-    return Fraction(total, len(order))
+    return fills
 
 
 def best_mean(world: Case) -> Fraction:
     """The least mean fill time in s that any policy could reach; every request is tried for each device."""
+    return Fraction(over_all_ways(world, min)) / len(world.demands)
 
-    @cache
-    def least(second: int, remaining: tuple[int, ...]) -> int:
-        if not any(remaining):
-            return 0
-        kind = world.cycle[(second - 1) % len(world.cycle)]
-        able = [i for i, (letter, _) in enumerate(world.requests) if letter in kind and remaining[i]]
-        totals = [
-            (second if remaining[i] == 1 else 0)
-            + least(second + 1, tuple(left - (index == i) for index, left in enumerate(remaining)))
-            for i in able
-        ]
-        return min(totals) if totals else least(second + 1, remaining)
 
-    return Fraction(least(1, world.demands), len(world.demands))
+def over_all_ways(world: Case, choose: Callable[[list[float]], float]) -> float:
+    """The sum of the fill times in s, where ``choose`` makes one sum of those that each choice for a device leads to.
+
+    With the mean that is what a uniformly random choice gives on average, exactly; with ``min`` it is the least. A sum
+    of fill times is a sum over the seconds of how many requests are not yet filled. What comes after a second follows
+    from the place in the cycle and the demands that are left, so those are all the states there are. A device that can
+    serve a request does: to let it go never fills a request sooner.
+    """
+    length = len(world.cycle)
+    after: dict[tuple[int, ...], list[float]] = {}  # demands left -> sum to come, by the place of the next device
+    for remaining in product(*(range(demand + 1) for demand in world.demands)):  # fewer left come first
+        able = [world.able(kind, remaining) for kind in world.cycle]
+        sums = after[remaining] = [0.0] * length
+        last = max((place for place in range(length) if able[place]), default=0)
+        for place in ((last - back) % length for back in range(length if any(remaining) else 0)):
+            following, waiting = (place + 1) % length, sum(left > 0 for left in remaining)
+            left = (tuple(n - (index == request) for index, n in enumerate(remaining)) for request in able[place])
+            sums[place] = waiting + (
+                choose([after[each][following] for each in left]) if able[place] else sums[following]
+            )
+    return after[world.demands][0]
 
 
 def response_times(*rows: list[int]) -> ResponseTimes:

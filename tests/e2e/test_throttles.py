@@ -118,7 +118,7 @@ def test_a_group_holds_a_process_to_its_quota() -> None:
     group = cgroup.make(probe().trees, own_mark(), "test", Limits(cores=0.2))
     try:
         held = Throttle(start_in=group.start_in, work_in=group.work_in)
-        with subprocess.Popen([sys.executable, "-m", "testbed.bench.loads.spin", "60"]) as process:
+        with subprocess.Popen([sys.executable, "-m", "testbed.bench.loads", "spin", "60"]) as process:
             held.slow_down(process.pid)
             try:
                 waited(lambda: (held.held_back() or 0) > 0, "the kernel to hold it back")

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import grpc
-import pytest
 
-from testbed.bench import coordinator
+from testbed.bench.bare import server
 from testbed.bench.coordinator import BenchDevice, Counter, Driver, Echo, Traffic
-from testbed.bench.loads.echo import server
 from venn.v1 import device_pb2 as device
 from venn.wire.channel import bind
 
@@ -51,15 +49,15 @@ async def test_a_packed_message_is_one_message() -> None:
     assert counter.cycles == 2
 
 
-async def test_the_echo_exchanges_two_messages_up_and_one_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinator, "DEVICES", 3)
+async def test_the_echo_exchanges_two_messages_up_and_one_down() -> None:
     bare = server()
     address = bind(bare, "127.0.0.1:0", insecure=False)
     await bare.start()
-    echo = Echo(address)
+    channels = [grpc.aio.insecure_channel(address) for _ in range(3)]
+    echo = Echo(channels)
     sent = Traffic(up=60, up_bytes=60 * 25, down=30, down_bytes=30 * 170)
     async with asyncio.timeout(10):
         assert await echo.exchange(sent) > 0
     assert echo.exchanged == Traffic(up=60, up_bytes=60 * 25, down=30, down_bytes=30 * 170)
-    await echo.close()
+    await asyncio.gather(*(channel.close() for channel in channels))
     await bare.stop(0)

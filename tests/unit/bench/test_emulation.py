@@ -3,8 +3,7 @@
 import pytest
 
 from testbed.bench import emulation
-from testbed.bench.emulation import Figures
-from testbed.bench.figures import Untested, folded
+from testbed.bench.figures import Figures, Untested, folded
 from testbed.runfolder.summary import Summary
 from venn.wire.errors import UsageError
 
@@ -27,10 +26,10 @@ def test_the_worst_counts() -> None:
 async def test_a_backend_that_does_not_run_here_is_untested_and_costs_no_other_figure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def refuse(backend: str) -> Summary:
+    async def refuse(*_: object, **__: object) -> Summary:
         raise UsageError("USAGE", "the image is of another version", fix="make image")
 
-    monkeypatch.setattr(emulation, "_uploaded", refuse)
+    monkeypatch.setattr(emulation, "_run", refuse)
     figures = Figures(lambda text: None)
     untested = await emulation._upload(["compose"], figures, lambda text: None)
     assert untested == [Untested("uploads, backend compose", "the image is of another version; make image")]

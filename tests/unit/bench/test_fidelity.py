@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -47,11 +46,11 @@ def test_the_scenarios_show_what_they_are_for_on_every_seed(simulated: Simulated
 
 
 def test_a_backend_that_is_not_there_is_untested_by_name(simulated: Simulated, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(folder: Path, backend: str, name: str, seed: int, say: fidelity.Say) -> Summary:
+    def refuse(backend: str, name: str, seed: int, say: fidelity.Say) -> Summary:
         raise CannotEnforceError("ENGINE", f"no engine for {backend}", fix="start one")
 
     monkeypatch.setattr(fidelity, "_live", refuse)
-    monkeypatch.setattr(fidelity, "_simulated", lambda folder, name, seed, say: simulated[name][SEEDS.index(seed)])
+    monkeypatch.setattr(fidelity, "_simulated", lambda name, seed, say: simulated[name][SEEDS.index(seed)])
     said: list[str] = []
     measured = fidelity.run(said.append)
     assert "process" in BACKENDS
@@ -67,12 +66,12 @@ def test_a_ratio_for_each_scenario_one_for_all_and_the_worst_counts(
 ) -> None:
     factors = {"contended": 1.0, "churning": 1.1, "slow-links": 0.8}
 
-    def live(folder: Path, backend: str, name: str, seed: int, say: fidelity.Say) -> Summary:
+    def live(backend: str, name: str, seed: int, say: fidelity.Say) -> Summary:
         return slower(simulated[name][SEEDS.index(seed)], factors[name])
 
     monkeypatch.setattr(fidelity, "_live", live)
-    monkeypatch.setattr(fidelity, "_simulated", lambda folder, name, seed, say: simulated[name][SEEDS.index(seed)])
-    measured = fidelity.ONE_BACKEND["process"](lambda text: None)
+    monkeypatch.setattr(fidelity, "_simulated", lambda name, seed, say: simulated[name][SEEDS.index(seed)])
+    measured = fidelity.run(lambda text: None, ["process"])
     for name, factor in factors.items():
         key = f"process_{name.replace('-', '_')}_mean_jct_over_simulated"
         assert measured.figures[key] == pytest.approx(factor)

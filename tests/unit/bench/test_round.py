@@ -1,6 +1,6 @@
 """``venn bench round`` holds each repetition against the bare one beside it."""
 
-from testbed.bench.round import measured
+from testbed.bench.rounds import measured
 
 
 def test_the_ratio_is_of_pairs() -> None:

@@ -7,13 +7,12 @@ import statistics
 
 import pytest
 
-from testbed.bench.emulation import jitter_of
-from testbed.bench.loads import traffic
-from testbed.bench.memory import got_bytes
+from testbed.bench import loads
+from testbed.bench.emulation import got_bytes, jitter_of
 from testbed.live.throttle.probe import CGROUP, RLIMIT, probe
 
 
-class Loses(traffic.Echo):
+class Loses(loads.Echo):
     """Every fifth datagram."""
 
     came = 0
@@ -24,16 +23,16 @@ class Loses(traffic.Echo):
             super().datagram_received(data, sender)
 
 
-@pytest.mark.parametrize(("other", "part"), [(traffic.Echo, 0.0), (Loses, 0.2)])
+@pytest.mark.parametrize(("other", "part"), [(loads.Echo, 0.0), (Loses, 0.2)])
 async def test_datagrams_that_do_not_come_back_are_lost(
-    other: type[traffic.Echo], part: float, monkeypatch: pytest.MonkeyPatch
+    other: type[loads.Echo], part: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if part:
-        monkeypatch.setattr(traffic, "QUIET_S", 0.05)
+        monkeypatch.setattr(loads, "QUIET_S", 0.05)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(other, local_addr=("127.0.0.1", 0), family=socket.AF_INET)
     host, port = transport.get_extra_info("sockname")
-    assert await asyncio.to_thread(traffic.lost, f"{host}:{port}", 250) == part
+    assert await asyncio.to_thread(loads.lost, f"{host}:{port}", 250) == part
     transport.close()
     await asyncio.sleep(0)  # the loop closes its socket
 

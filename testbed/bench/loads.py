@@ -1,11 +1,16 @@
-"""A device's end for ``venn bench emulation``: moves bytes, or counts round trips, and prints a number.
+"""Loads for ``venn bench emulation``: programs that use what they are let, ``python -m testbed.bench.loads NAME ...``.
 
-``python -m testbed.bench.loads.traffic PROXY TARGET up|down|echo|quartiles COUNT``: through a proxy,
-seconds for COUNT bytes, or the median of the seconds of COUNT round trips, or the range between their quartiles.
-The other end is ``answer``.
+``spin SECONDS`` keeps one core busy.
 
-``python -m testbed.bench.loads.traffic - TARGET lost COUNT``: of COUNT datagrams that are sent straight, to be
-echoed, the part that did not come back. The other end is ``Echo``.
+``hog BYTES`` prints "ready" and waits for a line. Then it touches a mebibyte at a time, at most BYTES, until it is
+refused or killed, and prints after each what the process holds: resident bytes of its own and bytes of data (RssAnon
+and VmData of proc(5)).
+
+``up|down|echo|quartiles PROXY TARGET COUNT`` prints, through a proxy, the seconds for COUNT bytes, or the median of the
+seconds of COUNT round trips, or the range between their quartiles. The other end is ``answer``.
+
+``lost TARGET COUNT`` prints, of COUNT datagrams that are sent straight, to be echoed, the part that did not come back.
+The other end is ``Echo``.
 """
 
 import asyncio
@@ -14,10 +19,12 @@ import statistics
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, cast
 
-from venn.wire.channel import parse_address
-
+STEP_BYTES = 2**20
+PAGE_BYTES = 4096
+STATUS = Path("/proc/self/status")
 UP, DOWN, ECHO = b"u", b"d", b"e"
 KINDS = {"up": UP, "down": DOWN, "echo": ECHO, "quartiles": ECHO}
 HEAD = 17  # bytes: a letter and 16 digits
@@ -25,17 +32,34 @@ BURST = 100  # datagrams that are under way at once
 QUIET_S = 0.5  # without an answer: the rest of a burst is lost
 
 
-def main() -> None:
-    proxy, target, kind, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    got = lost(target, count) if kind == "lost" else _through(proxy, target, kind, count)
-    sys.stdout.write(f"{got:.6f}\n")
+def spin(seconds: float) -> None:
+    """Keep one core busy, if it is let."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def hog(most: int) -> None:
+    """Take memory until it is refused."""
+    print("ready", flush=True)  # noqa: T201 - for the benchmark
+    sys.stdin.readline()
+    kept = []
+    for _ in range(0, most, STEP_BYTES):
+        try:
+            piece = bytearray(STEP_BYTES)
+            piece[::PAGE_BYTES] = b"x" * len(range(0, STEP_BYTES, PAGE_BYTES))
+        except MemoryError:
+            return
+        kept.append(piece)
+        fields = dict(line.split(":", 1) for line in STATUS.read_text().splitlines())
+        print(int(fields["RssAnon"].split()[0]) * 1024, int(fields["VmData"].split()[0]) * 1024, flush=True)  # noqa: T201
 
 
 def lost(target: str, count: int) -> float:
     """The part of ``count`` datagrams that is not echoed."""
     missing = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
-        link.connect(parse_address(target))
+        link.connect(_address(target))
         link.settimeout(QUIET_S)
         for start in range(0, count, BURST):
             awaited = {f"{number:016}".encode() for number in range(start, min(start + BURST, count))}
@@ -48,8 +72,14 @@ def lost(target: str, count: int) -> float:
     return missing / count
 
 
-def _through(proxy: str, target: str, kind: str, count: int) -> float:
-    with socket.create_connection(parse_address(proxy)) as link:
+def _address(text: str) -> tuple[str, int]:
+    """Without ``venn.wire``, whose libraries would be part of what a load holds."""
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def through(kind: str, proxy: str, target: str, count: int) -> float:
+    with socket.create_connection(_address(proxy)) as link:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
         answer = link.recv(4096)
@@ -103,7 +133,8 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         count = int(head[1:])
         match head[:1]:
             case b"u":
-                await reader.readexactly(count) if count < 65536 else await _take(reader, count)
+                while count and (data := await reader.read(min(count, 65536))):
+                    count -= len(data)
                 writer.write(b"k")
             case b"d":
                 for start in range(0, count, 65536):
@@ -120,13 +151,15 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-async def _take(reader: asyncio.StreamReader, count: int) -> None:
-    while count:
-        data = await reader.read(min(count, 65536))
-        if not data:
-            raise asyncio.IncompleteReadError(b"", count)
-        count -= len(data)
-
-
 if __name__ == "__main__":
-    main()
+    match sys.argv[1:]:
+        case ["spin", seconds]:
+            spin(float(seconds))
+        case ["hog", most]:
+            hog(int(most))
+        case ["lost", target, count]:
+            print(lost(target, int(count)))  # noqa: T201
+        case [kind, proxy, target, count]:
+            print(through(kind, proxy, target, int(count)))  # noqa: T201
+        case _:
+            sys.exit(__doc__)

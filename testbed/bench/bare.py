@@ -1,6 +1,6 @@
 """The baseline: a bare grpc.aio server in a process of its own, without protobuf, that answers or streams bytes.
 
-``python -m testbed.bench.loads.echo`` prints its address and serves until its standard input ends. With ``--large``
+``python -m testbed.bench.bare`` prints its address and serves until its standard input ends. With ``--large``
 it reuses freed memory as a driver does, or large messages up would cost it a quarter more, in page faults alone.
 """
 
@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager
 
 import grpc
 
-from venn.wire.channel import bind, server_options
+from venn.wire.channel import bind, channel_options, server_options
+from venn.wire.command import run_async
+from venn.wire.memory import reuse_freed_memory
 
 TURNS = "/bench.Bare/Turns"
 DOWN = "/bench.Bare/Down"
@@ -33,7 +35,7 @@ async def _turns(
         taken += 1
 
 
-async def _down(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> AsyncIterator[bytes]:
+async def _down(request: bytes, context: object) -> AsyncIterator[bytes]:
     """So many bytes as the request says, in chunks."""
     left, chunk = int(request), bytes(CHUNK_BYTES)
     while left > 0:
@@ -46,6 +48,22 @@ async def _up(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[
     async for message in requests:
         total += len(message)
     return str(total).encode()
+
+
+async def move_down(channel: grpc.aio.Channel, count: int) -> None:
+    """Fetch ``count`` bytes."""
+    call: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = channel.unary_stream(DOWN)
+    async for _ in call(str(count).encode()):
+        pass
+
+
+async def move_up(channel: grpc.aio.Channel, count: int) -> None:
+    """Send ``count`` bytes."""
+    call: grpc.aio.StreamUnaryCall[bytes, bytes] = channel.stream_unary(UP)()
+    async for chunk in _down(str(count).encode(), None):
+        await call.write(chunk)
+    await call.done_writing()
+    await call
 
 
 def server() -> grpc.aio.Server:
@@ -71,11 +89,21 @@ async def serve() -> None:
 
 
 @asynccontextmanager
+async def bare_channels(count: int, *flags: str) -> AsyncIterator[list[grpc.aio.Channel]]:
+    """Channels to a server that runs in a process of its own meanwhile."""
+    async with bare_server(*flags) as address:
+        channels = [grpc.aio.insecure_channel(address, options=channel_options()) for _ in range(count)]
+        yield channels
+        for channel in channels:
+            await channel.close()
+
+
+@asynccontextmanager
 async def bare_server(*flags: str) -> AsyncIterator[str]:
     """Its address, while it runs in a process of its own."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "testbed.bench.loads.echo", *flags, stdin=pipe, stdout=pipe
+        sys.executable, "-m", "testbed.bench.bare", *flags, stdin=pipe, stdout=pipe
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -87,9 +115,6 @@ async def bare_server(*flags: str) -> AsyncIterator[str]:
 
 
 if __name__ == "__main__":
-    from venn.wire.command import run_async
-    from venn.wire.memory import reuse_freed_memory
-
     if LARGE in sys.argv:
         reuse_freed_memory()
     raise SystemExit(run_async(serve()))
