@@ -4,14 +4,14 @@ import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
-from job_driver.spool import Mapped, Response
+from job_driver.spool import Mapped, ResponseHeader
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.memory import return_freed_memory
 from venn.wire.tensors import Signature, signature_of
@@ -19,22 +19,11 @@ from venn.wire.tensors import Signature, signature_of
 TOGETHER = 32  # small responses that are added together, so that not each of them wakes the thread
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A counted response: its file and what it weighs."""
+class Counted(NamedTuple):
+    """A response that counts, and its file."""
 
-    lease: int
+    header: ResponseHeader
     path: Path
-    weight: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    round: int = 0  # whose model its device was given
-    size: int = 0  # bytes
-
-    @staticmethod
-    def of(response: Response, path: Path) -> "Update":
-        """Of a response that lies at ``path``."""
-        lease, round_ = response.decision.lease, response.of.round
-        return Update(lease, path, response.weight, response.metrics, round_, response.size)
 
 
 class Aggregation:
@@ -62,21 +51,22 @@ class Aggregation:
         self._round, self._former = round_, former or {}
         self._moves = bool(getattr(file.job.aggregate, "of_models", False))
         self._given: dict[int, Arrays] = {}  # by lease: the former model that a response began from
-        self._updates: list[Update] = []
+        self._responses: list[Counted] = []
         self._sum: Aggregator | None = None
-        self._waiting: list[Update] = []  # small ones, not yet given to the thread
+        self._waiting: list[Counted] = []  # small ones, not yet given to the thread
         self._added: list[Future[None]] = []
         self._dropped = False
 
-    def add(self, update: Update) -> None:
-        """Count a response in. Errors of the job's own code are raised by ``close``."""
-        self._updates.append(update)
-        if update.round in self._former:
-            self._given[update.lease] = self._former[update.round]
+    def add(self, header: ResponseHeader, path: Path) -> None:
+        """Add a response that counts. Errors of the job's own code are raised by ``close``."""
+        response = Counted(header, path)
+        self._responses.append(response)
+        if header.no.round in self._former:
+            self._given[header.lease] = self._former[header.no.round]
         if self._in_lease_order:
             return
-        self._waiting.append(update)
-        if update.size > SMALL_BYTES or len(self._waiting) == TOGETHER:
+        self._waiting.append(response)
+        if header.size > SMALL_BYTES or len(self._waiting) == TOGETHER:
             together, self._waiting = self._waiting, []
             self._added.append(self._thread.submit(self._add, together))
 
@@ -84,7 +74,7 @@ class Aggregation:
         """The next model; on the job's thread. Raises JobError where its code fails or changes the model's form."""
         for added in self._added:
             added.result()
-        self._add(sorted(self._updates, key=lambda update: update.lease) if self._in_lease_order else self._waiting)
+        self._add(self._by_lease() if self._in_lease_order else self._waiting)
         assert self._sum is not None, "an attempt closes with at least one response"
         with job_code(self._file, "aggregate"):
             model = self._sum.close()
@@ -100,35 +90,38 @@ class Aggregation:
     def metrics(self) -> dict[str, float]:
         """The devices' own metrics: the mean over the responses that have them, by weight."""
         totals: dict[str, tuple[float, float]] = {}
-        for update in sorted(self._updates, key=lambda update: update.lease):
-            for name, value in update.metrics.items():
+        for header, _ in self._by_lease():
+            for name, value in header.metrics.items():
                 total, weight = totals.get(name, (0.0, 0.0))
-                totals[name] = (total + update.weight * value, weight + update.weight)
+                totals[name] = (total + header.weight * value, weight + header.weight)
         return {name: total / weight for name, (total, weight) in totals.items()}
 
+    def _by_lease(self) -> list[Counted]:
+        return sorted(self._responses, key=lambda response: response.header.lease)
+
     def _forget(self) -> None:
-        """On the job's thread, behind the response that is being added now."""
+        """Forget the sum; on the job's thread, behind the response that is being added now."""
         self._sum = None
 
-    def _add(self, updates: Sequence[Update]) -> None:
-        for update in updates:
+    def _add(self, responses: Sequence[Counted]) -> None:
+        for header, path in responses:
             if self._dropped:
                 return
             with job_code(self._file, "aggregate"):
                 if self._sum is None:
-                    if update.size > SMALL_BYTES:
+                    if header.size > SMALL_BYTES:
                         return_freed_memory()  # of the transfers so far: the sum is as large as two models
                     self._sum = self._file.job.aggregate(self._model)
-                self._sum.add(self._result(update))
+                self._sum.add(self._result(header, path))
 
-    def _result(self, update: Update) -> Result:
-        given = self._given.get(update.lease)
-        response: Arrays = Mapped(update.path)
+    def _result(self, header: ResponseHeader, path: Path) -> Result:
+        given = self._given.get(header.lease)
+        response: Arrays = Mapped(path)
         if given is None:
-            return Result(response, update.weight, update.metrics)
+            return Result(response, header.weight, header.metrics)
         if self._moves:
             response = {name: moved(response[name], given[name], self._model[name]) for name in response}
-        return Result(response, update.weight / math.sqrt(1 + self._round - update.round), update.metrics)
+        return Result(response, header.weight / math.sqrt(1 + self._round - header.no.round), header.metrics)
 
 
 def moved(response: np.ndarray, given: np.ndarray, model: np.ndarray) -> np.ndarray:

@@ -1,13 +1,19 @@
-"""The state of a job after a round: its model, and what a driver that starts again must know.
+"""A driver's folder, and the state of its job after a round: its models, and what a driver that starts again must know.
 
-Of the rounds that have closed each is a line of a file beside it, so that a checkpoint costs the same after any number
-of rounds. The line is written first; one whose round the state does not name yet is left out.
+Of the rounds that have closed each is a line of a file beside the state, so that a checkpoint costs the same after any
+number of rounds. The line is written first; one whose round the state does not name yet is left out.
 """
 
+import fcntl
 import json
+import math
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+import socket
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -17,11 +23,14 @@ from job_driver.job import Arrays, Round
 from venn.wire import tensors
 from venn.wire.digest import Hasher, digest_of_file
 from venn.wire.errors import UsageError
-from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_atomic, writing
+from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_atomic, writing
+from venn.wire.text import printable
 
 FORMAT = 2
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
 HISTORY = "checkpoint.rounds.jsonl"
+LOCK = "driver.lock"
+SETTLE_S = 10.0  # after a model was replaced its last leases are known
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,114 @@ def run_in(folder: Path) -> str:
         return str(json.loads((folder / STATE).read_bytes())["job"]).rpartition("/")[2]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+class Versions:
+    """Models of former rounds of an asynchronous job, kept while a device may still work with them.
+
+    A model goes when the next one has been out for a moment and every lease that was granted with it is over; without
+    word of its leases, as after a restart, when none can be live any more. The oldest goes first, so there are never
+    more than the rounds that have closed since the oldest live lease was granted.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, keep_s: float = math.inf) -> None:
+        """``keep_s``: after its replacement no lease of a model lasts longer."""
+        self.models: dict[int, Arrays] = {}  # by the round in which they were given, oldest first
+        self._checkpoints, self.keep_s = checkpoints, keep_s
+        self._artifacts: dict[int, Artifact] = {}
+        self._replaced_at: dict[int, float] = {}
+        self._live: defaultdict[int, set[int]] = defaultdict(set)  # leases, as far as they were heard of
+        self._unheard: set[int] = set()  # rounds of which some leases may not have been heard of
+
+    def load(self, former: Former, now: float) -> None:
+        """Load one that an earlier process kept; if it is not there, or damaged, it is left out."""
+        artifact = self._checkpoints.load_former(former)
+        if artifact is not None:
+            self._add(former.round, artifact, tensors.open_file(self._checkpoints.former(former.round)), now)
+            self._unheard.add(former.round)
+
+    def keep(self, round_: int, artifact: Artifact, arrays: Arrays, now: float) -> None:
+        """Keep this round's model, the newest checkpoint's, which is about to be replaced."""
+        self._checkpoints.keep(round_)
+        self._add(round_, artifact, arrays, now)
+
+    def former(self) -> tuple[Former, ...]:
+        """List them for the checkpoint."""
+        return tuple(Former(round_, artifact.digest.hex()) for round_, artifact in self._artifacts.items())
+
+    def digests(self) -> set[bytes]:
+        return {artifact.digest for artifact in self._artifacts.values()}
+
+    def artifacts(self) -> Mapping[int, Artifact]:
+        return self._artifacts
+
+    def lease_granted(self, round_: int, lease: int) -> None:
+        self._live[round_].add(lease)
+
+    def lease_over(self, round_: int, lease: int) -> None:
+        self._live[round_].discard(lease)
+
+    def miss(self, round_: int) -> None:
+        """Note that some leases may have been granted in this round that were not heard of."""
+        self._unheard |= {*self.models, round_}
+
+    def forget_leases(self) -> None:
+        """Forget the leases of a coordinator that is no more."""
+        self._live.clear()
+
+    def drop(self, now: float) -> None:
+        """Drop the models that nobody needs any more."""
+        while self.models:
+            round_ = next(iter(self.models))
+            since_s = now - self._replaced_at[round_]
+            over = round_ not in self._unheard and not self._live[round_] and since_s >= SETTLE_S
+            if not over and since_s < self.keep_s:
+                return
+            self._checkpoints.former(round_).unlink(missing_ok=True)
+            del self.models[round_], self._artifacts[round_], self._replaced_at[round_]
+            self._live.pop(round_, None)
+
+    def _add(self, round_: int, artifact: Artifact, arrays: Arrays, now: float) -> None:
+        self.models[round_], self._artifacts[round_], self._replaced_at[round_] = arrays, artifact, now
+
+
+@contextmanager
+def job_folder(path: Path | None) -> Iterator[Path]:
+    """A driver's folder, locked until the block is left or the process dies; None: a temporary one, which goes then.
+
+    Raises UsageError DIR_LOCKED, which names the driver that has it, or FILE.
+    """
+    if path is None:
+        with tempfile.TemporaryDirectory(prefix="venn-job-") as temporary:
+            yield Path(temporary)
+        return
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise file_error(error, path) from error
+    try:
+        _lock(descriptor, path)
+        yield path
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, folder: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = printable(os.pread(descriptor, 200, 0).decode(errors="replace").strip(), 200) or "just started"
+        raise UsageError(
+            "DIR_LOCKED", f"another driver works in this folder: {holder}", where=str(folder),
+            fix="stop that one first, or give another --dir",
+        ) from error  # fmt: skip
+    except OSError as error:
+        raise file_error(error, folder / LOCK) from error
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    with suppress(OSError):  # a full disk: the lock holds without a name on it
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}, since {since}\n".encode(), 0)
 
 
 class _Hashing:

@@ -7,31 +7,40 @@ import re
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import grpc
 import typer
 
 from job_driver.bundle import JobFile, load
 from job_driver.checkpoint import run_in
 from job_driver.driver import JobResult, run_job
 from job_driver.job import Round
-from job_driver.jobs_cli import cancel, list_jobs, wait
+from job_driver.server import key_text
 from job_driver.settings import ParamValue, Settings
 from job_driver.training import finite
+from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
+from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.memory import reuse_freed_memory
 from venn.wire.notation import parse_duration, parse_fraction, parse_requirement
-from venn.wire.tokens import load_token
+from venn.wire.status import peer_error
+from venn.wire.stubs import admin_stub, job_stub
+from venn.wire.text import did_you_mean, printable
+from venn.wire.tokens import Role, client_token, load_token
+
+CALL_S = 10.0
+PAGE = 500  # jobs that are asked for at once
+OVER = (job_pb2.JOB_PHASE_FINISHED, job_pb2.JOB_PHASE_CANCELLED, job_pb2.JOB_PHASE_FAILED)
 
 logger = logging.getLogger(__name__)
 app = application("One job and its driver.")
-app.command("list", epilog="Example: venn job list")(list_jobs)
-app.command("wait", epilog="Example: venn job wait digits --json")(wait)
-app.command("cancel", epilog="Example: venn job cancel digits")(cancel)
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="Job file: it ends with job = Job(...).")]
 Params = Annotated[
@@ -39,6 +48,8 @@ Params = Annotated[
     typer.Option(metavar="K=V", help="Parameter of the task; repeatable. A value in double quotes is text."),
 ]
 HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Held-out data that evaluate reads.")]
+Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job's name, or owner/name/run.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the job's random draws.")]
 
 
@@ -95,7 +106,7 @@ def run(
     ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum the responses in lease order.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow serving beyond loopback, unencrypted.")] = False,
-    tokens: Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")] = None,
+    tokens: Tokens = None,
 ) -> int:
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
     reuse_freed_memory()
@@ -225,3 +236,133 @@ def _value(text: str) -> ParamValue:
         except ValueError:
             continue
     return text
+
+
+@app.command("list", epilog="Example: venn job list")
+@client_command
+def list_jobs(context: Context, tokens: Tokens = None) -> int:
+    """List all jobs of a coordinator."""
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    return run_async(_list(context, tokens))
+
+
+@app.command(epilog="Example: venn job wait digits --json")
+@client_command
+def wait(context: Context, job: JobName, tokens: Tokens = None) -> int:
+    """Wait until a job ends. The exit code is 0 if it finished."""
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    return run_async(_wait(context, job, tokens))
+
+
+@app.command(epilog="Example: venn job cancel digits")
+@client_command
+def cancel(
+    context: Context,
+    job: JobName,
+    reason: Annotated[str, typer.Option(help="Reason to show.")] = "cancelled by hand",
+    tokens: Tokens = None,
+) -> int:
+    """End a job before it has finished."""
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    return run_async(_cancel(context, job, reason, tokens))
+
+
+def described(status: job_pb2.JobStatus) -> dict[str, Any]:
+    """A job as ``--json`` shows it."""
+    metrics = dict(status.history[-1].metrics) if status.history else {}
+    return {
+        "job": key_text(status.key),
+        "name": status.key.name,
+        "phase": phase_name(status.phase),
+        "requirement": status.requirement,
+        "round": status.round,
+        "rounds": status.rounds,
+        "responses": status.responses,
+        "responses_needed": status.responses_needed,
+        "aborts": status.aborts,
+        "waits": status.waits,
+        "metrics": metrics,
+        "age_s": round(status.age.seconds + status.age.nanos / 1e9, 3),
+    }
+
+
+def phase_name(phase: int) -> str:
+    return job_pb2.JobPhase.Name(job_pb2.JobPhase.ValueType(phase)).removeprefix("JOB_PHASE_").lower()
+
+
+async def _list(context: Context, tokens: Path | None) -> int:
+    jobs = await _jobs(context.coordinator, tokens)
+    if context.json:
+        write_line(sys.stdout, json.dumps({"jobs": [described(job) for job in jobs]}))
+        return ExitCode.OK
+    write_line(sys.stdout, f"{'JOB':<40} {'STATE':<12} {'ROUND':<8} RESPONSES")
+    for job in jobs:
+        at = f"{job.round}/{job.rounds or '?'}"
+        state, name = phase_name(job.phase), printable(key_text(job.key), 80)
+        write_line(sys.stdout, f"{name:<40} {state:<12} {at:<8} {job.responses} of {job.responses_needed}")
+    return ExitCode.OK
+
+
+async def _wait(context: Context, name: str, tokens: Path | None) -> int:
+    key = await _find(name, context.coordinator, tokens)
+    last = job_pb2.JobStatus()
+    async with _connected("job", context.coordinator, tokens) as channel:
+        async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
+            if (answer.job.phase, answer.job.round) != (last.phase, last.round):
+                logger.info(f"{key_text(key)} {phase_name(answer.job.phase)}, round {answer.job.round}")
+            last = answer.job
+    text = json.dumps(described(last)) if context.json else f"{key_text(key)} {phase_name(last.phase)}"
+    write_line(sys.stdout, text)
+    return ExitCode.OK if last.phase == job_pb2.JOB_PHASE_FINISHED else ExitCode.FAILED
+
+
+async def _cancel(context: Context, name: str, reason: str, tokens: Path | None) -> int:
+    key = await _find(name, context.coordinator, tokens)
+    async with _connected("job", context.coordinator, tokens) as channel:
+        request = job_pb2.CancelJobRequest(job=key, reason=reason)
+        phase = phase_name((await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
+    text = json.dumps({"job": key_text(key), "phase": phase}) if context.json else f"{key_text(key)} {phase}"
+    write_line(sys.stdout, text)
+    return ExitCode.OK
+
+
+async def _jobs(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus]:
+    """List all jobs, by arrival."""
+    jobs: dict[str, job_pb2.JobStatus] = {}
+    request = admin_pb2.ListJobsRequest(page_size=PAGE)
+    async with _connected("admin", coordinator, tokens) as channel:
+        while True:
+            page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)
+            jobs.update((key_text(job.key), job) for job in page.jobs)
+            request.page_token = page.next_page_token
+            if not request.page_token:
+                break
+    return list(jobs.values())
+
+
+@asynccontextmanager
+async def _connected(role: Role, coordinator: str, tokens: Path | None) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to the coordinator. Raises PeerError where a call on it fails."""
+    async with open_channel(coordinator, token=client_token(role, coordinator, dir=tokens)) as channel:
+        try:
+            yield channel
+        except grpc.aio.AioRpcError as error:
+            raise peer_error(error, where=f"coordinator at {coordinator}") from error
+
+
+async def _find(name: str, coordinator: str, tokens: Path | None) -> common_pb2.JobKey:
+    """Find a job by owner/name/run, or by a name that one unfinished job has, else one job. Raises UsageError."""
+    if name.count("/") == 2:
+        owner, own, run = name.split("/")
+        return common_pb2.JobKey(owner=owner, name=own, run=run)
+    jobs = await _jobs(coordinator, tokens)
+    named = [job for job in jobs if job.key.name == name]
+    running = [job for job in named if job.phase not in OVER]
+    for found in (running, named):
+        if len(found) == 1:
+            return found[0].key
+    if not named:
+        hint = did_you_mean(name, [job.key.name for job in jobs]) or "see: venn job list"
+        raise UsageError("UNKNOWN_JOB", f"there is no job {printable(name, 80)}", where=coordinator, fix=hint)
+    several = ", ".join(key_text(job.key) for job in named)
+    raise UsageError("WHICH_JOB", f"several jobs have this name: {several}", where=name, fix="give owner/name/run")

@@ -1,4 +1,4 @@
-"""The driver's calls to the coordinator: each is repeated until it is answered, and a restart of the other side is met.
+"""The driver's side of the coordinator: calls that are repeated until they are answered, and what was decided is told.
 
 A coordinator that was restarted has another incarnation and knows nothing of the job. The link then submits the job
 again under the same key, and tells its owner (``restarted``), who opens the next attempt.
@@ -8,13 +8,14 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 import grpc
 
-from job_driver.admission import Admission
+from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from job_driver.settings import PATIENCE_S
+from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.backoff import Backoff
 from venn.wire.errors import PeerError
@@ -36,6 +37,19 @@ PASSING = (  # UNKNOWN and INTERNAL are what is left of a call that broke off in
     grpc.StatusCode.INTERNAL,
 )
 UNKNOWN_JOB, HISTORY_GONE, JOB_ENDED = "UNKNOWN_JOB", "HISTORY_GONE", "JOB_ENDED"
+UNKNOWN_ATTEMPT = "OUT_OF_ORDER"  # the coordinator never opened it, or has forgotten it
+
+BATCH_S = 0.010  # a decision waits at most so long for others
+MOST_IN_A_CALL = 5000  # decisions
+
+OUTCOMES = {
+    Outcome.COUNTED: common.OUTCOME_COUNTED,
+    Outcome.STRAGGLER: common.OUTCOME_STRAGGLER,
+    Outcome.REJECTED: common.OUTCOME_REJECTED,
+}
+STATUS: Mapping[int, Status] = {pb.ATTEMPT_STATUS_CLOSED: Status.CLOSED, pb.ATTEMPT_STATUS_ABORTED: Status.ABORTED}
+
+End = tuple[AttemptNo, Status, str]  # of an attempt: how it has ended, and why
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -62,7 +76,6 @@ class Link:
         channel: grpc.aio.Channel,
         where: str,
         submission: pb.SubmitJobRequest,
-        admission: Admission,
         *,
         patience_s: float | None,
         met: bool,
@@ -73,18 +86,23 @@ class Link:
         """
         self.stub = job_stub(channel)
         self._drive: Exchange[pb.DriveRequest, pb.DriveResponse] = Exchange(self.stub.Drive)
-        self.heartbeat_s = (
-            math.inf
-        )  # the coordinator wants to hear something this often; known once the job is submitted
+        # Known once the job is submitted: how often the coordinator wants to hear something, and how much later than
+        # granted a lease may end.
+        self.heartbeat_s, self.driver_grace_s = math.inf, 0.0
         self.heard_at = 0.0  # monotonic time of the last answer
-        self.driver_grace_s = 0.0  # how much later than granted a lease may end; known once the job is submitted
+        self.ticket_keys: dict[str, bytes] = {}  # by id: the latest last, and the one before it
+        self._ahead_s = 0.0  # coordinator's Unix time less our monotonic time
         self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
-        self._where, self._submission, self._admission = where, submission, admission
+        self._where, self._submission = where, submission
         self._patience_s, self._restarted = PATIENCE_S if patience_s is None else patience_s, restarted
         self._first_contact_s = FIRST_CONTACT_S if patience_s is None and not met else self._patience_s
         self._away = False  # the last call was not answered, and that was said
         self._submitting = asyncio.Lock()
+
+    def now_ms(self) -> int:
+        """The coordinator's Unix time, in milliseconds, as far as it is known."""
+        return round((time.monotonic() + self._ahead_s) * 1000)
 
     async def submit(self) -> pb.SubmitJobResponse:
         """Bring the job to the coordinator, or back to it. Raises PeerError, or Ended where it is over there."""
@@ -93,8 +111,8 @@ class Link:
             request.CopyFrom(self._submission)
             request.version.CopyFrom(this_version())
             answer = await self._repeat(self.stub.SubmitJob, request)
-            self._admission.learn_key(answer.key_id, answer.ticket_key)
-            self._admission.learn_time(answer.now_ms)
+            self._learn_key(answer.key_id, answer.ticket_key)
+            self._learn_time(answer.now_ms)
             self.heartbeat_s = answer.heartbeat.ToNanoseconds() / 1e9 or math.inf
             self.driver_grace_s = answer.driver_grace.ToNanoseconds() / 1e9
             former, self.incarnation = self.incarnation, answer.incarnation
@@ -136,7 +154,7 @@ class Link:
             try:
                 async for message in self.stub.FollowJob(request):
                     backoff.reset()
-                    self._admission.learn_time(message.now_ms)
+                    self._learn_time(message.now_ms)
                     for frame in (message, *message.more):
                         if 0 < frame.seq <= after:
                             continue
@@ -178,9 +196,85 @@ class Link:
                 return answer
             await asyncio.sleep(backoff.next_s())
 
+    def _learn_key(self, key_id: str, key: bytes) -> None:
+        """Note the key of tickets. A restarted coordinator has another; tickets of the former are still answered."""
+        self.ticket_keys.pop(key_id, None)
+        self.ticket_keys[key_id] = key
+        while len(self.ticket_keys) > 2:
+            del self.ticket_keys[next(iter(self.ticket_keys))]
+
+    def _learn_time(self, now_ms: int) -> None:
+        self._ahead_s = now_ms / 1000 - time.monotonic()
+
     def _missed(self, failure: PeerError, left_s: float) -> None:
         """Say once, for all that wait, whom this waits for."""
         if not self._away:
             self._away = True
             what = f"{failure.where}: {failure.message}; trying again for up to {left_s:.0f} s"
             log(logger, logging.WARNING, what)
+
+
+class Recorder:
+    """Tells the coordinator what was decided, in batches of at most 10 ms, repeated until they are answered."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._pending: list[Decision] = []  # since the last answer
+        self._filled, self._urgent, self._idle = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._idle.set()
+
+    def put(self, decision: Decision, *, urgent: bool) -> None:
+        """Tell a decision soon; at once if ``urgent``: the attempt has all it needs."""
+        self._pending.append(decision)
+        self._filled.set()
+        self._idle.clear()
+        if urgent:
+            self._urgent.set()
+
+    def drop(self) -> None:
+        """Forget what is pending: it is about attempts that the coordinator does not know any more."""
+        self._pending.clear()
+
+    async def flushed(self) -> None:
+        """Wait until all that was put has been answered."""
+        await self._idle.wait()
+
+    async def run(self) -> AsyncIterator[End]:
+        """Tell for ever; gives the attempts that the coordinator says are over. Raises PeerError, Ended."""
+        while True:
+            await self._filled.wait()
+            try:
+                async with asyncio.timeout(BATCH_S):
+                    await self._urgent.wait()
+            except TimeoutError:
+                pass
+            while self._pending:
+                if end := await self._send():
+                    yield end
+            self._filled.clear()
+            self._urgent.clear()
+            self._idle.set()
+
+    async def _send(self) -> End | None:
+        """Make one call about the attempt that is first in the queue; returns its end if it has ended."""
+        no = self._pending[0].no
+        batch = [decision for decision in self._pending if decision.no == no][:MOST_IN_A_CALL]
+        taken = {decision.lease for decision in batch}
+        self._pending = [each for each in self._pending if each.no != no or each.lease not in taken]
+        request = pb.RecordResponsesRequest(
+            attempt=common.AttemptKey(job=self._link.job, round=no.round, attempt=no.attempt),
+            driver_incarnation=self._link.driver_incarnation,
+            responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], digest=d.digest) for d in batch],
+        )
+        try:
+            answer = await self._link.record(request)
+        except Restarted:
+            return None
+        except PeerError as error:
+            if error.reason != UNKNOWN_ATTEMPT:
+                raise
+            return no, Status.ABORTED, "unknown"
+        if answer.status not in STATUS:
+            return None
+        status = STATUS[answer.status]
+        return no, status, "enough" if status is Status.CLOSED else "unknown"

@@ -9,29 +9,25 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import grpc
 import numpy as np
 from grpc_health.v1 import health, health_pb2_grpc
 
-from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
-from job_driver.checkpoint import Checkpoint, Checkpoints
-from job_driver.client import Ended, Link, Restarted
-from job_driver.counting import Collector, Receipts
-from job_driver.folder import job_folder
-from job_driver.follower import Follower
+from job_driver.checkpoint import Checkpoint, Checkpoints, Versions, job_folder
+from job_driver.client import STATUS, Ended, Link, Recorder, Restarted
+from job_driver.counting import AttemptNo, Collector, Receipts
 from job_driver.job import Arrays, Round
-from job_driver.recorder import Recorder
 from job_driver.responses import Responses
 from job_driver.server import TaskService, add_task_service, key_text
 from job_driver.settings import Settings
 from job_driver.spool import Spool
 from job_driver.training import Tools, TrainingLoop
-from job_driver.uploads import Uploads
-from job_driver.versions import Versions
+from job_driver.upload import Uploads
+from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
 from venn.wire.channel import bind, make_server, open_channel, resolved
@@ -41,11 +37,15 @@ from venn.wire.files import JsonLines, write_atomic
 from venn.wire.lag import LagMonitor
 from venn.wire.logs import log
 from venn.wire.tensors import TensorError
+from venn.wire.text import printable
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
 MOST_UPLOAD_THREADS = 4  # that write responses and look at them; one of them takes in more than 1 GB/s
 READ_AHEAD = 2**16  # bytes of each response: with a chunk, all that waits in memory of one, whatever its credit
+
+DECIDED = (common.LEASE_END_COUNTED, common.LEASE_END_STRAGGLER, common.LEASE_END_REJECTED)  # by us, before
+CRASHES = "JOB_CRASHES"
 
 Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
@@ -92,7 +92,6 @@ class Driver:
         self._log = JsonLines(folder / "rounds.jsonl")
         self._link: Link
         self._recorder: Recorder
-        self._responses: Responses
         self._uploads: Uploads | None = None
         self._versions: Versions
         self._training: TrainingLoop
@@ -118,7 +117,7 @@ class Driver:
                     return self._result(error.phase, error.message)
                 raise
             finally:
-                await self._responses.settled()
+                await self._training.settled()
                 service.exchanges.end()
                 await server.stop(GOODBYE_S)
 
@@ -174,7 +173,7 @@ class Driver:
     def _assemble(
         self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact, *, met: bool
     ) -> tuple[TaskService, Uploads]:
-        settings, admission, artifacts = self._settings, Admission(), Artifacts()
+        settings, artifacts = self._settings, Artifacts()
         submission = pb.SubmitJobRequest(
             key=settings.key,
             spec=settings.spec(self._file.job),
@@ -182,7 +181,7 @@ class Driver:
             address=address,
         )
         self._link = Link(
-            channel, f"coordinator at {settings.coordinator}", submission, admission,
+            channel, f"coordinator at {settings.coordinator}", submission,
             patience_s=settings.patience_s, met=met, restarted=self._restarted,
         )  # fmt: skip
         collector = Collector(
@@ -194,29 +193,29 @@ class Driver:
             repeat=settings.repeat == "allow",
         )
         self._recorder = Recorder(self._link)
-        self._responses = Responses(Receipts(collector), self._spool, self._recorder)
-        self._uploads = Uploads(self._responses, self._spool, self._threads)
+        responses = Responses(Receipts(collector), self._spool, self._recorder)
+        self._uploads = Uploads(responses, self._spool, self._threads)
         self._versions = Versions(self._checkpoints)
         code = self._folder / "code.zip"
         write_atomic(code, self._file.code)
         bundle = Artifact.of_file(code, self._file.digest)
         artifacts.add(bundle)
         tools = Tools(
-            self._file, settings, self._link, self._responses, self._recorder, self._spool, self._checkpoints,
+            self._file, settings, self._link, self._uploads, self._recorder, self._spool, self._checkpoints,
             self._versions, artifacts, bundle, self._thread, self._log, self._on_round,
         )  # fmt: skip
         self._training = TrainingLoop(tools, checkpoint, model, tensors.open_file(self._checkpoints.model))
-        return TaskService(settings.key, admission, artifacts, self._uploads), self._uploads
+        return TaskService(self._link, artifacts, self._uploads), self._uploads
 
     # -- the work
 
     async def _work(self, uploads: Uploads) -> None:
         """All rounds. Raises what ends the job early."""
-        follower = Follower(self._responses, self._versions)
+        follower = Follower(uploads, self._versions, self._training)
         lag = LagMonitor(self._folder / "load.jsonl")
         beside = (
-            self._link.follow(follower.handle, self._training.ask_again), self._recorder.run(self._responses.end),
-            self._report_activity(uploads), self._responses.disk.fail(), lag.run(),
+            self._link.follow(follower.handle, self._training.ask_again), self._record(),
+            self._report_activity(uploads), uploads.responses.disk.fail(), lag.run(),
         )  # fmt: skip
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -228,6 +227,11 @@ class Driver:
                     task.cancel()
         except ExceptionGroup as group:
             raise next(leaves(group)) from group
+
+    async def _record(self) -> None:
+        """Tell the coordinator what was decided, and end the attempts that it says are over."""
+        async for end in self._recorder.run():
+            self._training.end(*end)
 
     async def _finish(self) -> None:
         link = self._link
@@ -288,3 +292,67 @@ class Driver:
 
     async def _in_thread(self, function: Callable[[], Result]) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+
+class Follower:
+    """Hands each frame of the coordinator to whom it concerns."""
+
+    def __init__(self, uploads: Uploads, versions: Versions, training: TrainingLoop) -> None:
+        self._uploads, self._versions, self._training = uploads, versions, training
+        self._problem = ""
+
+    def handle(self, frame: pb.FollowJobResponse) -> None:
+        """Take a frame. Raises Ended."""
+        match frame.WhichOneof("frame"):
+            case "granted":
+                self._versions.lease_granted(frame.granted.attempt.round, frame.granted.lease)
+            case "ended":
+                self._lease_ended(frame.ended)
+            case "attempt_ended":
+                self._attempt_ended(frame.attempt_ended)
+            case "job_ended":
+                self._job_ended(frame.job_ended)
+            case "alive":
+                self._alive(frame.alive)
+            case "filled" | None:
+                pass  # the driver need not know that its places are taken; nor what only a newer coordinator says
+            case other:
+                assert_never(other)
+
+    def _lease_ended(self, ended: pb.LeaseEnded) -> None:
+        self._versions.lease_over(ended.attempt.round, ended.lease)
+        if ended.reason not in DECIDED:
+            why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
+            self._uploads.responses.receipts.lease_ended(number(ended.attempt), ended.lease, why)
+            self._uploads.review()
+        if ended.reason == common.LEASE_END_FAILED:
+            phase = common.Phase.Name(ended.phase).removeprefix("PHASE_").lower()
+            log(logger, logging.WARNING, f"a device failed in {phase}: {printable(ended.message, 500)}",
+                device=ended.device, round=ended.attempt.round, attempt=ended.attempt.attempt)  # fmt: skip
+
+    def _attempt_ended(self, ended: pb.AttemptEnded) -> None:
+        if ended.status in STATUS:
+            reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
+            self._training.end(number(ended.attempt), STATUS[ended.status], reason)
+
+    def _job_ended(self, ended: pb.JobEnded) -> None:
+        """End this driver. FINISHED is what it said itself; the answer to that may have been lost."""
+        phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
+        raise Ended(phase, printable(ended.message, 2000), told=True)
+
+    def _alive(self, alive: pb.DriverAlive) -> None:
+        paused = alive.paused
+        if paused.reason == CRASHES:
+            message = printable(paused.message.partition("\n")[0], 500)  # output follows: it was logged as it came
+            refusal = self._uploads.responses.refusal
+            message += f": {refusal}" if refusal else ""
+            raise Ended("failed", f"the job crashed on several devices: {message}", told=False)
+        problem = printable(alive.problem, 500)
+        if problem != self._problem:
+            self._problem = problem
+            if problem:
+                log(logger, logging.WARNING, "the coordinator cannot verify this driver", why=problem)
+
+
+def number(attempt: common.AttemptKey) -> AttemptNo:
+    return AttemptNo(attempt.round, attempt.attempt)

@@ -3,21 +3,20 @@
 import asyncio
 import math
 from collections.abc import Mapping
-from typing import Any, NoReturn, assert_never
+from typing import Any, assert_never
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from job_driver.admission import Admission
 from job_driver.artifacts import Artifact, Artifacts
+from job_driver.client import OUTCOMES, Link
 from job_driver.counting import AttemptNo, Decision
-from job_driver.recorder import OUTCOMES
-from job_driver.upload import Announcement, Refused
-from job_driver.uploads import Uploads
+from job_driver.spool import Refused, ResponseHeader
+from job_driver.upload import Call, Context, Uploads, parsed_request
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
-from venn.wire import frames
-from venn.wire.chunks import SMALL_BYTES, boundary, check_size
+from venn.wire import frames, tickets
+from venn.wire.chunks import SMALL_BYTES, boundary
 from venn.wire.digest import DIGEST_BYTES
 from venn.wire.errors import VennError
 from venn.wire.exchange import Exchanges
@@ -43,21 +42,23 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "BYTES_NEEDED": grpc.StatusCode.UNAVAILABLE,  # its device tries again
 }
 
-Context = grpc.aio.ServicerContext[Any, Any]
-
 
 class TaskService:
     """Admits by ticket; keeps nothing itself. Fetch writes, and Submit reads, messages as bytes: see ``frames``."""
 
-    def __init__(self, job: common.JobKey, admission: Admission, artifacts: Artifacts, uploads: Uploads) -> None:
-        self._job, self._admission, self._artifacts, self._uploads = job, admission, artifacts, uploads
+    def __init__(self, link: Link, artifacts: Artifacts, uploads: Uploads) -> None:
+        """``link`` knows the keys of tickets and the coordinator's time."""
+        self._job, self._link, self._artifacts, self._uploads = link.job, link, artifacts, uploads
         self.exchanges = Exchanges()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
         if request.job != self._job:
             await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_JOB", f"this driver serves {key_text(self._job)}")
+        keys = list(self._link.ticket_keys.values())
         try:
-            return task.IdentifyResponse(mac=self._admission.identify(request.challenge))
+            if not keys:
+                raise ValueError("no key is known yet")
+            return task.IdentifyResponse(mac=tickets.identify_mac(keys[-1], request.challenge))
         except ValueError as error:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "CHALLENGE", str(error))
 
@@ -75,17 +76,17 @@ class TaskService:
     async def Submit(self, request_iterator: object, context: Context) -> None:
         try:
             async with asyncio.timeout(HEADER_WITHIN_S):
-                message = await _next(context)
+                message = await context.read()
         except TimeoutError:
             await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no header came")
-        first = _parsed(message or b"")
-        if first is None or first.WhichOneof("frame") != "header":
+        first = parsed_request(message if isinstance(message, bytes) else b"")
+        if first.WhichOneof("frame") != "header":
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is not a header")
         told = await self._receipt(first.header, context)
         await context.write(task.SubmitResponse(receipt=told).SerializeToString())
 
     async def Exchange(self, request_iterator: object, context: Context) -> None:
-        """Until its device leaves, something is refused, or this driver ends."""
+        """Answer a device until it leaves, something is refused, or this driver ends."""
         admitted = False
         while (message := await self.exchanges.request(context, None if admitted else HEADER_WITHIN_S)) is not None:
             try:
@@ -106,7 +107,7 @@ class TaskService:
             admitted = True
 
     async def _small(self, request: task.FetchRequest, context: Context) -> bytes:
-        """All that is asked for, as a serialised FetchResponse."""
+        """Read all that is asked for, as a serialised FetchResponse."""
         lease, artifact, offset, end = await self._wanted(request, context)
         if not 0 < end - offset <= SMALL_BYTES:
             message = f"an exchange is for 1 to {SMALL_BYTES} bytes, not {end - offset}"
@@ -116,7 +117,7 @@ class TaskService:
             return await artifact.message(offset, end)
 
     async def _wanted(self, request: task.FetchRequest, context: Context) -> tuple[int, Artifact, int, int]:
-        """For which lease, what, and from where to where."""
+        """Check a request; returns its lease, the artifact, and the bytes from where to where."""
         await check_version(context, request.version)
         lease = (await self._admit(request.ticket, context)).lease
         artifact = self._artifacts.find(request.digest)
@@ -127,53 +128,32 @@ class TaskService:
         length = request.length or artifact.size
         return lease, artifact, request.offset, min(artifact.size, request.offset + length)
 
-    async def _receipt(self, header: task.SubmitHeader, context: Context) -> common.Receipt:
-        """The answer to a response, once its bytes are here or are not needed."""
-        await check_version(context, header.version)
-        payload = await self._admit(header.ticket, context)
-        left_s = self._admission.seconds_left(payload)
+    async def _receipt(self, submit: task.SubmitHeader, context: Context) -> common.Receipt:
+        """Answer a response, once its bytes are here or are not needed."""
+        await check_version(context, submit.version)
+        payload = await self._admit(submit.ticket, context)
+        left_s = max(0.0, (payload.not_after_ms - self._link.now_ms()) / 1000)
         try:
-            announcement = announcement_of(header, payload)
-            decision, new = await self._uploads.submit(announcement, _Call(context), memoryview(header.body), left_s)
+            header = read_header(submit, payload)
+            decision, new = await self._uploads.submit(header, Call(context), memoryview(submit.body), left_s)
         except VennError as error:
-            await _refuse(context, error)
-        return receipt(self._job, announcement.no, decision, new=new)
+            code = CODES.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION)
+            await abort(context, code, error.reason, error.message)
+        return receipt(self._job, header.no, decision, new=new)
 
     async def _admit(self, ticket: common.Ticket, context: Context) -> common.TicketPayload:
+        """Read a genuine ticket that has not expired; end the call for any other."""
+        key = self._link.ticket_keys.get(ticket.key_id)
         try:
-            return self._admission.admit(ticket)
+            if key is None:
+                raise TicketError("TICKET_FORGED", "the ticket was not signed for this job")
+            return tickets.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 
 
-class _Call:
-    """The messages of one call of Submit, behind its header. Of Exchange there are none to come: the body was there."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-
-    async def piece(self) -> frames.Piece | None:
-        """Raises Refused where the message has none, ChunkError where it has a wrong size."""
-        message = await _next(self._context)
-        if message is None:
-            return None
-        piece = frames.read_submit_request(message)
-        if piece is not None:
-            return piece
-        frame = _parsed(message)
-        if frame is None or frame.WhichOneof("frame") != "chunk":
-            raise Refused("HEADER", "a frame after the header is not a chunk")
-        data = frame.chunk.data
-        check_size(frame.chunk.offset, len(data))
-        return frames.Piece(frame.chunk.offset, memoryview(data))
-
-    async def proceed(self, offset: int, granted: int) -> None:
-        proceed = task.Proceed(offset=offset, credit_bytes=granted - offset)
-        await self._context.write(task.SubmitResponse(proceed=proceed).SerializeToString())
-
-
 def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
-    """As the generated function would, but that chunks pass as bytes."""
+    """Add the service to a server as the generated function would, but chunks pass as bytes."""
     handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
         "Identify": grpc.unary_unary_rpc_method_handler(
             service.Identify, task.IdentifyRequest.FromString, task.IdentifyResponse.SerializeToString
@@ -185,8 +165,8 @@ def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
 
-def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) -> Announcement:
-    """Raises Refused HEADER where the header is none."""
+def read_header(header: task.SubmitHeader, payload: common.TicketPayload) -> ResponseHeader:
+    """Read and check the header of a response. Raises Refused HEADER."""
     covers = list(header.covers)
     if len(covers) != 1 or covers[0].lease != payload.lease:
         raise Refused("HEADER", f"the response must cover lease {payload.lease}, and no other")
@@ -199,11 +179,11 @@ def announcement_of(header: task.SubmitHeader, payload: common.TicketPayload) ->
         raise Refused("HEADER", f"a body must be all of a response of at most {SMALL_BYTES} bytes")
     attempt = AttemptNo(payload.attempt.round, payload.attempt.attempt)
     device, metrics = printable(payload.device, 64), _metrics(header.metrics)
-    return Announcement(attempt, payload.lease, device, header.total_bytes, header.digest, weight, metrics)
+    return ResponseHeader(attempt, payload.lease, device, header.total_bytes, header.digest, weight, metrics)
 
 
 def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool) -> common.Receipt:
-    """What a device is told: the decision, or that it was told before."""
+    """The receipt that a device gets: the decision, or that it was told before."""
     outcome = OUTCOMES[decision.outcome]
     return common.Receipt(
         lease=decision.lease,
@@ -216,7 +196,7 @@ def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool)
 
 
 def key_text(job: common.JobKey) -> str:
-    """owner/name/run."""
+    """A job's key as text: owner/name/run."""
     return f"{job.owner}/{job.name}/{job.run}"
 
 
@@ -227,20 +207,3 @@ def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
         if not math.isfinite(value):
             raise Refused("HEADER", f"metric {printable(name, 64)} is not a finite number")
     return {printable(name, 64): metrics[name] for name in sorted(metrics)}
-
-
-async def _next(context: Context) -> bytes | None:
-    """The next message; None at the end of the stream."""
-    message = await context.read()
-    return message if isinstance(message, bytes) else None
-
-
-def _parsed(message: bytes) -> task.SubmitRequest | None:
-    try:
-        return task.SubmitRequest.FromString(message)
-    except DecodeError:
-        return None
-
-
-async def _refuse(context: Context, error: VennError) -> NoReturn:
-    await abort(context, CODES.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION), error.reason, error.message)

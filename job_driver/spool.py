@@ -1,12 +1,14 @@
-"""Responses on disk, so that what was acknowledged outlives its driver.
+"""Responses on disk, so that what was acknowledged outlives its driver; and what a response may look like.
 
 Before a receipt leaves, the response lies in a file named by its lease and the decision is a line in the manifest:
 a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
 """
 
+import asyncio
 import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -15,13 +17,32 @@ from typing import Any
 import numpy as np
 
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
+from job_driver.job import Arrays
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of_file
-from venn.wire.errors import PeerError, UsageError
-from venn.wire.files import JsonLines, read_json_lines, sync_folder, write_all, writing
+from venn.wire.errors import PeerError, UsageError, VennError
+from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_all, writing
+from venn.wire.tensors import ALIGNMENT, TensorError, check_same, signature_of
 
 MANIFEST = "manifest.jsonl"
+
+
+class Refused(PeerError):
+    """The refusal of a frame that breaks the protocol, or of another response than the one that was begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHeader:
+    """What a device says of its response before the bytes: the same, word for word, whenever it resumes."""
+
+    no: AttemptNo  # the attempt of its lease, whose model its device was given
+    lease: int
+    device: str
+    size: int  # bytes
+    digest: bytes
+    weight: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,55 +50,44 @@ class Response:
     """A decided response, as the manifest keeps it."""
 
     decision: Decision
-    of: AttemptNo  # the attempt of its lease, whose model its device was given
+    header: ResponseHeader
     incarnation: int  # of the coordinator that granted the lease
-    device: str
-    weight: float
-    size: int  # bytes
     at: float  # Unix seconds
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def no(self) -> AttemptNo:
-        """The attempt in which it was decided."""
-        return self.decision.no
 
     def line(self) -> dict[str, Any]:
-        decision = self.decision
+        """Its line of the manifest."""
+        decision, header = self.decision, self.header
         line: dict[str, Any] = {
             "kind": "response",
             "lease": decision.lease,
             "incarnation": self.incarnation,
-            "round": self.no.round,
-            "attempt": self.no.attempt,
-            "device": self.device,
+            "round": decision.no.round,
+            "attempt": decision.no.attempt,
+            "device": header.device,
             "outcome": decision.outcome.value,
             "digest": decision.digest.hex(),
-            "weight": self.weight,
-            "bytes": self.size,
+            "weight": header.weight,
+            "bytes": header.size,
             "at": self.at,
         }
-        if self.of != self.no:
-            line["of_round"], line["of_attempt"] = self.of
+        if header.no != decision.no:
+            line["of_round"], line["of_attempt"] = header.no
         if decision.reason:
             line["reason"] = decision.reason
-        if self.metrics:
-            line["metrics"] = dict(self.metrics)
+        if header.metrics:
+            line["metrics"] = dict(header.metrics)
         return line
 
     @staticmethod
     def from_line(line: Mapping[str, Any]) -> "Response":
-        digest, reason = bytes.fromhex(line["digest"]), line.get("reason", "")
-        no = AttemptNo(line["round"], line["attempt"])
+        """Read what ``line`` made."""
+        lease, digest, no = line["lease"], bytes.fromhex(line["digest"]), AttemptNo(line["round"], line["attempt"])
+        of = AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else no
         return Response(
-            Decision(no, line["lease"], Outcome(line["outcome"]), digest, reason),
-            AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else no,
+            Decision(no, lease, Outcome(line["outcome"]), digest, line.get("reason", "")),
+            ResponseHeader(of, lease, line["device"], line["bytes"], digest, line["weight"], line.get("metrics", {})),
             line["incarnation"],
-            line["device"],
-            line["weight"],
-            line["bytes"],
             line["at"],
-            line.get("metrics", {}),
         )
 
 
@@ -92,7 +102,7 @@ class AttemptLog:
     @property
     def incarnation(self) -> int:
         """Of the coordinator that granted its leases; 0: it was given none that was decided."""
-        return next((response.incarnation for response in self.responses if response.of == self.no), 0)
+        return next((response.incarnation for response in self.responses if response.header.no == self.no), 0)
 
 
 class Spool:
@@ -138,13 +148,14 @@ class Spool:
         """Make a decision last; of a counted one the bytes too: ``body``, or what was written to the partial file.
         Raises PeerError OUT_OF_SPACE; then nothing is kept.
         """
-        no, lease = response.no, response.decision.lease
-        kept, partial = self.path(no, lease), self.partial(response.of, lease)
+        decision = response.decision
+        kept, partial = self.path(decision.no, decision.lease), self.partial(response.header.no, decision.lease)
         try:
-            if response.decision.outcome is Outcome.COUNTED:
+            if decision.outcome is Outcome.COUNTED:
                 with writing(kept):
                     if body is not None:
-                        self._write(response, body)
+                        with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
+                            write_all(file.write, body)
                     if self._fsync:
                         _sync_file(partial)
                     partial.rename(kept)
@@ -162,12 +173,7 @@ class Spool:
         """Whether ``keep`` takes less time than to hand it to a thread: nothing large is deleted, and the disk is not
         waited for.
         """
-        return response.size <= SMALL_BYTES and not self._fsync
-
-    def _write(self, response: Response, body: memoryview) -> None:
-        partial = self.partial(response.of, response.decision.lease)
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
-            write_all(file.write, body)
+        return response.header.size <= SMALL_BYTES and not self._fsync
 
     def end(self, no: AttemptNo, status: Status, counted: list[int], incarnation: int, at: float) -> None:
         """The attempt's end, as the coordinator said; ``incarnation``: of the one that granted its leases."""
@@ -179,7 +185,7 @@ class Spool:
         for response in responses:
             if response.decision.outcome is not Outcome.COUNTED:
                 continue
-            path = self.path(response.no, response.decision.lease)
+            path = self.path(response.decision.no, response.decision.lease)
             if not path.exists() or digest_of_file(path) != response.decision.digest:
                 raise UsageError(
                     "DAMAGED_SPOOL", "an acknowledged response is missing or damaged", where=str(path),
@@ -218,6 +224,60 @@ class Spool:
         for path in self._spare:
             path.unlink(missing_ok=True)
         self._manifest.close()
+
+
+class Disk:
+    """The disk under a driver's folder. Its first failure ends the job: without it nothing can be acknowledged."""
+
+    def __init__(self) -> None:
+        self._failure: asyncio.Future[VennError] = asyncio.get_running_loop().create_future()
+
+    @contextmanager
+    def used(self, path: Path) -> Iterator[None]:
+        """Work on a file inside. Raises VennError where that fails."""
+        try:
+            yield
+        except OSError as error:
+            raise self._failed(file_error(error, path)) from error
+        except VennError as failure:
+            if not isinstance(failure, Refused):
+                self._failed(failure)
+            raise
+
+    async def fail(self) -> None:
+        """Wait for the first failure, and raise it."""
+        raise await self._failure
+
+    def _failed(self, failure: VennError) -> VennError:
+        if not self._failure.done():
+            self._failure.set_result(failure)
+        return failure
+
+
+class ResponseForm:
+    """The form that a response to a model must have."""
+
+    def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
+        """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
+        self._signature = signature_of(model) if same_as_model else None
+        slack = ALIGNMENT * len(model)  # the arrays may come in another order
+        self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
+
+    def size_problem(self, size: int) -> str:
+        """Why a response of so many bytes is refused before it is sent; "" if it is not."""
+        if self._least <= size <= self._most:
+            return ""
+        return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
+
+    def problem(self, source: Path | memoryview) -> str:
+        """Why a response is refused, found in its header; "" if it is not. Its numbers are checked as they come."""
+        try:
+            response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
+            if self._signature is not None:
+                check_same(self._signature, signature_of(response))
+        except TensorError as error:
+            return f"{error.reason}: {error.message}"
+        return ""
 
 
 class Mapped(Mapping[str, np.ndarray]):

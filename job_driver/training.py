@@ -13,21 +13,19 @@ from typing import Any
 from job_driver.aggregation import Aggregation
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
-from job_driver.checkpoint import Checkpoint, Checkpoints
-from job_driver.client import Link, Restarted
+from job_driver.checkpoint import Checkpoint, Checkpoints, Versions
+from job_driver.client import STATUS, Link, Recorder, Restarted
 from job_driver.counting import AttemptNo, Status
-from job_driver.inspection import ResponseForm
 from job_driver.job import Arrays, Round
-from job_driver.recorder import STATUS, Recorder
-from job_driver.responses import Collection, Responses
+from job_driver.responses import Collection
 from job_driver.settings import Settings
-from job_driver.spool import Spool
-from job_driver.versions import Versions
+from job_driver.spool import MANIFEST, ResponseForm, Spool
+from job_driver.upload import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
 from venn.wire.errors import PeerError
-from venn.wire.files import JsonLines
+from venn.wire.files import JsonLines, file_error
 from venn.wire.logs import log
 
 logger = logging.getLogger(__name__)
@@ -42,7 +40,7 @@ class Tools:
     file: JobFile
     settings: Settings
     link: Link
-    responses: Responses
+    uploads: Uploads
     recorder: Recorder
     spool: Spool
     checkpoints: Checkpoints
@@ -55,12 +53,14 @@ class Tools:
 
 
 class TrainingLoop:
-    """Runs the rounds that are left. What ends an attempt is told to ``Responses``."""
+    """Runs the rounds that are left. Whoever hears of the end of an attempt tells it (``end``)."""
 
     def __init__(self, tools: Tools, checkpoint: Checkpoint, model: Artifact, arrays: Arrays) -> None:
         """``arrays`` is the model, as read from its artifact's file."""
         self._tools, self._checkpoint = tools, checkpoint
-        self._responses, self._collector = tools.responses, tools.responses.receipts.collector
+        self._uploads, self._responses = tools.uploads, tools.uploads.responses
+        self._collector = self._responses.receipts.collector
+        self._ending: asyncio.Task[None] | None = None  # writes the end of an attempt
         self._model, self.arrays = model, arrays
         self._former: list[tuple[Artifact, Arrays]] = []  # the model before
         for former in checkpoint.former:
@@ -104,7 +104,21 @@ class TrainingLoop:
         """
         while not self._over():
             await self._round()
-        self._responses.finish()
+        self._collector.finish()
+        self._uploads.review()
+
+    def end(self, no: AttemptNo, status: Status, reason: str) -> None:
+        """Take the coordinator's one word on the open attempt; about another one, or heard again, it is ignored."""
+        current = self._responses.current
+        if current is not None and self._responses.receipts.end(no, status, time.monotonic()):
+            current.end(reason)
+            self._ending = asyncio.create_task(self._write_end(current))
+            self._uploads.review()
+
+    async def settled(self) -> None:
+        """Wait until no end of an attempt is being written."""
+        if self._ending is not None:
+            await asyncio.wait({self._ending})
 
     def restarted(self) -> None:
         """The coordinator is another one: it does not know the open attempt, and nobody will end it."""
@@ -144,7 +158,7 @@ class TrainingLoop:
         self._collector.forget_request()
         self._tools.versions.forget_leases()
         if self._responses.current is not None:
-            self._responses.end(self._responses.current.attempt.no, Status.ABORTED, "unknown")
+            self.end(self._responses.current.attempt.no, Status.ABORTED, "unknown")
 
     async def _round(self) -> None:
         """The next round: attempts until one is closed, then the next model, its evaluation and its checkpoint."""
@@ -154,7 +168,9 @@ class TrainingLoop:
             no = current.attempt.no
             if not current.ended.done():
                 await self._ask(no)
-            reason = await self._responses.ended()
+            reason = await current.ended
+            if self._ending is not None:
+                await asyncio.shield(self._ending)
             if current.attempt.status is Status.CLOSED:
                 break
             await current.aggregation.drop()
@@ -165,6 +181,17 @@ class TrainingLoop:
             current = self._open_next()
         await self._publish(current, began)
         self._responses.current = None
+
+    async def _write_end(self, ended: Collection) -> None:
+        """Write an attempt's end, before the next model or attempt, and not on the loop: with fsync that takes as long
+        as the disk likes. A driver that is killed meanwhile asks the coordinator again.
+        """
+        attempt, at = ended.attempt, round(ended.ended_at, 6)
+        line = attempt.no, attempt.status, list(attempt.counted), ended.incarnation, at
+        try:
+            await asyncio.to_thread(self._tools.spool.end, *line)
+        except OSError as error:
+            raise file_error(error, MANIFEST) from error
 
     def _open_next(self) -> Collection:
         no = self._collector.next
@@ -182,7 +209,9 @@ class TrainingLoop:
         most = tools.settings.most_response_bytes
         form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
         self._collector.oldest = min([*tools.versions.models, no.round])
-        return self._responses.open(no, form, aggregation, incarnation=incarnation)
+        opened = self._responses.open(no, form, aggregation, incarnation=incarnation)
+        self._uploads.review()
+        return opened
 
     async def _ask(self, no: AttemptNo) -> None:
         """Open it at the coordinator, where it may stand already."""
@@ -204,7 +233,7 @@ class TrainingLoop:
             await self._give_up(no)
             return
         if answer.status in STATUS:
-            self._responses.end(no, STATUS[answer.status], "unknown")
+            self.end(no, STATUS[answer.status], "unknown")
 
     async def _give_up(self, no: AttemptNo) -> None:
         """An earlier process opened it with other code or parameters. Unless it has closed, the next one has ours."""
@@ -220,7 +249,7 @@ class TrainingLoop:
             self._forget_coordinator()
             return
         log(logger, logging.WARNING, "the job's code or parameters have changed", round=no.round, attempt=no.attempt)
-        self._responses.end(no, STATUS.get(answer.status, Status.ABORTED), "given_up")
+        self.end(no, STATUS.get(answer.status, Status.ABORTED), "given_up")
 
     def _task(self) -> common.Task:
         settings, code = self._tools.settings, self._tools.code

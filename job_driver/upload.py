@@ -1,79 +1,45 @@
-"""One response on its way from a device: its bytes go into a file, piece by piece, and are looked at as they come.
+"""Responses on their way from devices: their bytes go into files, piece by piece, and are checked as they come.
 
-Nothing of gRPC is here. An upload belongs to its lease and dies with it. The newest writer of an upload wins, and what
-an older one wrote is kept: it goes on where that stopped.
+An upload belongs to its lease and dies with it. The newest writer of an upload wins, and what an older one wrote is
+kept: it goes on where that stopped.
 """
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterator, Mapping
+from collections import deque
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from job_driver.counting import AttemptNo, Decision
-from job_driver.inspection import Inspection, ResponseForm
-from job_driver.spool import Spool
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.errors import PeerError, VennError
-from venn.wire.files import file_error, write_all
+import grpc
+import numpy as np
+from google.protobuf.message import DecodeError
 
+from job_driver.counting import AttemptNo, Decision, Outcome
+from job_driver.responses import Responses
+from job_driver.spool import Disk, Refused, ResponseForm, ResponseHeader, Spool
+from venn.v1 import task_pb2 as task
+from venn.wire import frames, tensors
+from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, check_size
+from venn.wire.digest import Hasher
+from venn.wire.files import write_all
+from venn.wire.tensors import ALIGNMENT, Place, TensorError
+from venn.wire.text import printable
+
+CREDIT_BUDGET = 256 * 2**20  # bytes that all devices together may have under way
+LEAST_CREDIT, MOST_CREDIT = 2**20, 2**23  # bytes, of one device
+
+Context = grpc.aio.ServicerContext[Any, Any]
 Message = TypeVar("Message")
-
-
-class Refused(PeerError):
-    """A frame that breaks the protocol, or another response than the one that was begun."""
-
-
-@dataclass(frozen=True, slots=True)
-class Announcement:
-    """A response as its device announces it: the same, word for word, whenever it resumes."""
-
-    no: AttemptNo  # of its lease
-    lease: int
-    device: str
-    size: int  # bytes
-    digest: bytes
-    weight: float
-    metrics: Mapping[str, float] = field(default_factory=dict)
-
-
-class Disk:
-    """The disk under a driver's folder. Its first failure ends the job: without it nothing can be acknowledged."""
-
-    def __init__(self) -> None:
-        self._failure: asyncio.Future[VennError] = asyncio.get_running_loop().create_future()
-
-    @contextmanager
-    def used(self, path: Path) -> Iterator[None]:
-        """While a file is worked on. Raises VennError where that fails."""
-        try:
-            yield
-        except OSError as error:
-            raise self._failed(file_error(error, path)) from error
-        except VennError as failure:
-            if not isinstance(failure, Refused):
-                self._failed(failure)
-            raise
-
-    async def fail(self) -> None:
-        """Wait for the first failure, and raise it."""
-        raise await self._failure
-
-    def _failed(self, failure: VennError) -> VennError:
-        if not self._failure.done():
-            self._failure.set_result(failure)
-        return failure
 
 
 class Writer:
     """One stream that writes an upload, until it is sent away."""
 
     def __init__(self, seconds: float) -> None:
-        """So long at most."""
+        """It writes for so many ``seconds`` at most."""
         self._loop = asyncio.get_running_loop()
         self._until = self._loop.time() + seconds
         self._limit: asyncio.Timeout | None = None  # while a message is awaited
@@ -91,30 +57,91 @@ class Writer:
                 self._limit = None
 
     def send_away(self) -> None:
+        """Let it write no more: it waits for no further message."""
         self._until = self._loop.time()
         if self._limit is not None:
             self._limit.reschedule(self._until)
 
 
-class Upload:
-    """One response on its way. Its file is opened, written, looked at and deleted on threads, never on the loop.
+class Inspection:
+    """Checks one response, piece by piece, in their order."""
 
-    A small one that comes in one piece is looked at as it comes, on the loop, and written there with its decision, but
+    def __init__(self, size: int) -> None:
+        """``size``: bytes that the response will have."""
+        self._size = size
+        self._hasher = Hasher()
+        self._seen = 0  # bytes whose numbers were checked; a multiple of what arrays are aligned to, until the end
+        self._rest = b""  # what came behind them: fewer bytes than that
+        self._head = bytearray()  # what was seen, until the header is whole
+        self._floats: deque[Place] | None = None  # arrays to come, of such numbers; None: not known yet
+        self._not_finite = ""  # the first array that holds NaN or infinity
+
+    def take(self, piece: memoryview) -> None:
+        """The next bytes. What is large is hashed and compared without the interpreter's lock."""
+        self._hasher.update(piece)
+        if self._rest:
+            fill = ALIGNMENT - len(self._rest)
+            self._rest, piece = self._rest + piece[:fill], piece[fill:]
+            if len(self._rest) < ALIGNMENT and self._seen + len(self._rest) < self._size:
+                return
+            self._check(memoryview(self._rest))
+        ends = self._seen + len(piece) == self._size
+        whole = len(piece) if ends else len(piece) - len(piece) % ALIGNMENT
+        self._check(piece[:whole])
+        self._rest = bytes(piece[whole:])
+
+    def problem(self, digest: bytes) -> str:
+        """Why the response, now whole, is refused; "" if it is not. What is no tensors is another's matter."""
+        if self._hasher.digest() != digest:
+            return "DIGEST: the bytes have another digest"
+        return f"TENSOR_NOT_FINITE: {printable(self._not_finite, 80)} holds NaN or infinity" if self._not_finite else ""
+
+    def _check(self, piece: memoryview) -> None:
+        begin = self._seen
+        self._seen = end = begin + len(piece)
+        if self._floats is None:
+            self._read_header(piece)
+        while self._floats and self._floats[0].start < end and not self._not_finite:
+            place = self._floats[0]
+            part = piece[max(0, place.start - begin) : place.end - begin]
+            if not tensors.finite(np.frombuffer(part, place.dtype)):
+                self._not_finite = place.name
+            if place.end > end:
+                return
+            self._floats.popleft()
+
+    def _read_header(self, piece: memoryview) -> None:
+        """Arrays begin behind it, so none was passed over before they are known."""
+        self._head += piece
+        if len(self._head) < tensors.header_end(self._head):
+            return
+        try:
+            places = tensors.places(memoryview(self._head), self._size)
+        except TensorError:
+            places = []
+        self._floats = deque(place for place in places if place.dtype.kind == "f")
+        self._head = bytearray()
+
+
+class Upload:
+    """One response on its way. Its file is opened, written, checked and deleted on threads, never on the loop.
+
+    A small one that comes in one piece is checked as it comes, on the loop, and written there with its decision, but
     for a driver that waits for its disk (fsync).
     """
 
     def __init__(
-        self, announcement: Announcement, form: ResponseForm, spool: Spool, threads: ThreadPoolExecutor
+        self, header: ResponseHeader, form: ResponseForm, spool: Spool, disk: Disk, threads: ThreadPoolExecutor
     ) -> None:
-        self.announcement, self.path = announcement, spool.partial(announcement.no, announcement.lease)
+        self.header, self.path = header, spool.partial(header.no, header.lease)
         self.offset = 0  # everything before it is in the file, or in ``body``
         self.body: memoryview | None = None  # of a small one, whole
         self.wanted = True  # its bytes; False: it cannot count any more
         self.problem = ""  # why it is refused, once all bytes are here
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
-        self._spool, self._threads = spool, threads
-        self._inspection, self._form = Inspection(announcement.size), form
+        self._spool, self._disk, self._threads = spool, disk, threads
+        self._inspection, self._form = Inspection(header.size), form
         self._writing: asyncio.Future[None] | None = None  # a piece
         self._lock = Lock()  # of what follows, which a thread uses
         self._descriptor: int | None = None
@@ -122,18 +149,18 @@ class Upload:
 
     @property
     def complete(self) -> bool:
-        return self.offset == self.announcement.size
+        return self.offset == self.header.size
 
     async def append(self, offset: int, data: memoryview) -> None:
-        """The next piece. It goes on to its end even if its caller is cancelled, see ``settled``.
+        """Write the next piece, to its end even if the caller is cancelled (``settled`` waits for that).
 
-        Raises Refused where it does not follow, OSError.
+        Raises Refused where it does not follow, VennError where the disk fails.
         """
         if offset != self.offset:
             raise Refused("OFFSET", f"the next byte is {self.offset}, not {offset}")
-        if offset + len(data) > self.announcement.size:
-            raise Refused("TOO_LONG", f"more than the {self.announcement.size} bytes that were announced")
-        if len(data) == self.announcement.size <= SMALL_BYTES:
+        if offset + len(data) > self.header.size:
+            raise Refused("TOO_LONG", f"more than the {self.header.size} bytes that were announced")
+        if len(data) == self.header.size <= SMALL_BYTES:
             self._inspection.take(data)
             self.body = data
             self.problem = self._problem(data)
@@ -143,32 +170,37 @@ class Upload:
         await self.settled()
 
     async def settled(self) -> None:
-        """Until no piece is under way, from this writer or one before; ``offset`` holds then. Raises OSError."""
+        """Wait until no piece is under way, from this writer or one before; then ``offset`` holds. Raises VennError."""
         if self._writing is not None:
-            await asyncio.shield(self._writing)
+            with self._disk.used(self.path):
+                await asyncio.shield(self._writing)
+
+    def check_writer(self, writer: Writer) -> None:
+        """Raises Refused SUPERSEDED unless this stream still writes."""
+        if self.writer is not writer:
+            raise Refused("SUPERSEDED", "a newer stream submits this response")
 
     def discard(self) -> None:
-        """On a thread; what is still to be written is not."""
+        """Delete the file, on a thread; what is still to be written is not written."""
         with self._lock:
             self._over = True
             self._close()
             self.path.unlink(missing_ok=True)
 
     def _problem(self, whole: memoryview | Path) -> str:
-        return self._inspection.problem(self.announcement.digest) or self._form.problem(whole)
+        return self._inspection.problem(self.header.digest) or self._form.problem(whole)
 
     def _write(self, data: memoryview) -> None:
         with self._lock:
             if self._over:
                 return
             if self._descriptor is None:
-                announcement = self.announcement
-                path = self._spool.prepare(announcement.no, announcement.lease, announcement.size)
+                path = self._spool.prepare(self.header.no, self.header.lease, self.header.size)
                 self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
             descriptor, end = self._descriptor, self.offset + len(data)
             write_all(lambda rest: os.pwrite(descriptor, rest, end - len(rest)), data)
             self._inspection.take(data)
-            if end == self.announcement.size:
+            if end == self.header.size:
                 self._close()
                 self.problem = self._problem(self.path)
             self.offset = end
@@ -177,3 +209,190 @@ class Upload:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+class Call:
+    """The messages of one call of Submit, after its header. On an Exchange none follow: the body came with it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def piece(self) -> frames.Piece | None:
+        """Read the next piece; None at the stream's end. Raises Refused, or ChunkError for a wrong size."""
+        message = await self._context.read()
+        if not isinstance(message, bytes):
+            return None
+        piece = frames.read_submit_request(message)
+        if piece is not None:
+            return piece
+        frame = parsed_request(message)
+        if frame.WhichOneof("frame") != "chunk":
+            raise Refused("HEADER", "a frame after the header is not a chunk")
+        data = frame.chunk.data
+        check_size(frame.chunk.offset, len(data))
+        return frames.Piece(frame.chunk.offset, memoryview(data))
+
+    async def proceed(self, offset: int, granted: int) -> None:
+        """Ask for the bytes from ``offset`` up to ``granted``."""
+        proceed = task.Proceed(offset=offset, credit_bytes=granted - offset)
+        await self._context.write(task.SubmitResponse(proceed=proceed).SerializeToString())
+
+
+class Uploads:
+    """The responses of a job that are not decided yet: who writes which, and how much may be under way."""
+
+    def __init__(self, responses: Responses, spool: Spool, threads: ThreadPoolExecutor) -> None:
+        """``threads`` do what takes a disk or much computing."""
+        self.responses, self._spool, self._threads = responses, spool, threads
+        self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
+        self.active: set[int] = set()  # leases with bytes since it was last emptied
+
+    async def submit(
+        self, header: ResponseHeader, call: Call, body: memoryview, seconds: float
+    ) -> tuple[Decision, bool]:
+        """Take in a response as far as its bytes are needed; returns the decision on it, and whether that is new.
+
+        ``body``: the bytes that came with the header: none or all. The rest may take so many ``seconds``. Raises
+        VennError.
+        """
+        self.active.add(header.lease)
+        if self.responses.wants(header):
+            await self._receive(header, call, body, seconds)
+        return await self.acknowledge(header)
+
+    def begin(self, header: ResponseHeader, seconds: float) -> tuple[Upload, Writer]:
+        """Start a response, or go on with it, for so long at most; the caller is now its writer.
+
+        Raises Refused where another response was begun on this lease.
+        """
+        key = header.no, header.lease
+        upload = self._uploads.get(key)
+        if upload is None:
+            upload = Upload(header, self.responses.form, self._spool, self.responses.disk, self._threads)
+            self._uploads[key] = upload
+        elif upload.header != header:
+            raise Refused("OTHER_RESPONSE", f"another response was begun on lease {header.lease}")
+        if upload.writer is not None:
+            upload.writer.send_away()
+        upload.writer, upload.wanted = Writer(seconds), True
+        return upload, upload.writer
+
+    async def _receive(self, header: ResponseHeader, call: Call, body: memoryview, seconds: float) -> None:
+        """Take the bytes, until all are here or the response cannot count any more. Raises VennError."""
+        upload, writer = self.begin(header, seconds)
+        try:
+            await self._take(upload, writer, call, body)
+        except TimeoutError:
+            upload.check_writer(writer)
+            if upload.wanted:
+                raise Refused("TICKET_EXPIRED", "the ticket ended before the response was here") from None
+        finally:
+            self.leave(upload, writer)
+
+    async def _take(self, upload: Upload, writer: Writer, call: Call, body: memoryview) -> None:
+        """Write bytes to the upload, and grant more credit as soon as half of the last is used up."""
+        await upload.settled()
+        if rest := body[upload.offset :]:  # an earlier stream may have brought some, or all
+            await self._keep(upload, frames.Piece(upload.offset, rest), writer, upload.header.size)
+        granted = upload.offset
+        while not upload.complete:
+            credit = self._credit(upload)
+            if granted < upload.header.size and granted - upload.offset <= credit // 2:
+                granted = upload.offset + credit
+                await call.proceed(upload.offset, granted)
+            await self._keep(upload, await writer.wait(call.piece()), writer, granted)
+            upload.check_writer(writer)
+            if not upload.wanted:
+                return
+
+    async def _keep(self, upload: Upload, piece: frames.Piece | None, writer: Writer, granted: int) -> None:
+        """Write a piece. Nothing refers to it afterwards, while the next one is awaited."""
+        size = upload.header.size
+        upload.check_writer(writer)
+        if piece is None:
+            raise Refused("TRUNCATED", f"the stream ended at byte {upload.offset} of {size}")
+        if granted < piece.offset + len(piece.data) <= size:
+            raise Refused("CREDIT", f"only the bytes up to {granted} were asked for")
+        await upload.append(piece.offset, piece.data)
+        self.active.add(upload.header.lease)
+
+    def _credit(self, upload: Upload) -> int:
+        """The number of bytes beyond its offset that a device may send now: a share of what all may, within bounds; up
+        to the end of a chunk if it is as much as one.
+        """
+        share = max(LEAST_CREDIT, min(MOST_CREDIT, CREDIT_BUDGET // max(1, len(self._uploads))))
+        end = upload.offset + share
+        if share >= CHUNK_BYTES:
+            end -= end % CHUNK_BYTES
+        return min(end, upload.header.size) - upload.offset
+
+    def leave(self, upload: Upload, writer: Writer) -> None:
+        """A stream is over. Unless a newer one writes, the upload waits for the next, if it can still count."""
+        if upload.writer is writer:
+            upload.writer = None
+            if not upload.wanted:
+                self._end(upload)
+
+    async def acknowledge(self, header: ResponseHeader) -> tuple[Decision, bool]:
+        """Let a response be decided whose bytes are all here, or are not needed; returns the decision, and whether it
+        is new.
+
+        Goes on to its end even if its caller is cancelled. Raises what ``Responses.take`` does.
+        """
+        upload = self._uploads.get((header.no, header.lease))
+        if upload is None:
+            return await asyncio.shield(asyncio.ensure_future(self.responses.take(header, None)))
+        if upload.finishing is None:
+            upload.finishing = asyncio.create_task(self._finish(upload))
+        return await asyncio.shield(upload.finishing)
+
+    async def _finish(self, upload: Upload) -> tuple[Decision, bool]:
+        try:
+            decision, new = await self.responses.take(upload.header, upload)
+            if new and decision.outcome is Outcome.COUNTED and self.responses.full:
+                self.review()
+            return decision, new
+        finally:
+            self._forget(upload)
+
+    def review(self) -> None:
+        """Look at all that waits: an attempt has opened, filled or ended, or a lease has ended. Uploads that cannot
+        count any more end.
+        """
+        self.responses.wake()
+        for upload in list(self._uploads.values()):
+            if not self.responses.wants(upload.header):
+                self._end(upload)
+
+    def close(self) -> None:
+        """End all uploads, before the threads end."""
+        uploads, self._uploads = list(self._uploads.values()), {}
+        for upload in uploads:
+            if upload.finishing is not None:
+                upload.finishing.cancel()
+            upload.discard()
+
+    def _end(self, upload: Upload) -> None:
+        """End an upload whose bytes are not wanted any more: who sends them gets the receipt; with nobody there, it is
+        forgotten.
+        """
+        if upload.finishing is not None:
+            return
+        upload.wanted = False
+        if upload.writer is not None:
+            upload.writer.send_away()
+        else:
+            self._forget(upload)
+
+    def _forget(self, upload: Upload) -> None:
+        found = self._uploads.pop((upload.header.no, upload.header.lease), None)
+        if found is not None and upload.body is None:
+            self._threads.submit(upload.discard)
+
+
+def parsed_request(message: bytes) -> task.SubmitRequest:
+    """Parse a SubmitRequest; one without a frame if the bytes are none."""
+    try:
+        return task.SubmitRequest.FromString(message)
+    except DecodeError:
+        return task.SubmitRequest()

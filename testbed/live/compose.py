@@ -30,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from device_agent.spec import DeviceSpec
-from job_driver.jobs_cli import OVER
+from job_driver.cli import OVER
 from testbed.live.gather import gather
 from testbed.live.host import HostMonitor
 from testbed.live.throttle.container_user import USER

@@ -16,7 +16,7 @@ import grpc
 import numpy as np
 import pytest
 
-from job_driver.aggregation import Aggregation, Update
+from job_driver.aggregation import Aggregation, Counted
 from job_driver.artifacts import Artifact
 from job_driver.counting import AttemptNo
 from job_driver.driver import GOODBYE_S
@@ -307,7 +307,7 @@ async def test_no_file_of_an_aborted_attempt_goes_while_one_is_still_read(
     reading, read, ended = threading.Event(), threading.Event(), threading.Event()
     end, discard = Spool.end, Spool.discard
 
-    def slow(self: Aggregation, updates: Sequence[Update]) -> None:
+    def slow(self: Aggregation, updates: Sequence[Counted]) -> None:
         reading.set()
         assert read.wait(10)
         order.append("read")

@@ -24,8 +24,8 @@ LARGE = 200_000  # floats: about thirteen pieces
 @pytest.fixture
 async def driver(side: Coordinator, run: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A driver with an open attempt at round 1, which needs two responses. Its credit is less than a response."""
-    monkeypatch.setattr("job_driver.uploads.MOST_CREDIT", 150_000)
-    monkeypatch.setattr("job_driver.uploads.LEAST_CREDIT", 150_000)
+    monkeypatch.setattr("job_driver.upload.MOST_CREDIT", 150_000)
+    monkeypatch.setattr("job_driver.upload.LEAST_CREDIT", 150_000)
     async with run(size=LARGE) as job:
         yield job
 

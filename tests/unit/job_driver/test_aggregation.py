@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from job_driver.aggregation import TOGETHER, Aggregation, Update
+from job_driver.aggregation import TOGETHER, Aggregation, Counted
 from job_driver.bundle import JobError, JobFile
-from job_driver.inspection import ResponseForm
+from job_driver.counting import AttemptNo
 from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
+from job_driver.spool import ResponseForm, ResponseHeader
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 
@@ -43,11 +44,12 @@ async def closed(aggregation: Aggregation, thread: ThreadPoolExecutor) -> Arrays
     return await asyncio.get_running_loop().run_in_executor(thread, aggregation.close)
 
 
-def part(folder: Path, lease: int, arrays: Arrays, **more: float) -> Update:
+def part(folder: Path, lease: int, arrays: Arrays, weight: float = 0.0, round_: int = 0, **more: float) -> Counted:
+    """A response that counts; it weighs as much as its lease's number, unless told otherwise."""
     path = folder / f"{lease}.tensors"
     body = tensors.encode(arrays)
     path.write_bytes(body)
-    return Update(lease, path, float(lease), more, size=len(body))
+    return Counted(ResponseHeader(AttemptNo(round_, 1), lease, "d", len(body), b"", weight or float(lease), more), path)
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ async def test_the_order_of_arrival_or_of_leases(
     model = {"w": np.zeros(2)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=in_lease_order)
     for lease in (3, 1, 2):
-        aggregation.add(part(tmp_path, lease, model, loss=lease))
+        aggregation.add(*part(tmp_path, lease, model, loss=lease))
     await closed(aggregation, thread)
     assert Keeps.seen == order
     assert aggregation.metrics() == {"loss": (1 + 4 + 9) / 6}
@@ -71,7 +73,7 @@ async def test_the_order_of_arrival_or_of_leases(
 async def test_an_aggregator_that_fails_is_told_with_its_job(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     model = {"w": np.zeros(2)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
-    aggregation.add(part(tmp_path, 13, model))
+    aggregation.add(*part(tmp_path, 13, model))
     with pytest.raises(JobError, match="aggregate failed: ValueError: unlucky"):
         await closed(aggregation, thread)
 
@@ -79,10 +81,10 @@ async def test_an_aggregator_that_fails_is_told_with_its_job(tmp_path: Path, thr
 async def test_a_dropped_sum_takes_no_more(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     model = {"w": np.zeros(SMALL_BYTES)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
-    aggregation.add(part(tmp_path, 1, model))
+    aggregation.add(*part(tmp_path, 1, model))
     await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
     await aggregation.drop()
-    aggregation.add(part(tmp_path, 2, model))
+    aggregation.add(*part(tmp_path, 2, model))
     await asyncio.get_running_loop().run_in_executor(thread, lambda: None)
     assert Keeps.seen == [1.0]
 
@@ -101,8 +103,8 @@ async def test_dropping_a_sum_waits_for_the_response_that_is_being_added(
             seen.append(float(result.arrays["w"].sum()))
 
     aggregation = Aggregation(job_file(Slow), model, thread, in_lease_order=False)
-    aggregation.add(part(tmp_path, 1, model))
-    aggregation.add(part(tmp_path, 2, model))
+    aggregation.add(*part(tmp_path, 1, model))
+    aggregation.add(*part(tmp_path, 2, model))
     await asyncio.to_thread(begun.wait)
     dropping = asyncio.ensure_future(aggregation.drop())
     await asyncio.sleep(0)
@@ -124,7 +126,7 @@ async def test_small_responses_wake_the_thread_together_and_in_order(tmp_path: P
     model, thread = {"w": np.zeros(2)}, Counted(1)
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False)
     for lease in range(1, 2 * TOGETHER):
-        aggregation.add(part(tmp_path, lease if lease < 13 else lease + 1, model))
+        aggregation.add(*part(tmp_path, lease if lease < 13 else lease + 1, model))
     woken = thread.woken
     await closed(aggregation, thread)
     assert woken == 1
@@ -137,7 +139,7 @@ async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: Thre
     tracemalloc.start()
     aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False)
     for each in parts:
-        aggregation.add(each)
+        aggregation.add(*each)
     after = await closed(aggregation, thread)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -170,8 +172,8 @@ async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
 ) -> None:
     model, former = full(10.0), {1: full(2.0), 3: full(8.0)}
     aggregation = Aggregation(job_file(WeightedMean), model, thread, in_lease_order=False, round_=4, former=former)
-    aggregation.add(Update(1, part(tmp_path, 1, full(6.0)).path, 2.0, {}, 1))  # an update of 4, three rounds stale
-    aggregation.add(Update(2, part(tmp_path, 2, full(11.0)).path, 1.0, {}, 4))  # an update of 1, fresh
+    aggregation.add(*part(tmp_path, 1, full(6.0), 2.0, 1))  # an update of 4, three rounds stale
+    aggregation.add(*part(tmp_path, 2, full(11.0), 1.0, 4))  # an update of 1, fresh
     moved = await closed(aggregation, thread)
     assert moved["w"].dtype == np.float32
     assert moved["w"] == pytest.approx(10.0 + (2.0 / 2.0 * 4.0 + 1.0) / 2.0)
@@ -181,13 +183,13 @@ async def test_a_stale_response_is_moved_by_what_the_model_has_changed(
 async def test_what_is_no_model_is_not_moved(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     aggregation = Aggregation(job_file(Sum), full(10.0), thread, in_lease_order=False, round_=2, former={1: full(2.0)})
     for lease, round_ in ((1, 1), (2, 2)):
-        aggregation.add(Update(lease, part(tmp_path, lease, full(3.0)).path, 1.0, {}, round_))
+        aggregation.add(*part(tmp_path, lease, full(3.0), 1.0, round_))
     assert (await closed(aggregation, thread))["w"] == pytest.approx(6.0)
 
 
 async def test_a_stale_response_weighs_less(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
     model = {"w": np.zeros(2)}
     aggregation = Aggregation(job_file(), model, thread, in_lease_order=False, round_=9, former={1: model})
-    aggregation.add(Update(1, part(tmp_path, 1, model).path, 6.0, {}, 1))
+    aggregation.add(*part(tmp_path, 1, model, 6.0, 1))
     await closed(aggregation, thread)
     assert Keeps.seen == [2.0]

@@ -6,7 +6,6 @@ from typing import Any, cast
 import grpc
 import pytest
 
-from job_driver.admission import Admission
 from job_driver.client import Link
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
@@ -39,7 +38,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def link(coordinator: Coordinator, *, patience_s: float | None = None, met: bool = False) -> Link:
     return Link(
-        cast(Any, coordinator), "coordinator", pb.SubmitJobRequest(), Admission(),
+        cast(Any, coordinator), "coordinator", pb.SubmitJobRequest(),
         patience_s=patience_s, met=met, restarted=lambda: None,
     )  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_driver.inspection import Inspection
+from job_driver.upload import Inspection
 from venn.wire import tensors
 from venn.wire.digest import digest_of
 

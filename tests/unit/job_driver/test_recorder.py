@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from job_driver.client import Restarted
+from job_driver.client import End, Recorder, Restarted
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
-from job_driver.recorder import Recorder
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
@@ -37,11 +36,16 @@ def link() -> Link:
     return Link()
 
 
-async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[tuple[AttemptNo, Status, str]]:
+async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[End]:
     """Which attempts have ended, as the recorder heard it, after these leases were put."""
-    ends: list[tuple[AttemptNo, Status, str]] = []
+    ends: list[End] = []
     recorder = Recorder(link)
-    running = asyncio.create_task(recorder.run(lambda *end: ends.append(end)))
+
+    async def run() -> None:
+        async for end in recorder.run():
+            ends.append(end)
+
+    running = asyncio.create_task(run())
     for number, (no, lease) in enumerate(put):
         recorder.put(Decision(no, lease, Outcome.COUNTED, b"x" * 32), urgent=number == len(put) - 1)
     await recorder.flushed()
@@ -78,4 +82,4 @@ async def test_another_refusal_is_raised(link: Link) -> None:
     recorder = Recorder(link)  # type: ignore[arg-type]
     recorder.put(Decision(FIRST, 1, Outcome.STRAGGLER, b""), urgent=True)
     with pytest.raises(PeerError):
-        await recorder.run(lambda *end: None)
+        await anext(recorder.run())

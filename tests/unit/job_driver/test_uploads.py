@@ -13,14 +13,12 @@ import pytest
 
 from job_driver.aggregation import Aggregation
 from job_driver.bundle import JobFile
+from job_driver.client import Recorder
 from job_driver.counting import AttemptNo, Collector, Outcome, Receipts, Status
-from job_driver.inspection import ResponseForm
 from job_driver.job import Job
-from job_driver.recorder import Recorder
 from job_driver.responses import Responses
-from job_driver.spool import MANIFEST, Spool
-from job_driver.upload import Announcement, Refused, Upload
-from job_driver.uploads import Uploads
+from job_driver.spool import MANIFEST, Refused, ResponseForm, ResponseHeader, Spool
+from job_driver.upload import Upload, Uploads
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.digest import digest_of
@@ -34,7 +32,7 @@ FORM = ResponseForm({}, 0, same_as_model=False, most_bytes=SIZE)
 class NoSum:
     """Nothing is summed."""
 
-    def add(self, update: object) -> None:
+    def add(self, header: object, path: object) -> None:
         pass
 
 
@@ -42,7 +40,7 @@ class NoLink:
     """Nobody is told: the recorder does not run."""
 
 
-class Desk:
+class Side:
     """The uploads of a folder."""
 
     def __init__(self, folder: Path, threads: ThreadPoolExecutor, *, asynchronous: bool = False) -> None:
@@ -58,17 +56,17 @@ class Desk:
     async def submit(self, no: AttemptNo, lease: int) -> Outcome:
         """A small response, whole."""
         body = tensors.encode({"w": np.zeros(3)})
-        announcement = Announcement(no, lease, f"d{lease}", len(body), digest_of(body), 1.0)
-        upload, _ = self.uploads.begin(announcement, 60.0)
-        await self.uploads.append(upload, 0, memoryview(body))
-        decision, _ = await self.uploads.acknowledge(announcement)
+        header = ResponseHeader(no, lease, f"d{lease}", len(body), digest_of(body), 1.0)
+        upload, _ = self.uploads.begin(header, 60.0)
+        await upload.append(0, memoryview(body))
+        decision, _ = await self.uploads.acknowledge(header)
         return decision.outcome
 
     async def begin(self, no: AttemptNo, lease: int, *, size: int = SIZE) -> Upload:
         """An upload, and its first 100 bytes if there are none."""
-        upload, _ = self.uploads.begin(Announcement(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
+        upload, _ = self.uploads.begin(ResponseHeader(no, lease, f"d{lease}", size, bytes(32), 1.0), 60.0)
         if upload.offset == 0:
-            await self.uploads.append(upload, 0, memoryview(bytes(100)))
+            await upload.append(0, memoryview(bytes(100)))
         return upload
 
     def hang_up(self, upload: Upload) -> None:
@@ -82,12 +80,12 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Desk]:
+async def side(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Side]:
     with ThreadPoolExecutor(1) as threads:
-        desk = Desk(tmp_path, threads, asynchronous=getattr(request, "param", "") == "asynchronous")
-        yield desk
-        desk.uploads.close()
-        desk.spool.close()
+        side = Side(tmp_path, threads, asynchronous=getattr(request, "param", "") == "asynchronous")
+        yield side
+        side.uploads.close()
+        side.spool.close()
 
 
 def descriptors() -> int:
@@ -96,94 +94,94 @@ def descriptors() -> int:
 
 @pytest.mark.parametrize("first", ["the device", "the attempt"])
 async def test_uploads_of_an_attempt_that_ended_are_forgotten_though_no_lease_is_told_over(
-    desk: Desk, first: str
+    side: Side, first: str
 ) -> None:
     """A coordinator that started again tells nothing about the leases of the one before."""
     before = descriptors()
     for number in range(1, 6):
         no = AttemptNo(1, number)
-        desk.open(no)
-        uploads = [await desk.begin(no, lease) for lease in range(1, 11)]
-        assert desk.parts() == 10
+        side.open(no)
+        uploads = [await side.begin(no, lease) for lease in range(1, 11)]
+        assert side.parts() == 10
         if first == "the device":
             for upload in uploads:
-                desk.hang_up(upload)
-            assert desk.parts() == 10
-        desk.receipts.end(no, Status.ABORTED, 0.0)
-        desk.uploads.sweep()
+                side.hang_up(upload)
+            assert side.parts() == 10
+        side.receipts.end(no, Status.ABORTED, 0.0)
+        side.uploads.review()
         if first == "the attempt":
-            assert desk.parts() == 10
+            assert side.parts() == 10
             for upload in uploads:
-                desk.hang_up(upload)
-        assert (desk.parts(), descriptors()) == (0, before)
+                side.hang_up(upload)
+        assert (side.parts(), descriptors()) == (0, before)
 
 
-async def test_an_upload_ends_as_soon_as_its_round_has_enough(desk: Desk) -> None:
+async def test_an_upload_ends_as_soon_as_its_round_has_enough(side: Side) -> None:
     """Before the coordinator has said so."""
     no = AttemptNo(1, 1)
-    desk.open(no)
-    desk.hang_up(await desk.begin(no, 3))
-    assert await desk.submit(no, 1) is Outcome.COUNTED
-    assert desk.parts() == 1
-    assert await desk.submit(no, 2) is Outcome.COUNTED
-    assert desk.parts() == 0
+    side.open(no)
+    side.hang_up(await side.begin(no, 3))
+    assert await side.submit(no, 1) is Outcome.COUNTED
+    assert side.parts() == 1
+    assert await side.submit(no, 2) is Outcome.COUNTED
+    assert side.parts() == 0
 
 
-async def test_an_upload_waits_for_its_device_while_it_can_count(desk: Desk) -> None:
+async def test_an_upload_waits_for_its_device_while_it_can_count(side: Side) -> None:
     no = AttemptNo(1, 1)
-    desk.open(no)
-    upload = await desk.begin(no, 1)
-    desk.hang_up(upload)
-    desk.uploads.sweep()
-    assert await desk.begin(no, 1) is upload
+    side.open(no)
+    upload = await side.begin(no, 1)
+    side.hang_up(upload)
+    side.uploads.review()
+    assert await side.begin(no, 1) is upload
 
 
-@pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
-async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(desk: Desk) -> None:
-    receipts = desk.receipts
-    desk.open(AttemptNo(1, 1))
-    desk.hang_up(await desk.begin(AttemptNo(1, 1), 1))
+@pytest.mark.parametrize("side", ["asynchronous"], indirect=True)
+async def test_an_asynchronous_upload_outlives_its_round_but_not_its_request(side: Side) -> None:
+    receipts = side.receipts
+    side.open(AttemptNo(1, 1))
+    side.hang_up(await side.begin(AttemptNo(1, 1), 1))
     receipts.end(AttemptNo(1, 1), Status.CLOSED, 0.0)
-    desk.uploads.sweep()
-    desk.open(AttemptNo(2, 1))
-    desk.uploads.sweep()
-    assert desk.parts() == 1
+    side.uploads.review()
+    side.open(AttemptNo(2, 1))
+    side.uploads.review()
+    assert side.parts() == 1
     receipts.end(AttemptNo(2, 1), Status.ABORTED, 0.0)
-    desk.uploads.sweep()
-    assert desk.parts() == 0
+    side.uploads.review()
+    assert side.parts() == 0
 
 
-@pytest.mark.parametrize("desk", ["asynchronous"], indirect=True)
-async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_bytes(desk: Desk) -> None:
+@pytest.mark.parametrize("side", ["asynchronous"], indirect=True)
+async def test_what_could_not_count_but_may_when_it_is_decided_is_asked_for_its_bytes(side: Side) -> None:
     """Its device counts in the buffer, so they were not taken; but the buffer is full before the word on it is said."""
-    uploads, receipts, no = desk.uploads, desk.receipts, AttemptNo(1, 1)
-    second = Announcement(no, 2, "d1", SIZE, bytes(32), 1.0)
-    desk.open(no)
+    uploads, receipts, no = side.uploads, side.receipts, AttemptNo(1, 1)
+    second = ResponseHeader(no, 2, "d1", SIZE, bytes(32), 1.0)
+    side.open(no)
     receipts.decide(no, 1, "d1", bytes(32))
-    assert not desk.responses.wants(second)
+    assert not side.responses.wants(second)
     receipts.decide(no, 3, "d3", bytes(32))
     deciding = asyncio.create_task(uploads.acknowledge(second))
     await asyncio.wait([deciding], timeout=0.01)
     receipts.end(no, Status.CLOSED, 0.0)
-    desk.open(AttemptNo(2, 1))
-    desk.responses._change()
+    side.open(AttemptNo(2, 1))
+    side.uploads.review()
     with pytest.raises(Refused) as caught:
         await deciding
     assert caught.value.reason == "BYTES_NEEDED"
-    assert desk.responses.wants(second)
+    assert side.responses.wants(second)
 
 
-async def test_a_used_file_is_taken_again_but_never_cut_short(desk: Desk) -> None:
+async def test_a_used_file_is_taken_again_but_never_cut_short(side: Side) -> None:
     """A process that still reads it in place would be killed: reading past the end of a mapped file is SIGBUS."""
     one, two = AttemptNo(1, 1), AttemptNo(1, 2)
-    desk.open(one)
+    side.open(one)
     for lease in (1, 2):
-        desk.spool.path(one, lease).write_bytes(bytes(SIZE))
-    used = [os.open(desk.spool.path(one, lease), os.O_RDONLY) for lease in (1, 2)]
-    desk.receipts.end(one, Status.ABORTED, 0.0)
-    desk.spool.discard(one)
-    desk.open(two)
-    smaller, same = await desk.begin(two, 3, size=SIZE - 1), await desk.begin(two, 4)
+        side.spool.path(one, lease).write_bytes(bytes(SIZE))
+    used = [os.open(side.spool.path(one, lease), os.O_RDONLY) for lease in (1, 2)]
+    side.receipts.end(one, Status.ABORTED, 0.0)
+    side.spool.discard(one)
+    side.open(two)
+    smaller, same = await side.begin(two, 3, size=SIZE - 1), await side.begin(two, 4)
     assert [os.fstat(each).st_size for each in used] == [SIZE, SIZE]
     assert smaller.path.stat().st_size == 100
     assert os.path.samestat(same.path.stat(), os.fstat(used[0]))
@@ -208,10 +206,10 @@ class Disk:
         return self._write(descriptor, data, offset)
 
 
-async def test_the_loop_goes_on_while_a_slow_disk_writes(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_loop_goes_on_while_a_slow_disk_writes(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.open(no)
-    beginning = asyncio.create_task(desk.begin(no, 1))
+    side.open(no)
+    beginning = asyncio.create_task(side.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     done = beginning.done()
     disk.go_on.set()
@@ -220,38 +218,39 @@ async def test_the_loop_goes_on_while_a_slow_disk_writes(desk: Desk, monkeypatch
 
 
 async def test_a_newer_writer_begins_behind_what_an_older_one_still_writes(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no = Disk(monkeypatch), AttemptNo(1, 1)
-    desk.open(no)
-    older = asyncio.create_task(desk.begin(no, 1))
+    side.open(no)
+    older = asyncio.create_task(side.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
     older.cancel()
-    upload, _ = desk.uploads.begin(Announcement(no, 1, "d1", SIZE, bytes(32), 1.0), 60.0)
-    waiting = asyncio.create_task(desk.uploads.settled(upload))
+    upload, _ = side.uploads.begin(ResponseHeader(no, 1, "d1", SIZE, bytes(32), 1.0), 60.0)
+    waiting = asyncio.create_task(upload.settled())
     await asyncio.sleep(0)
     waits = not waiting.done()
     disk.go_on.set()
     await waiting
     assert (waits, upload.offset) == (True, 100)
-    await desk.uploads.append(upload, 100, memoryview(bytes(100)))
+    await upload.append(100, memoryview(bytes(100)))
     assert upload.path.stat().st_size == 200
 
 
 async def test_what_is_forgotten_while_it_is_written_leaves_nothing(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk, no, before = Disk(monkeypatch), AttemptNo(1, 1), descriptors()
-    desk.open(no)
-    beginning = asyncio.create_task(desk.begin(no, 1))
+    side.open(no)
+    beginning = asyncio.create_task(side.begin(no, 1))
     await asyncio.to_thread(disk.met.wait)
-    [upload] = desk.uploads._uploads.values()
+    [upload] = side.uploads._uploads.values()
     assert upload.writer is not None
-    desk.uploads.leave(upload, upload.writer)
-    desk.responses.lease_over(no, 1, "expired")
+    side.uploads.leave(upload, upload.writer)
+    side.receipts.lease_ended(no, 1, "expired")
+    side.uploads.review()
     disk.go_on.set()
     await beginning
-    assert (desk.parts(), descriptors()) == (0, before)
+    assert (side.parts(), descriptors()) == (0, before)
 
 
 class Threads(ThreadPoolExecutor):
@@ -291,10 +290,10 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     with ThreadPoolExecutor(1) as thread:
         form = ResponseForm(model, size, same_as_model=True, most_bytes=size)
         responses.open(no, form, Aggregation(file, model, thread, in_lease_order=True), incarnation=1)
-        announcement = Announcement(no, 1, "d1", size, digest_of(body), 1.0)
-        upload, _ = uploads.begin(announcement, 60.0)
-        await uploads.append(upload, 0, memoryview(body))
-        decision, new = await uploads.acknowledge(announcement)
+        header = ResponseHeader(no, 1, "d1", size, digest_of(body), 1.0)
+        upload, _ = uploads.begin(header, 60.0)
+        await upload.append(0, memoryview(body))
+        decision, new = await uploads.acknowledge(header)
     assert (decision.outcome, decision.reason, new, threads.given) == (Outcome.COUNTED, "", True, on_threads)
     assert [ident == threading.get_ident() for ident in kept] == [kept_on_loop]
     assert spool.path(no, 1).read_bytes() == body

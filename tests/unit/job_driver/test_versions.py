@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from job_driver.checkpoint import Checkpoint, Checkpoints, Former
-from job_driver.versions import SETTLE_S, Versions
+from job_driver.checkpoint import SETTLE_S, Checkpoint, Checkpoints, Former, Versions
 
 KEEP_S = 100.0
 
