@@ -85,7 +85,7 @@ def _tick(world: World, _: int) -> None:
     world.supply.tick(world.now)
     world.tiers.tick(world.now)
     world.deadlines.set(Kind.TICK, 0, world.supply.next_tick)
-    if world.open_requests and world.supply.moved(world.supply.by_region(world.regions.region_of)):
+    if world.open_requests and world.supply.moved(world.supply.by_region(world.regions)):
         world.dirty = True
 
 

@@ -4,7 +4,7 @@ from typing import assert_never
 
 from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.lifecycle import DeviceState, Story, tell
-from coordinator.engine.matching import Matcher, guessed_supply
+from coordinator.engine.matching import Matcher
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job, Lease, Request
@@ -114,8 +114,9 @@ def _filling(world: World, request: Request, present: Present) -> list[str]:
     reasons = [f"{places}; {', '.join(said)}; {rate}", *_kept_back(world, request)]
     if job.id in world.plan.reasons:
         reasons.append(world.plan.reasons[job.id])
-    guess = guessed_supply(job)
-    return [*reasons, guess] if guess else reasons
+    if shared := job.group.shared:
+        reasons.append(f"supply is a guess: {shared} earlier check-ins were shared in proportion")
+    return reasons
 
 
 def _ever_seen(world: World, job: Job) -> bool:

@@ -45,15 +45,7 @@ from coordinator.engine.lifecycle import (
     RequestStep,
     advance,
 )
-from coordinator.engine.model import (
-    ComeBackReason,
-    FailureReason,
-    LeaseEnd,
-    Outcome,
-    Phase,
-    Repeat,
-    SessionEnd,
-)
+from coordinator.engine.model import ComeBackReason, FailureReason, LeaseEnd, Outcome, Phase, Repeat, SessionEnd
 from coordinator.engine.state import DAY_S, Device, Lease, Request, Session, Stopping, day_of
 from coordinator.engine.world import World
 
@@ -301,22 +293,9 @@ def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
 def _say_end(
     world: World, lease: Lease, reason: LeaseEnd, phase: Phase | None, failure: FailureReason | None, message: str
 ) -> None:
-    request = lease.request
-    job = request.job.id
-    world.effects.append(
-        EndLease(
-            lease.seq,
-            lease.device.id,
-            request.id,
-            job,
-            lease.round,
-            lease.attempt,
-            reason,
-            phase,
-            failure,
-            message,
-        )
-    )
+    request, why = lease.request, (reason, phase, failure, message)
+    about = lease.seq, lease.device.id, request.id, request.job.id, lease.round, lease.attempt
+    world.effects.append(EndLease(*about, *why))
 
 
 def _occupy(world: World, session: Session) -> None:

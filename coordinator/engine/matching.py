@@ -23,19 +23,9 @@ from coordinator.engine.lifecycle import DISMISS, IDLE, PlanError
 from coordinator.engine.model import ComeBackReason
 from coordinator.engine.on_demand import Attained, OpenJobs, TierSupply
 from coordinator.engine.openings import Openings
-from coordinator.engine.plan import (
-    ANY_TIER,
-    LIFTED,
-    UNDECIDED,
-    GroupView,
-    Mode,
-    Plan,
-    Policy,
-    View,
-    flaw,
-)
+from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, Mode, Plan, Policy, View, flaw
 from coordinator.engine.regions import OVERFLOW, Group
-from coordinator.engine.state import Device, Job, Request, Session
+from coordinator.engine.state import Device, Request, Session
 from coordinator.engine.tiers import EVERY_TIER, NO_TIER, is_within, tier_text
 from coordinator.engine.world import World
 
@@ -70,8 +60,6 @@ class Matcher:
         self._jobs = OpenJobs(world)
         self._attained = Attained(self._jobs, lambda job: world.jobs[job].attained(world.now))
         self._tier_supply = TierSupply(world)
-        self._supply: dict[RegionId, int] = {}  # that the last plan saw, of ...
-        self._supply_of: tuple[object, object] = (None, None)  # ... these published counts and regions
 
     def settle(self) -> None:
         """At the end of a turn: match what became matchable, with a new plan if the inputs have changed."""
@@ -273,7 +261,7 @@ class Matcher:
         before, view = world.plan, self._view()
         plan = self.policy.plan(view)
         if problem := flaw(plan, view, before):
-            raise PlanError(f"plan {view.plan_number} of policy {self.policy.name} at {view.now:.3f} s: {problem}")
+            raise self._error(problem)
         self._aim(before, plan)
         world.plan = plan
         self._forget(before, plan)
@@ -290,10 +278,7 @@ class Matcher:
         for id_, target in plan.targets.items():
             request = requests.get(id_)
             if request is None or request.asynchronous or not request.needed <= target <= request.places:
-                raise PlanError(
-                    f"plan {self.world.plan_number} of policy {self.policy.name} at {self.world.now:.3f} s: "
-                    f"request {id_} is not to have a target of {target} places"
-                )
+                raise self._error(f"request {id_} is not to have a target of {target} places")
             request.target = target
 
     def _decide(self, plan: Plan) -> None:
@@ -302,9 +287,7 @@ class Matcher:
         for id_, tier in plan.tiers.items():
             request = world.open_requests.get(id_)
             if request is None or not (tier == ANY_TIER or _may_restrict(request, tier, world.tiers.number)):
-                what = request or f"request {id_}"
-                made = f"plan {world.plan_number} of policy {self.policy.name}"
-                raise PlanError(f"{made}: {what} is not to be restricted to tier {tier}")
+                raise self._error(f"{request or f'request {id_}'} is not to be restricted to tier {tier}")
             if tier >= 0:
                 request.tier = tier
                 world.changed[id_] = request
@@ -315,6 +298,11 @@ class Matcher:
             self._by_tier = any(request.tier >= 0 for request in world.open_requests.values())
         if plan.review_at is not None:
             world.deadlines.set(Kind.REVIEW, 0, plan.review_at)
+
+    def _error(self, what: str) -> PlanError:
+        """What is wrong with the plan that was made last."""
+        world = self.world
+        return PlanError(f"plan {world.plan_number} of policy {self.policy.name} at {world.now:.3f} s: {what}")
 
     def lift_all(self) -> None:
         """Another policy need not know what its restrictions are."""
@@ -331,7 +319,7 @@ class Matcher:
             plan_number=world.plan_number,
             groups=world.regions.views(),
             requests=requests,
-            supply=self._present_supply(),
+            supply=world.supply.by_region(world.regions),
             supply_span_s=world.supply.span_s,
             jobs=self._jobs,
             tiers=world.tiers.number,
@@ -339,14 +327,6 @@ class Matcher:
             collecting=collecting,
             attained=self._attained,
         )
-
-    def _present_supply(self) -> dict[RegionId, int]:
-        """Counted anew when supply is published or regions are numbered anew, and the same object until then."""
-        world = self.world
-        counts, regions = world.supply.published, world.regions.views()
-        if self._supply_of[0] is not counts or self._supply_of[1] is not regions:
-            self._supply, self._supply_of = world.supply.by_region(world.regions.region_of), (counts, regions)
-        return self._supply
 
     def _rest(self, session: Session) -> None:
         """A device that was not taken: it is looked at again when something that keeps it ends, or sent away."""
@@ -409,9 +389,3 @@ def _alike(before: Sequence[RequestId], after: Sequence[RequestId], most: int) -
 def _cools(device: Device, request: Request, now: float) -> bool:
     cooling = device.cooling.get(request.job.id)
     return cooling is not None and cooling.until > now
-
-
-def guessed_supply(job: Job) -> str:
-    """Empty if the past of the job's group is known exactly."""
-    shared = job.group.shared
-    return f"supply is a guess: {shared} earlier check-ins were shared in proportion" if shared else ""

@@ -7,7 +7,6 @@ from coordinator.engine.ids import JobId, RegionId
 from coordinator.engine.plan import JobView
 from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.regions import Regions
-from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 from coordinator.engine.world import World
 
@@ -61,7 +60,6 @@ class Attained(Mapping[JobId, float]):
 class Counted(Protocol):
     """Whose check-ins are counted: a world of the engine, or one like it."""
 
-    supply: Supply
     tiers: Tiers
     regions: Regions
 
@@ -71,20 +69,16 @@ class TierSupply(Sequence[Mapping[RegionId, int]]):
 
     def __init__(self, world: Counted) -> None:
         self._world = world
-        self._counts: list[dict[RegionId, int]] = []
-        self._of: tuple[object, object] = (None, None)  # published counts and regions
 
     @overload
     def __getitem__(self, index: int) -> Mapping[RegionId, int]: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[Mapping[RegionId, int]]: ...
     def __getitem__(self, index: int | slice) -> Mapping[RegionId, int] | Sequence[Mapping[RegionId, int]]:
-        regions = self._world.regions
-        now = (self._world.supply.published, regions.views())
-        if now[0] is not self._of[0] or now[1] is not self._of[1]:
-            self._counts = [supply.by_region(regions.region_of) for supply in self._world.tiers.supply]
-            self._of = now
-        return self._counts[index]
+        supply, regions = self._world.tiers.supply, self._world.regions
+        if isinstance(index, int):
+            return supply[index].by_region(regions)
+        return [one.by_region(regions) for one in supply[index]]
 
     def __len__(self) -> int:
         return len(self._world.tiers.supply)

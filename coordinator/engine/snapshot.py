@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.state import Device, Job, Lease, Request, Session
+from coordinator.engine.supply import Supply
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
@@ -22,12 +23,15 @@ def snapshot(engine: Engine) -> dict[str, Plain]:
         one.name: _plain(getattr(world, one.name), top=True) for one in fields(world) if one.name not in _APART
     }
     state["regions"] = {name: _plain(value) for name, value in vars(world.regions).items() if name[0] != "_"}
-    state["supply"] = {name: _plain(value) for name, value in vars(world.supply).items()}
+    state["supply"] = _counts(world.supply)
     state["tiers"] = {name: _plain(value) for name, value in vars(world.tiers).items() if name != "supply"}
-    state["tier_supply"] = [
-        {name: _plain(value) for name, value in vars(supply).items()} for supply in world.tiers.supply
-    ]
+    state["tier_supply"] = [_counts(supply) for supply in world.tiers.supply]
     return state
+
+
+def _counts(supply: Supply) -> dict[str, Plain]:
+    """``supply`` without what is kept of it by region: that is made when it is asked for."""
+    return {name: _plain(value) for name, value in vars(supply).items() if not name.startswith("_by_region")}
 
 
 def _plain(value: object, *, top: bool = False) -> Plain:

@@ -5,10 +5,11 @@ about every second as well. Until a window has passed the counts cover what has 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from coordinator.engine.ids import RegionId
 from coordinator.engine.model import EngineSettings
+from coordinator.engine.regions import Regions
 
 COLD_TICK_S = 1.0  # within the first bucket; no shorter than a bucket's part of it
 
@@ -29,6 +30,8 @@ class Supply:
         self._bucket = 0  # the number of the running one
         self._planned: Mapping[RegionId, int] = {}  # what the last plan saw
         self._planned_span_s = self.cold_s
+        self._by_region: dict[RegionId, int] = {}  # ``published``, of ...
+        self._by_region_of: tuple[object, object] = (None, None)  # ... these counts and views of regions
 
     def count(self, class_id: int, devices: int = 1) -> None:
         """So many devices of this class checked in, for the first time in their availability intervals."""
@@ -47,16 +50,22 @@ class Supply:
         self.published = dict(self.totals)
         self.span_s = max(min(now - self.start, self.window_s), self.cold_s)
 
-    def by_region(self, region_of: Callable[[int], RegionId]) -> dict[RegionId, int]:
-        """Published check-ins per region, ascending; regions without any are absent."""
-        counts: dict[RegionId, int] = {}
-        for class_id, count in self.published.items():
-            region = region_of(class_id)
-            counts[region] = counts.get(region, 0) + count
-        return dict(sorted(counts.items()))
+    def by_region(self, regions: Regions) -> dict[RegionId, int]:
+        """Published check-ins per region, ascending; regions without any are absent.
+
+        The same object, which is never changed, until counts are published or regions are numbered anew.
+        """
+        published, views = self.published, regions.views()
+        if self._by_region_of[0] is not published or self._by_region_of[1] is not views:
+            counts: dict[RegionId, int] = {}
+            for class_id, count in published.items():
+                region = regions.region_of(class_id)
+                counts[region] = counts.get(region, 0) + count
+            self._by_region, self._by_region_of = dict(sorted(counts.items())), (published, views)
+        return self._by_region
 
     def plan_made(self, counts: Mapping[RegionId, int]) -> None:
-        """``counts`` are never changed from here on."""
+        """A plan was made of these ``counts``, which are never changed from here on."""
         self._planned, self._planned_span_s = counts, self.span_s
 
     def moved(self, counts: Mapping[RegionId, int]) -> bool:

@@ -135,7 +135,7 @@ class Plans:
         if not self._grounded or self._plus:
             return
         world = self._world
-        supply = world.present_supply()
+        supply = world.supply.by_region(world.regions)
         if world.tables.run.fairness > 0.0:
             for view in world.regions.views():
                 rate = float(sum(supply.get(region, 0) for region in view.regions))
@@ -156,7 +156,7 @@ class Plans:
         tier_supply = np.zeros((t.run.tiers, regions), np.int64)
         if world.width > 1:
             for tier, counted in enumerate(world.tiers.supply):
-                for region, count in counted.by_region(world.regions.region_of).items():
+                for region, count in counted.by_region(world.regions).items():
                     tier_supply[tier, region] = count
         changed = {"ground": table, "usable": usable, "tier_supply": tier_supply}
         changed["rates"] = np.array(ground.rates, np.int64)
@@ -169,11 +169,11 @@ class Plans:
     def _contend(self) -> None:
         """What groups can use, and take from each other."""
         world, t = self._world, self._world.tables
-        between = Contention(world.regions.views(), world.present_supply(), world.supply.span_s)
+        between = Contention(world.regions.views(), world.supply.by_region(world.regions), world.supply.span_s)
         rows = [world.number_of[group] for group in between.number]
         t.group_rates[rows] = between.rates
         t.seconds[np.ix_(rows, rows)] = between.seconds
         for tier, counted in enumerate(world.tiers.supply if t.run.tiers > 1 else ()):
-            counts = counted.by_region(world.regions.region_of)
+            counts = counted.by_region(world.regions)
             for row, group in zip(rows, world.regions.views(), strict=True):
                 t.group_tiers[tier, row] = total(counts, group.regions) + (t.group_tiers[tier - 1, row] if tier else 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.ids import GroupId, JobId, RequestId
 from coordinator.engine.on_demand import Attained, TierSupply
 from coordinator.engine.plan import CollectingView, JobView, RequestView, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
@@ -40,8 +40,6 @@ class BulkWorld:
         self.tiers = Tiers(simulation.settings, 0.0)
         self._class_of = np.full(len(simulation.kinds), NONE)  # of each kind
         self._unfinished: dict[int, Group] = {}  # of each job
-        self._present: dict[RegionId, int] = {}  # supply, of ...
-        self._present_of: tuple[object, object] = (None, None)  # ... these published counts and views of regions
         self._plans = 0  # made until the last tick
         self._jobs = OpenJobs(self, simulation)
         self._attained = Attained(self._jobs, self._jobs.attained)
@@ -139,7 +137,7 @@ class BulkWorld:
         self._tell_supply()
         if run.plans > self._plans:
             self._plans = int(run.plans)
-            self.supply.plan_made(self.present_supply())
+            self.supply.plan_made(self.supply.by_region(self.regions))
         now = float(run.now)
         self.supply.tick(now)
         if self.width > 1:
@@ -147,7 +145,7 @@ class BulkWorld:
             run.cuts = len(self.tiers.cuts)
             self.tables.cuts[: run.cuts] = self.tiers.cuts
         run.tick, run.span_s = self.supply.next_tick, self.supply.span_s
-        if self.tables.jobs["open"].any() and self.supply.moved(self.present_supply()):
+        if self.tables.jobs["open"].any() and self.supply.moved(self.supply.by_region(self.regions)):
             run.dirty = 1
         plans.ground_moved()
 
@@ -163,13 +161,6 @@ class BulkWorld:
             self.tiers.counts[bin_] += int(scores[bin_])
         counts[:], scores[:] = 0, 0
 
-    def present_supply(self) -> dict[RegionId, int]:
-        """Per region, as published: the same object until that or the regions change."""
-        counts, views = self.supply.published, self.regions.views()
-        if self._present_of[0] is not counts or self._present_of[1] is not views:
-            self._present, self._present_of = self.supply.by_region(self.regions.region_of), (counts, views)
-        return self._present
-
     # -- what a policy sees
 
     def view(self) -> View:
@@ -182,7 +173,7 @@ class BulkWorld:
             plan_number=int(t.run.plans),
             groups=self.regions.views(),
             requests=tuple(requests),
-            supply=self.present_supply(),
+            supply=self.supply.by_region(self.regions),
             supply_span_s=self.supply.span_s,
             jobs=self._jobs,
             tiers=self.tiers.number,

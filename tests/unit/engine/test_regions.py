@@ -5,7 +5,6 @@ import pytest
 from coordinator.engine.effects import AdoptPlan, OfferLease
 from coordinator.engine.events import JobEnded
 from coordinator.engine.ids import DeviceId, GroupId, RegionId
-from coordinator.engine.matching import guessed_supply
 from coordinator.engine.model import EngineSettings, JobEnd
 from coordinator.engine.plan import View
 from coordinator.engine.regions import MOST_ATOMS, MOST_KINDS, OVERFLOW, Regions
@@ -84,9 +83,9 @@ def test_beyond_the_bound_devices_are_checked_one_by_one() -> None:
     assert not play.got(OfferLease)
     assert play.offer("four", numbers={"memory": 8.0, "cpu": 9.0})
     assert play.device("four").capability_class == OVERFLOW
-    assert play.engine.supply.by_region(play.engine.regions.region_of) == {}
+    assert play.engine.supply.by_region(play.engine.regions) == {}
     play.beat(2)
-    assert play.engine.supply.by_region(play.engine.regions.region_of)[RegionId(2)] == 2
+    assert play.engine.supply.by_region(play.engine.regions)[RegionId(2)] == 2
 
 
 def test_a_new_requirement_over_known_thresholds_finds_its_past() -> None:
@@ -112,11 +111,11 @@ def test_past_that_cannot_be_split_is_shared_in_proportion_and_said_to_be_a_gues
         for interval in (2, 3):
             play.check_in(f"d{number}", numbers={"memory": 8.0 if number % 3 == 0 else 2.0}, interval=interval)
     play.beat(2)
-    job = play.job("b", **needs(ROOMY, "roomy"))
+    job = play.job("b", demand=4, **needs(ROOMY, "roomy"))
     play.open(job)
     assert supply_of(recorder.views[-1], "memory >= 4") == 7  # 17 x 7 / 17: by the check-ins of those known
     assert supply_of(recorder.views[-1], "all") == 17
-    assert "17 earlier check-ins were shared in proportion" in guessed_supply(job)
+    assert any("17 earlier check-ins were shared in proportion" in line for line in play.engine.explain_job(job.id))
 
 
 def test_comparisons_of_ended_jobs_are_forgotten_at_a_bound() -> None:

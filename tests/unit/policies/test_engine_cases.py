@@ -53,7 +53,7 @@ def played(world: Case, policy: Policy) -> list[int]:
                 **needs(requirement, letter),
             )
         )
-    measured = play.engine.supply.by_region(play.engine.regions.region_of)
+    measured = play.engine.supply.by_region(play.engine.regions)
     assert list(measured.values()) == [WINDOW_S // len(world.cycle)] * len(world.cycle)
     fills: dict[str, int] = {}
     second = 0
