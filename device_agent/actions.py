@@ -1,4 +1,4 @@
-"""The actions that a session asks of the device around it."""
+"""What a session and the work for its leases tell each other: actions, refusals of offers, failures of tasks."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -25,11 +25,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Send:
+    """Send a frame."""
+
     frame: device_pb2.ConnectRequest
 
 
 @dataclass(frozen=True, slots=True)
 class StartTask:
+    """Start the work for a lease."""
+
     key: LeaseKey
     offer: device_pb2.Offer
     ends_at: float  # the lease's end, in the caller's time
@@ -46,6 +50,8 @@ class StopTask:
 
 @dataclass(frozen=True, slots=True)
 class MoveDriver:
+    """Go on with the driver of a lease at another address."""
+
     key: LeaseKey
     address: str
 
@@ -68,3 +74,25 @@ class CloseStream:
 
 
 Action = Send | StartTask | StopTask | MoveDriver | CloseStream
+
+
+class TaskFailed(Exception):
+    """The failure of a task. The coordinator is told where, why, and the last lines of the task's output."""
+
+    def __init__(
+        self,
+        phase: common_pb2.Phase.ValueType,
+        reason: common_pb2.FailureReason.ValueType,
+        message: str,
+        output_tail: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.phase, self.reason, self.message, self.output_tail = phase, reason, message, output_tail
+
+
+class LeaseOver(Exception):
+    """The end of a lease's time. The coordinator knows that as well, so it is told nothing."""
+
+    def __init__(self, phase: common_pb2.Phase.ValueType) -> None:
+        super().__init__(f"in {common_pb2.Phase.Name(phase)}")
+        self.phase = phase

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from device_agent.actions import LeaseKey
-from device_agent.availability import Interval
+from device_agent.spec import Interval
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.files import JsonLines, file_error
 from venn.wire.lag import LagMonitor

@@ -9,13 +9,12 @@ from typing import NamedTuple
 from google.protobuf.duration_pb2 import Duration
 
 from device_agent.actions import StartTask
-from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore, Fetched
-from device_agent.runners.pool import WorkerPool
-from device_agent.runners.process import Output, Work
+from device_agent.machine import AllowedCode
 from device_agent.session import Stage
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
+from device_agent.workers import Output, Work, WorkerPool
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.text import printable
 

@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 from device_agent import doctor, flags
-from device_agent.allowed import parse_allowed
-from device_agent.capabilities import importable_packages, measured_numbers
 from device_agent.flags import Behaviour
 from device_agent.hosting import Run, play
-from device_agent.identity import kept_identity
+from device_agent.machine import importable_packages, kept_identity, measured_numbers, parse_allowed
 from device_agent.spec import DeviceSpec, read_population
 from device_agent.throttle import read_throttle
 from venn.wire import logs

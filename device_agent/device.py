@@ -18,21 +18,21 @@ from device_agent.actions import (
     CloseReason,
     CloseStream,
     LeaseKey,
+    LeaseOver,
     MoveDriver,
     Refusal,
     Send,
     StartTask,
     StopTask,
+    TaskFailed,
 )
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import Fetched
 from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
-from device_agent.availability import Ending, Interval
 from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, Occupied, Refused, Stream
-from device_agent.failures import LeaseOver, TaskFailed
-from device_agent.runners.synthetic import KIND, is_synthetic
+from device_agent.pipes import SYNTHETIC, is_synthetic
 from device_agent.session import Session
-from device_agent.spec import DeviceSpec
+from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.backoff import Backoff
@@ -297,7 +297,7 @@ class Device:
         task = offer.task
         if not task.code.digest:
             if not is_synthetic(parameters(task)):
-                message = f"the task has no code, and is not kind = {KIND}"
+                message = f"the task has no code, and is not kind = {SYNTHETIC}"
                 return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
         elif not self._setting.means.allowed.admits(task.code.digest):
             name = printable(task.code_name, 64)

@@ -10,12 +10,10 @@ from pathlib import Path
 import grpc
 
 from device_agent import flags
-from device_agent.allowed import parse_allowed
-from device_agent.capabilities import importable_packages, measured_numbers
-from device_agent.failures import TaskFailed
-from device_agent.runners.pool import WorkerPool
-from device_agent.runners.process import Work
-from device_agent.runners.synthetic import KIND
+from device_agent.actions import TaskFailed
+from device_agent.machine import importable_packages, measured_numbers, parse_allowed
+from device_agent.pipes import SYNTHETIC
+from device_agent.workers import Work, WorkerPool
 from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
 from venn.wire.channel import open_channel
@@ -98,7 +96,7 @@ async def _worker() -> str:
         code_digest=b"",
         model=model,
         model_digest=digest_of(model),
-        params={"kind": KIND},
+        params={"kind": SYNTHETIC},
         data="",
         device="doctor",
         round=1,

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from device_agent.activity import ActivityLog
-from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
-from device_agent.availability import read_trace, upcoming
 from device_agent.connection import FirstContact, Refused
 from device_agent.device import Device, Setting
-from device_agent.runners.pool import WorkerPool
-from device_agent.spec import DeviceSpec
+from device_agent.machine import AllowedCode
+from device_agent.spec import DeviceSpec, read_trace, upcoming
 from device_agent.throttle import NOTHING, Throttle
+from device_agent.workers import WorkerPool
 from venn.wire.channel import ignore_no_proxy, parse_address
 from venn.wire.command import Context, run_async
 from venn.wire.errors import UsageError

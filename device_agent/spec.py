@@ -1,20 +1,207 @@
-"""Descriptions of devices, from flags or a line of population.jsonl."""
+"""Descriptions of devices, from flags or a line of population.jsonl; and when a device is there. Pure.
 
+A device is there in numbered intervals, from distributions or a trace, without what a timeline takes. Generated
+intervals are a function of (seed, device) alone, so that every policy meets the same devices at the same times. Seconds
+count from the run's epoch.
+"""
+
+import csv
+import hashlib
 import json
+import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Any
 
-from device_agent.availability import Absence, Interval, Spans, always, as_trace, generated, traced, without
+import numpy as np
+
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.errors import UsageError
-from venn.wire.notation import Constant, parse_distribution
+from venn.wire.notation import Constant, Distribution, parse_distribution
 from venn.wire.text import printable
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MOST_LABEL_VALUES = 64
+SETTLING_CYCLES = 64  # sessions and gaps before the epoch: by then how they began is forgotten
+LEAST_SESSION_S = 0.001
+
+Spans = Mapping[str, Sequence[tuple[float, float]]]  # device -> its (start, end), seconds, in order
+
+
+class Ending(Enum):
+    """The way in which a device goes when its interval is over."""
+
+    GOODBYE = "goodbye"
+    CRASH = "crash"  # its process dies, and forgets all
+    CUT = "cut"  # its connections break, and it works on
+    SILENT = "silent"  # nothing comes from it or reaches it, its connections stay open, and it works on
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A time in which the device is there: from ``start_s`` until ``end_s``."""
+
+    number: int  # from 1
+    start_s: float
+    end_s: float  # inf: for ever
+    ends: Ending = Ending.GOODBYE
+
+
+class AbsenceKind(StrEnum):
+    """The way in which a timeline takes a device away."""
+
+    LEAVE = "leave"  # with a goodbye
+    CRASH = "crash"  # its process dies
+    DISCONNECT = "disconnect"  # its connections break, and it works on
+    SUSPEND = "suspend"  # it stands still, its connections open
+    PARTITION = "partition"  # nothing that it says arrives, nor what is said to it; its connections stay open
+
+
+_ENDING = {
+    AbsenceKind.LEAVE: Ending.GOODBYE,
+    AbsenceKind.CRASH: Ending.CRASH,
+    AbsenceKind.DISCONNECT: Ending.CUT,
+    AbsenceKind.SUSPEND: Ending.SILENT,
+    AbsenceKind.PARTITION: Ending.SILENT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """A time that a timeline takes from a device: it is not there from ``from_s`` until before ``until_s``."""
+
+    from_s: float  # >= 0
+    until_s: float  # > from_s; inf: for good
+    how: AbsenceKind
+
+    def to_json(self) -> list[float | str | None]:
+        return [self.from_s, self.until_s if math.isfinite(self.until_s) else None, self.how.value]
+
+    @classmethod
+    def from_json(cls, value: Sequence[float | str | None]) -> "Absence":
+        """Read what ``to_json`` made. Raises ValueError or TypeError for anything else."""
+        start, end, how = value
+        return cls(float(start or 0.0), math.inf if end is None else float(end), AbsenceKind(str(how)))
+
+
+def always() -> Iterator[Interval]:
+    """One interval without an end."""
+    yield Interval(1, 0.0, math.inf)
+
+
+def generated(seed: int, device: str, session: Distribution, gap: Distribution, crash: float) -> Iterator[Interval]:
+    """Sessions and gaps in turn, without an end, in their steady state at 0: the first may have begun before.
+
+    ``crash`` is the probability that a session ends without a goodbye.
+    """
+    rng = _generator(seed, device, "availability")
+    at = -(session.mean + gap.mean) * (SETTLING_CYCLES + rng.random())
+    number = 0
+    length, pause, chance = session.sample, gap.sample, rng.random
+    while True:
+        start = at
+        lasts, away, crashes = length(rng), pause(rng), chance() < crash
+        end = start + (lasts if lasts > LEAST_SESSION_S else LEAST_SESSION_S)
+        at = end + (away if away > 0.0 else 0.0)
+        if end > 0:
+            number += 1
+            yield Interval(number, max(0.0, start), end, Ending.CRASH if crashes else Ending.GOODBYE)
+
+
+def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Interval]:
+    """The intervals of this device in a trace. Raises UsageError NOT_IN_TRACE."""
+    if device not in spans:
+        raise UsageError(
+            "NOT_IN_TRACE", "the trace has no such device", where=device, fix="give it a row, or --name another"
+        )
+    rng = _generator(seed, device, "crash")
+    for number, (start, end) in enumerate(spans[device], start=1):
+        yield Interval(number, start, end, _ending(rng, crash))
+
+
+def as_trace(value: Sequence[Sequence[float]] | None) -> tuple[tuple[float, float], ...] | None:
+    """Read a device's sessions from JSON. Raises TypeError or ValueError for anything else."""
+    return None if value is None else tuple((float(start), float(end)) for start, end in value)
+
+
+def upcoming(intervals: Iterable[Interval], now_s: float, first: int = 1) -> Iterator[Interval]:
+    """The intervals that are not over at ``now_s``, numbered from ``first`` on."""
+    return (interval for interval in intervals if interval.end_s > now_s and interval.number >= first)
+
+
+def read_trace(path: Path) -> Spans:
+    """Read a CSV file with the columns device, start_s, end_s. Raises UsageError TRACE, naming the line."""
+    spans: dict[str, list[tuple[float, float]]] = {}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = csv.DictReader(file)
+            missing = [name for name in ("device", "start_s", "end_s") if name not in (rows.fieldnames or ())]
+            if missing:
+                raise _bad_trace(f"{path}:1", f"the columns {', '.join(missing)} are missing")
+            for row in rows:
+                _add_row(spans, row, f"{path}:{rows.line_num}")
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _bad_trace(str(path), f"cannot be read: {why}") from error
+    return spans
+
+
+def _ending(rng: np.random.Generator, crash: float) -> Ending:
+    return Ending.CRASH if rng.random() < crash else Ending.GOODBYE
+
+
+def _add_row(spans: dict[str, list[tuple[float, float]]], row: Mapping[str, str | None], where: str) -> None:
+    try:
+        start, end = float(row["start_s"] or ""), float(row["end_s"] or "")
+    except ValueError:
+        raise _bad_trace(where, "start_s and end_s must be seconds") from None
+    if not (math.isfinite(start) and start < end):
+        raise _bad_trace(where, f"a session from {start:g} s to {end:g} s has no length")
+    mine = spans.setdefault(row["device"] or "", [])
+    if mine and start < mine[-1][1]:
+        raise _bad_trace(where, f"begins at {start:g} s, before the session above it ends at {mine[-1][1]:g} s")
+    mine.append((start, end))
+
+
+def _bad_trace(where: str, message: str) -> UsageError:
+    return UsageError("TRACE", message, where=where, fix="write rows like flagship-07,0.0,41.5 in order of time")
+
+
+def _generator(seed: int, device: str, purpose: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{seed}/{device}/{purpose}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+
+
+def without(intervals: Iterable[Interval], absences: Sequence[Absence]) -> Iterator[Interval]:
+    """The intervals but for the absences, numbered anew from 1.
+
+    One that an absence cuts ends as the absence says; what is left of it afterwards is an interval of its own.
+    ``absences`` come in order of time and do not overlap.
+    """
+    number = 0
+    for interval in intervals:
+        if absences and absences[-1].until_s == math.inf and interval.start_s >= absences[-1].from_s:
+            return
+        for piece in _pieces(interval, absences):
+            number += 1
+            yield Interval(number, *piece)
+
+
+def _pieces(interval: Interval, absences: Sequence[Absence]) -> Iterator[tuple[float, float, Ending]]:
+    start = interval.start_s
+    for absence in absences:
+        if absence.until_s <= start:
+            continue
+        if absence.from_s >= interval.end_s:
+            break
+        if absence.from_s - start >= LEAST_SESSION_S:
+            yield start, absence.from_s, _ENDING[absence.how]
+        start = absence.until_s
+    if interval.end_s - start >= LEAST_SESSION_S:
+        yield start, interval.end_s, interval.ends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

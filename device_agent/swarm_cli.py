@@ -9,11 +9,9 @@ from typing import Annotated
 import typer
 
 from device_agent import flags
-from device_agent.allowed import parse_allowed
-from device_agent.capabilities import importable_packages
 from device_agent.flags import Behaviour
 from device_agent.hosting import Run, play, swarm_workers
-from device_agent.identity import kept_identity
+from device_agent.machine import importable_packages, kept_identity, parse_allowed
 from device_agent.spec import DeviceSpec, read_population
 from device_agent.throttle import read_throttle
 from venn.wire import logs

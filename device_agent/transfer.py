@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeVar
 import grpc
 from google.protobuf.message import DecodeError, Message
 
+from device_agent.actions import LeaseOver, TaskFailed
 from device_agent.artifacts import ArtifactStore, Damaged, Download
-from device_agent.failures import LeaseOver, TaskFailed
 from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks, frames
 from venn.wire.backoff import Backoff

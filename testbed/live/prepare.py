@@ -19,8 +19,7 @@ from pathlib import Path
 
 import psutil
 
-from device_agent.availability import AbsenceKind
-from device_agent.spec import DeviceSpec
+from device_agent.spec import AbsenceKind, DeviceSpec
 from testbed.live.throttle.plan import relayed
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario

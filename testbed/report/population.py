@@ -15,8 +15,7 @@ import numpy as np
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
-from device_agent.availability import Interval, generated
-from device_agent.spec import DeviceSpec
+from device_agent.spec import DeviceSpec, Interval, generated
 from testbed.report.traces import (
     Compared,
     Kind,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from coordinator.engine.requirements import Requirement, comparisons, names_devices
-from device_agent.availability import read_trace
+from device_agent.spec import read_trace
 from job_driver.settings import PATIENCE_S
 from testbed.scenario.errors import Finding, KeyPath, known
 from testbed.scenario.model import Fleet, Scenario

@@ -9,8 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from device_agent.availability import Absence
-from device_agent.spec import DeviceSpec
+from device_agent.spec import Absence, DeviceSpec
 from testbed.world.fleets import check_ins_of
 from testbed.world.states import Roster, States
 from testbed.world.timeline import Action, Entry, Pool, Selection, Verb, generator, hits, selections

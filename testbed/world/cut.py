@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.requirements import Comparison
-from device_agent.availability import LEAST_SESSION_S, Absence, AbsenceKind
+from device_agent.spec import LEAST_SESSION_S, Absence, AbsenceKind
 from testbed.world.absences import expand_timeline, selected
 from testbed.world.arrays import CheckIns, Ids, Reals
 from testbed.world.columns import chunks
@@ -23,7 +23,7 @@ ROWS = 1 << 18  # of a block, at most
 def without(
     trace: Callable[[], Iterator[CheckIns]], absences: Mapping[int, Sequence[Absence]], devices: int
 ) -> Callable[[], Iterator[CheckIns]]:
-    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.availability``.
+    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.spec``.
 
     Only the numbers of intervals are others: what is left of interval n is numbered from n times the same factor on.
     """

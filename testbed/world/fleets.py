@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.engine.requirements import Capabilities
-from device_agent.availability import Ending, Interval, Spans, read_trace
-from device_agent.spec import DeviceSpec
+from device_agent.spec import DeviceSpec, Ending, Interval, Spans, read_trace
 from testbed.world.arrays import CheckIns
 from venn.wire.errors import UsageError
 from venn.wire.files import write_atomic

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
-from device_agent.availability import Absence, AbsenceKind
+from device_agent.spec import Absence, AbsenceKind
 from testbed.world.arrays import CheckIns
 from testbed.world.timeline import Action, Pool, Selection, Verb, generator
 from venn.wire.errors import UsageError

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.availability import AbsenceKind, Ending, Interval, generated, without
+from device_agent.spec import AbsenceKind, Ending, Interval, generated, without
 from testbed.testing.worlds import Session, world
 from testbed.world import absences
 from testbed.world.absences import Expansion, expand_timeline

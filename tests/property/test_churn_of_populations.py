@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.policies.registry import load_policy
-from device_agent.availability import Absence, AbsenceKind, Ending, Interval
-from device_agent.availability import without as one_by_one
+from device_agent.spec import Absence, AbsenceKind, Ending, Interval
+from device_agent.spec import without as one_by_one
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events

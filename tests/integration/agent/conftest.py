@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from device_agent.activity import ActivityLog
-from device_agent.allowed import AllowedCode
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Means
-from device_agent.availability import Interval, always
 from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
-from device_agent.runners.pool import WorkerPool
-from device_agent.spec import DeviceSpec
+from device_agent.machine import AllowedCode
+from device_agent.spec import DeviceSpec, Interval, always
+from device_agent.workers import WorkerPool
 from tests.integration.agent.scripted import TOKEN, Coordinator, Driver, serving
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from device_agent import device as agent
-from device_agent.allowed import AllowedCode
-from device_agent.availability import Ending, Interval
 from device_agent.connection import Lost, Refused
+from device_agent.machine import AllowedCode
+from device_agent.spec import Ending, Interval
 from job_driver.bundle import pack
 from tests.integration.agent.conftest import Stage
 from tests.integration.agent.scripted import INCARNATION, Conversation, offer

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
+from device_agent.actions import TaskFailed
 from device_agent.artifacts import ArtifactStore, Assembly
-from device_agent.failures import TaskFailed
 from device_agent.transfer import Drivers, Response, Transfer
 from tests.integration.agent.scripted import Coordinator, Driver, serving
 from venn.v1 import common_pb2 as common

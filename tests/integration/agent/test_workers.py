@@ -13,11 +13,10 @@ import numpy as np
 import psutil
 import pytest
 
-from device_agent.failures import LeaseOver, TaskFailed
-from device_agent.runners import frames
-from device_agent.runners.pool import WorkerPool
-from device_agent.runners.process import Work, WorkerProcess
+from device_agent import pipes
+from device_agent.actions import LeaseOver, TaskFailed
 from device_agent.throttle import Throttle
+from device_agent.workers import Work, WorkerPool, WorkerProcess
 from job_driver.bundle import pack
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
@@ -325,8 +324,8 @@ from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from device_agent.throttle import Throttle
 from job_driver.bundle import pack
-from device_agent.runners import frames
-from device_agent.runners.pool import WorkerPool
+from device_agent import pipes
+from device_agent.workers import WorkerPool
 from tests.integration.agent.test_workers import work
 
 async def main():
@@ -388,9 +387,9 @@ async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_cou
 ) -> None:
     """Nor does a worker say then that it began: its agent would wake for nothing."""
     asked, said = list[Throttle](), list[str]()
-    receive = frames.receive
+    receive = pipes.receive
 
-    async def heard(reader: asyncio.StreamReader) -> tuple[frames.Header, bytes]:
+    async def heard(reader: asyncio.StreamReader) -> tuple[pipes.Header, bytes]:
         header, body = await receive(reader)
         said.append(header["say"])
         return header, body
@@ -400,7 +399,7 @@ async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_cou
         return counted
 
     monkeypatch.setattr(Throttle, "held_back", held_back)
-    monkeypatch.setattr(frames, "receive", heard)
+    monkeypatch.setattr(pipes, "receive", heard)
     pool = WorkerPool(1, nice=0)
     try:
         assert (await pool.run(work(None))).held_back == 0

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from device_agent.availability import Absence, AbsenceKind, Ending, Interval, always, generated, without
+from device_agent.spec import Absence, AbsenceKind, Ending, Interval, always, generated, without
 from venn.wire.notation import parse_distribution
 
 OWN = [Interval(1, 0, 10), Interval(2, 20, 30, Ending.CRASH), Interval(3, 40, 50)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.availability import Ending, Interval, always, generated, read_trace, traced, upcoming
+from device_agent.spec import Ending, Interval, always, generated, read_trace, traced, upcoming
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution, parse_distribution
 

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-from device_agent import capabilities, flags
-from device_agent.allowed import AllowedCode, parse_allowed
+from device_agent import flags, machine
 from device_agent.artifacts import ArtifactStore
-from device_agent.availability import Interval
 from device_agent.connection import FirstContact
 from device_agent.flags import Behaviour
-from device_agent.identity import kept_identity
-from device_agent.spec import DeviceSpec, read_population
+from device_agent.machine import AllowedCode, kept_identity, parse_allowed
+from device_agent.spec import DeviceSpec, Interval, read_population
 from job_driver.bundle import pack
 from testbed.world.fleets import write_population
 from venn.wire.backoff import Backoff
@@ -175,12 +173,12 @@ def test_the_store_keeps_one_copy_and_what_was_used_last() -> None:
 
 
 def test_a_machine_is_probed() -> None:
-    numbers = capabilities.measured_numbers()
+    numbers = machine.measured_numbers()
     assert numbers["cpu"] > 0
     assert numbers["memory"] > 1e8
-    assert capabilities.os_level("6.1.0-rpi7") == 6.1
-    assert capabilities.os_level("23.5.0") == 23.5
-    assert capabilities.os_level("unknown") is None
-    packages = capabilities.importable_packages()
+    assert machine.os_level("6.1.0-rpi7") == 6.1
+    assert machine.os_level("23.5.0") == 23.5
+    assert machine.os_level("unknown") is None
+    packages = machine.importable_packages()
     assert "numpy" in packages
     assert len(packages) <= 64

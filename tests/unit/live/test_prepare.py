@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from device_agent.availability import Absence, AbsenceKind
-from device_agent.spec import read_population
+from device_agent.spec import Absence, AbsenceKind, read_population
 from testbed.live.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario

@@ -10,8 +10,7 @@ import pytest
 from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy
-from device_agent.availability import Ending
-from device_agent.spec import DeviceSpec
+from device_agent.spec import DeviceSpec, Ending
 from device_agent.spec import read_population as as_agents_read_it
 from testbed.scenario import load
 from testbed.scenario.loader import parse

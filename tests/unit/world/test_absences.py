@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from device_agent.availability import Absence, AbsenceKind
+from device_agent.spec import Absence, AbsenceKind
 from testbed.testing.worlds import Session, world
 from testbed.world import absences as expanding
 from testbed.world.absences import Expansion, expand_timeline

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.availability import AbsenceKind
+from device_agent.spec import AbsenceKind
 from tests.unit.world.test_absences import always, entry, expand, roster, told
 
 KINDS = {

@@ -6,17 +6,25 @@ length of the header (4 bytes, big-endian) | length of the body (8 bytes) | head
 import asyncio
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 PREFIX = struct.Struct(">IQ")
 MOST_HEADER = 1 << 20
 MOST_BODY = 1 << 34
 
+SYNTHETIC = "synthetic"  # the kind of a task without a job's code (`worker.synthetic`)
+
 Header = dict[str, Any]  # JSON
 
 
 class BrokenFrame(Exception):
-    """The bytes are no message: the job's code wrote where it should not."""
+    """The error of bytes that are no message: the job's code wrote where it should not."""
+
+
+def is_synthetic(params: Mapping[str, object]) -> bool:
+    """Whether a task with these parameters needs no job's code."""
+    return params.get("kind") == SYNTHETIC
 
 
 def pack(header: Header, body: bytes | memoryview = b"") -> bytes:

@@ -1,4 +1,4 @@
-"""The process that runs a job's code on a device: ``python -m device_agent.runners.worker``.
+"""The process that runs a job's code on a device: ``python -m device_agent.worker``.
 
 Messages come on standard input and leave on what was standard output; what the job prints goes to standard error,
 where the agent keeps the last of it. It ends when standard input ends, whatever it is doing then. Between tasks it
@@ -13,6 +13,7 @@ task.
 import hashlib
 import io
 import linecache
+import math
 import os
 import queue
 import sys
@@ -27,8 +28,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from device_agent.runners import frames, synthetic
-from device_agent.runners.frames import Header
+from device_agent import pipes
+from device_agent.pipes import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
 from venn.wire.digest import digest_of
@@ -36,15 +37,19 @@ from venn.wire.marks import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"
+STEPS = 50  # parts of a synthetic task after which progress is told
+PIECE = 4096  # elements that it works on at a time
 
 OnDevice = Callable[[Arrays, Task], Result]
 
 
 class ImportFailed(Exception):
-    """The job's file does not load."""
+    """The error of a job file that has no job."""
 
 
 class Worker:
+    """Does the tasks that an agent sends, one after the other."""
+
     def __init__(self, up: BinaryIO) -> None:
         self._up = up
         self._bundle: tuple[str, str, bytes] | None = None  # digest, file name, source
@@ -53,6 +58,7 @@ class Worker:
         self.cancelled: set[int] = set()  # written by the reading thread
 
     def handle(self, header: Header, body: bytes) -> None:
+        """Take a message."""
         match header["do"]:
             case "load":
                 self._bundle, self._code = (header["digest"], *_unpack(body)), None
@@ -62,7 +68,7 @@ class Worker:
                 self._run(header)
                 self.cancelled.discard(header["id"])
             case other:
-                raise frames.BrokenFrame(f"{other}")
+                raise pipes.BrokenFrame(f"{other}")
 
     def _run(self, header: Header) -> None:
         answer: Header = {"id": header["id"]}
@@ -72,7 +78,7 @@ class Worker:
             on_device, like_model = self._function()
             phase = "on_device"
             if header["say_began"]:  # somebody counts something from here on
-                frames.write(self._up, {"say": "began", "id": header["id"]})
+                pipes.write(self._up, {"say": "began", "id": header["id"]})
             result, took = self._work(on_device, like_model, header)
             body = tensors.encode(result.arrays)
             answer |= {"say": "done", "weight": float(result.weight), "digest": digest_of(body).hex()}
@@ -85,14 +91,14 @@ class Worker:
             body = b""
         sys.stdout.flush()
         sys.stderr.flush()
-        frames.write(self._up, answer, body)
+        pipes.write(self._up, answer, body)
 
     def _function(self) -> tuple[OnDevice, bool]:
         """The function that runs on the device, from a file that is run afresh; and whether its result must be like the
         model.
         """
         if self._bundle is None:
-            return synthetic.on_device, False
+            return synthetic, False
         _, name, source = self._bundle
         module = types.ModuleType(MODULE)
         module.__file__ = name
@@ -144,9 +150,32 @@ class Worker:
             now = time.monotonic()
             if now - told >= PROGRESS_S:
                 told = now
-                frames.write(self._up, {"say": "progress", "id": number, "fraction": fraction})
+                pipes.write(self._up, {"say": "progress", "id": number, "fraction": fraction})
 
         return report
+
+
+def synthetic(model: Arrays, task: Task) -> Result:
+    """A task without a job's code: it spends a stated amount of processor time and sends a stated number of bytes.
+
+    params: kind = synthetic, compute_s = 0 (processor seconds, >= 0), upload_bytes (absent: the model goes back).
+    Raises ValueError for parameters that make no sense.
+    """
+    compute_s = float(task.params.get("compute_s", 0.0))
+    if not (math.isfinite(compute_s) and compute_s >= 0):
+        raise ValueError(f"compute_s must be seconds, at least 0, not {compute_s}")
+    started, values = time.thread_time(), task.rng.random(PIECE)
+    for step in range(1, STEPS + 1):
+        until = started + compute_s * step / STEPS
+        while time.thread_time() < until:
+            values = np.sqrt(values * values + 1e-9)
+        task.progress(step / STEPS)
+    if "upload_bytes" not in task.params:
+        return Result(model)
+    upload_bytes = int(task.params["upload_bytes"])
+    if upload_bytes < 0:
+        raise ValueError(f"upload_bytes must be at least 0, not {upload_bytes}")
+    return Result({"payload": task.rng.integers(0, 256, upload_bytes, dtype=np.uint8)})
 
 
 def _unpack(bundle: bytes) -> tuple[str, bytes]:
@@ -177,7 +206,7 @@ def _print_trace(error: BaseException) -> None:
 
 
 def _read(down: BinaryIO, inbox: "queue.SimpleQueue[tuple[Header, bytes]]", worker: Worker) -> None:
-    while (message := frames.read(down)) is not None:
+    while (message := pipes.read(down)) is not None:
         if message[0]["do"] == "cancel":
             worker.cancelled.add(message[0]["id"])
         else:
@@ -195,7 +224,7 @@ def main() -> None:
     inbox: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
     worker = Worker(up)
     threading.Thread(target=_read, args=(down, inbox, worker), daemon=True).start()
-    frames.write(up, {"say": "ready"})
+    pipes.write(up, {"say": "ready"})
     while True:
         worker.handle(*inbox.get())
 

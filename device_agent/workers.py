@@ -1,19 +1,19 @@
-"""One worker process, as the agent sees it."""
+"""The worker processes that run job code for an agent: a pool of warm ones, each job's code in processes of its own."""
 
 import asyncio
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from device_agent.failures import LeaseOver, TaskFailed
-from device_agent.runners import frames
-from device_agent.runners.frames import Header
-from device_agent.throttle import NOTHING, Throttle
+from device_agent import pipes
+from device_agent.actions import LeaseOver, TaskFailed
+from device_agent.pipes import Header
+from device_agent.throttle import NOTHING, DutyCycle, Throttle
 from venn.v1 import common_pb2
 from venn.wire import RUN_MARK
 from venn.wire.text import printable
@@ -23,8 +23,10 @@ TAIL_LINES, TAIL_CHARACTERS = 20, 4000  # of them told
 STOP_WITHIN_S = 0.5  # a cancelled task; else its process is killed
 LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMEXPR")  # what may start threads of its own
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in LIBRARIES} | {"VECLIB_MAXIMUM_THREADS": "1"}
+CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
 PHASES = {"import": common_pb2.PHASE_IMPORT, "on_device": common_pb2.PHASE_ON_DEVICE}
-GONE = (asyncio.IncompleteReadError, frames.BrokenFrame, ConnectionError)
+IDLE_KEPT = 4  # besides one per slot: processes of other jobs that stay warm
+GONE = (asyncio.IncompleteReadError, pipes.BrokenFrame, ConnectionError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Output:
 
 
 class NotStarted(OSError):
-    """A worker process ended before it was ready."""
+    """The error of a worker process that ended before it was ready."""
 
 
 class WorkerProcess:
@@ -136,7 +138,7 @@ class WorkerProcess:
             raise
         except GONE as error:
             await self.close()
-            raise TaskFailed(*_CRASHED, f"the worker process died: {self._how()}", self.tail()) from error
+            raise TaskFailed(*CRASHED, f"the worker process died: {self._how()}", self.tail()) from error
 
     def tail(self) -> str:
         """The last lines of what the task printed."""
@@ -202,7 +204,7 @@ class WorkerProcess:
                     reason = common_pb2.FAILURE_REASON_TASK_CRASHED
                     raise TaskFailed(PHASES[phase], reason, printable(message, 500), self.tail())
                 case _:
-                    raise frames.BrokenFrame(f"{said.get('say')}")
+                    raise pipes.BrokenFrame(f"{said.get('say')}")
 
     async def _stop(self) -> None:
         """Stop the task under way, or end its process."""
@@ -219,14 +221,14 @@ class WorkerProcess:
     async def _send(self, header: Header, body: bytes = b"") -> None:
         stdin = self._process.stdin
         assert stdin is not None
-        stdin.write(frames.pack(header, body))
+        stdin.write(pipes.pack(header, body))
         if body:
             stdin.write(body)
         await stdin.drain()
 
     async def _receive(self) -> tuple[Header, bytes]:
         assert self._process.stdout is not None
-        return await frames.receive(self._process.stdout)
+        return await pipes.receive(self._process.stdout)
 
     def _drain(self) -> None:
         """Take what was printed; keep the last of it."""
@@ -243,13 +245,96 @@ class WorkerProcess:
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
-_CRASHED = (common_pb2.PHASE_ON_DEVICE, common_pb2.FAILURE_REASON_TASK_CRASHED)
+class WorkerPool:
+    """Runs ``size`` tasks at once; the others wait in the order they came. ``nice``: how far the workers step back."""
+
+    def __init__(self, size: int, *, nice: int = 5, throttle: Throttle = NOTHING) -> None:
+        self._slots = asyncio.Semaphore(size)
+        self._most_idle = size + IDLE_KEPT
+        self._nice, self._throttle = nice, throttle
+        self._duty = None if throttle.duty_cores is None else DutyCycle(throttle.duty_cores)
+        # Whether anybody counts how often the processor limit was used up; else no task asks again.
+        self._counted = self._duty is not None or throttle.held_back() is not None
+        self._idle: list[WorkerProcess] = []  # the last used at the end
+        self._background: set[asyncio.Task[None]] = set()
+
+    async def warm(self) -> None:
+        """Start a worker ahead of the first task: starting one takes a good part of a second. Raises OSError."""
+        self._idle.insert(0, await self._start())
+
+    async def run(self, work: Work) -> Output:
+        """Run a task. Raises TaskFailed or LeaseOver. If cancelled, the work has stopped when this returns."""
+        async with self._slots:
+            worker = await self._take(work.code_digest)
+            with self._returned(worker):
+                return await worker.run(work, self._held_back if self._counted else None)
+
+    async def close(self) -> None:
+        """End all workers; they are gone when this returns."""
+        if self._background:
+            await asyncio.wait(self._background)
+        idle, self._idle = self._idle, []
+        for worker in idle:
+            await worker.close()
+        if self._duty is not None:
+            self._duty.close()
+
+    def _held_back(self) -> int:
+        """The number of times that the processor limit was used up so far."""
+        if self._duty is not None:
+            return self._duty.stops
+        return self._throttle.held_back() or 0
+
+    async def _start(self) -> WorkerProcess:
+        """Start a worker, and slow it down once it is warm: its start is no part of any task. Raises OSError."""
+        worker = await WorkerProcess.start(self._nice, self._throttle)
+        try:
+            self._throttle.slow_down(worker.pid)
+        except OSError:
+            await worker.close()
+            raise
+        if self._duty is not None:
+            self._duty.add(worker.pid)
+        return worker
+
+    async def _take(self, code_digest: bytes) -> WorkerProcess:
+        for worker in reversed(self._idle):
+            if worker.fits(code_digest) and worker.alive:
+                self._idle.remove(worker)
+                return worker
+        try:
+            return await self._start()
+        except OSError as error:
+            message = f"no worker process could be started: {error}"
+            raise TaskFailed(common_pb2.PHASE_IMPORT, common_pb2.FAILURE_REASON_TASK_CRASHED, message) from error
+
+    @contextmanager
+    def _returned(self, worker: WorkerProcess) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if worker.alive:
+                self._idle.append(worker)
+            else:
+                self._later(self._replace())
+            if len(self._idle) > self._most_idle:
+                self._later(self._idle.pop(0).close())
+
+    async def _replace(self) -> None:
+        """Start a worker in place of one that was killed, before it is needed; if that fails, its next task does."""
+        with suppress(OSError):
+            await self.warm()
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
 
 async def _spawn(nice: int, throttle: Throttle, errors: int) -> asyncio.subprocess.Process:
     """Start the program. ``errors``: the descriptor that the job's output goes to."""
     return await asyncio.create_subprocess_exec(
-        *throttle.launch([sys.executable, "-P", "-m", "device_agent.runners.worker", str(nice)]),
+        *throttle.launch([sys.executable, "-P", "-m", "device_agent.worker", str(nice)]),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=errors,
