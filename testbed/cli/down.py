@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.live.throttle.leftovers import Leftover, find
-from testbed.live.throttle.namespace import RefusedError
+from testbed.scenario.backends import Leftover, leftovers_of_backends
 from venn.wire.command import Context, application, command, execute
 from venn.wire.errors import ExitCode
 from venn.wire.exits import write_line
@@ -25,17 +24,17 @@ def down(
     in_use_too: Annotated[bool, typer.Option("--all", help="Also what belongs to runs that still go on.")] = False,
     of: Annotated[str | None, typer.Option("--of", metavar="MARK", help="Remove only what has this mark.")] = None,
 ) -> int:
-    """Remove processes, containers, networks, namespaces and cgroups of testbeds that are gone, and nothing else.
+    """Remove what testbeds that are gone have left: processes, cgroups, namespaces, containers, networks.
 
     The exit code is 4 if something could not be removed."""
-    found = [each for each in find() if of in (None, each.mark)]
+    found = [each for each in leftovers_of_backends() if of in (None, each.mark)]
     spared = [each for each in found if each.in_use and not in_use_too]
     due = [each for each in found if each not in spared]
     failed: dict[str, str] = {}
     for each in due if not dry_run else ():
         try:
             each.remove()
-        except (OSError, RefusedError) as error:
+        except OSError as error:
             failed[each.name] = str(error)
     if context.json:
         rows = [_row(each, failed) for each in due]

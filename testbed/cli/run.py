@@ -89,7 +89,7 @@ def run_file(
     scenario = load(file, settings)
     again = ["venn", "run", str(file), *as_words(settings)]
     asked = _Asked(scenario, out, validate, allow_degraded, context.quiet or context.json, context.color, again)
-    result, code = asked.simulated() if scenario.backend == "sim" else asked.live()
+    result, code = asked.simulated() if scenario.backend_spec.simulated else asked.live()
     if result is not None:
         _tell(context, name, result, file)
     else:

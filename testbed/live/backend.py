@@ -1,20 +1,18 @@
 """Backends: what the programs of a run are, and how each kind is found.
 
-A backend is a folder beside this file and an entry point of the group ``venn.backends``, which names a function that
-takes a ``Run`` and returns a ``Backend``. What it needs beyond the testbed is the extra of its name.
+``testbed.scenario.backends`` says how each kind is found; the function ``make`` of its spec takes a ``Run`` and
+returns a ``Backend``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from typing import Protocol
 
 from testbed.live.prepare import DeviceHost, Prepared
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import LinkChange
-from venn.wire.errors import UsageError, VennError
-from venn.wire.exits import missing_package
+from venn.wire.errors import VennError
 
 
 class Component(Protocol):
@@ -118,13 +116,6 @@ class Run:
 
 def backend_of(run: Run) -> Backend:
     """The backend that the scenario names. Raises CannotEnforceError, and UsageError where it is not installed."""
-    name = run.scenario.backend
-    found = entry_points(group="venn.backends", name=name)
-    if not found:
-        raise UsageError("BACKEND", f"the backend {name} is not installed", fix="install venn-testbed again")
-    [entry_point] = found
-    try:
-        make: Callable[[Run], Backend] = entry_point.load()
-    except ModuleNotFoundError as error:
-        raise missing_package(error, f"backend: {name}", name) from error
+    spec = run.scenario.backend_spec
+    make: Callable[[Run], Backend] = spec.load(spec.make)
     return make(run)

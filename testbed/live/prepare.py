@@ -26,7 +26,7 @@ from testbed.scenario.model import Scenario
 from testbed.world.absences import with_absences
 from testbed.world.data import HELD_OUT, split
 from testbed.world.fleets import expand, write_population
-from testbed.world.timeline import Action
+from testbed.world.timeline import Action, Verb
 from venn.wire.errors import CannotEnforceError, UsageError
 
 SWARM = "swarm"  # the host of the devices that have no process of their own
@@ -71,7 +71,7 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
             held_out[name] = where / HELD_OUT
     made = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares)
     timeline = scenario.timeline(made)
-    links = relayed(scenario)
+    links = relayed(scenario) if Verb.DISCONNECT in scenario.backend_spec.outside else ()
     devices = tuple(_left_to_itself(device, linked=device.fleet in links) for device in with_absences(made, timeline))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
@@ -104,7 +104,6 @@ TESTBED_BYTES = 160_000_000
 PROGRAM_BYTES = 45_000_000
 WORKER_BYTES = 25_000_000  # a job that imports more than NumPy has more
 DEVICE_BYTES = 250_000
-CONTAINER_BYTES = 15_000_000  # of the engine, for each
 PROGRAMS_PER_CORE = 8  # that only wait, most of the time: emulated devices share a program, and their tasks are short
 OTHER_FILES = 64  # of a program, beside its connections
 
@@ -133,12 +132,13 @@ def capacity() -> Capacity:
 
 
 def need(scenario: Scenario, prepared: Prepared, cores: int) -> Need:
-    alone = sum(host.single for host in prepared.hosts)
-    workers = alone + (len(prepared.hosts) - alone) * max(1, cores - 1)  # a swarm's pool leaves one core
-    programs = 1 + len(scenario.jobs) + len(prepared.hosts)
-    memory = TESTBED_BYTES + programs * PROGRAM_BYTES + workers * WORKER_BYTES
-    if scenario.backend == "compose":
-        memory += programs * CONTAINER_BYTES
+    backend = scenario.backend_spec
+    hosts = prepared.hosts if backend.devices_here else ()
+    alone = sum(host.single for host in hosts)
+    workers = alone + (len(hosts) - alone) * max(1, cores - 1)  # a swarm's pool leaves one core
+    programs = 1 + len(scenario.jobs) + len(hosts)
+    memory = TESTBED_BYTES + programs * (PROGRAM_BYTES + backend.overhead_bytes) + workers * WORKER_BYTES
+    if backend.each_device and backend.devices_here:
         programs -= sum(fleet.count for fleet in scenario.fleets.values() if fleet.cores)  # they have their own limit
     most_together = max((len(host.devices) for host in prepared.hosts), default=0)
     busy = sum(job.demand for job in scenario.jobs.values())
@@ -149,13 +149,14 @@ def need(scenario: Scenario, prepared: Prepared, cores: int) -> Need:
     )
 
 
-def check_containers(scenario: Scenario, asked: Need, have: Capacity) -> None:
-    """Raises CannotEnforceError TOO_LARGE: they would not fit, and how many would."""
-    if scenario.backend != "compose" or asked.memory_bytes <= have.memory_bytes:
+def check_fits(scenario: Scenario, asked: Need, have: Capacity) -> None:
+    """Where each device is a container, or the like. Raises CannotEnforceError TOO_LARGE: how many would fit."""
+    backend = scenario.backend_spec
+    if not backend.each_device or not backend.devices_here or asked.memory_bytes <= have.memory_bytes:
         return
-    each = PROGRAM_BYTES + WORKER_BYTES + CONTAINER_BYTES + DEVICE_BYTES
+    each = PROGRAM_BYTES + WORKER_BYTES + backend.overhead_bytes + DEVICE_BYTES
     fit = max(0, scenario.devices - math.ceil((asked.memory_bytes - have.memory_bytes) / each))
-    message = f"{scenario.devices} containers take about {_gb(asked.memory_bytes)} of memory, and "
+    message = f"{scenario.devices} {backend.each_device}s take about {_gb(asked.memory_bytes)} of memory, and "
     message += f"{_gb(have.memory_bytes)} are free: {fit} would fit"
     raise CannotEnforceError("TOO_LARGE", message, where="fleets", fix=f"have at most {fit} devices")
 

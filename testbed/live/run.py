@@ -14,7 +14,7 @@ from rich.console import Console
 
 from testbed.live.backend import Backend, Run, backend_of
 from testbed.live.host import HostMonitor
-from testbed.live.prepare import Prepared, capacity, check_containers, need, prepare, shortfalls
+from testbed.live.prepare import Prepared, capacity, check_fits, need, prepare, shortfalls
 from testbed.live.supervisor import Supervisor
 from testbed.report.build import PAGE, Ending, Result, build_report
 from testbed.report.view import watch
@@ -114,7 +114,7 @@ class LiveRun:
             run = Run(self.scenario, self.folder, prepared, self.validate, self.allow_degraded, self._say_degraded)
             backend = backend_of(run)
             asked, have = need(self.scenario, prepared, capacity().cores), capacity()
-            check_containers(self.scenario, asked, have)
+            check_fits(self.scenario, asked, have)
             self._too_small = shortfalls(asked, have)
             for line in self._too_small:
                 self._say(line)

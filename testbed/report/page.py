@@ -38,6 +38,7 @@ from testbed.report.waits import rules
 from testbed.runfolder.attempts import SimulatedRecord
 from testbed.runfolder.jsonlines import Row, number, text, texts
 from testbed.runfolder.summary import Summary
+from testbed.scenario.backends import each_device
 from venn.wire.files import write_atomic
 from venn.wire.text import printable
 
@@ -163,6 +164,7 @@ def environment() -> Environment:
         "script": Markup(script),
         "script_hash": f"sha256-{digest}",
     }
+    environment.filters["each_device"] = each_device
     environment.filters["printable"] = lambda said: printable(str(said), 500)
     return environment
 

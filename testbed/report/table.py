@@ -10,6 +10,7 @@ from testbed.report.host import stall_line
 from testbed.report.injected import observed_words
 from testbed.report.words import counted, gib, metric, percent, seconds, span
 from testbed.runfolder.summary import HostSummary, JobFigures, Simulated, Summary
+from testbed.scenario.backends import each_device
 from venn.wire.text import printable
 
 LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out
@@ -217,7 +218,7 @@ def _machine(summary: Summary) -> list[str]:
     emulation = summary.emulation
     busy, _, verdict = host_line(summary.host).rpartition(": ")
     processes = f", {emulation.processes} of them processes" if emulation.processes else ""
-    processes = ", each a container" if summary.backend == "compose" else processes
+    processes = f", each a {each}" if (each := each_device(summary.backend)) else processes
     return [
         f"emulation  cpu {emulation.cpu} ({counted(summary.devices, 'device')}{processes}), link {emulation.link}",
         *(f"DEGRADED   {each}" for each in emulation.degraded),

@@ -54,7 +54,7 @@ def _top(scenario: Scenario) -> Iterator[Finding]:
     if not scenario.jobs and scenario.drawn_jobs is None:
         yield Finding(("jobs",), "there is no job", "add one")
     if not scenario.fleets and scenario.population is None:
-        fix = "add a fleet" if scenario.backend != "sim" else "add a fleet or a population"
+        fix = "add a fleet or a population" if scenario.backend_spec.simulated else "add a fleet"
         yield Finding(("fleets",), "there is no device", fix)
     if scenario.devices > MOST_DEVICES:
         yield Finding(("fleets",), f"{scenario.devices} devices are too many", f"have at most {MOST_DEVICES}")
@@ -121,9 +121,9 @@ def _data(scenario: Scenario) -> Iterator[Finding]:
 def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
     here: KeyPath = ("jobs", name)
     if job.file is None:
-        if scenario.backend != "sim":
+        if not scenario.backend_spec.simulated:
             yield Finding((*here, "file"), "is missing", "add e.g. file: job.py")
-    elif problem := problem_of(job.file, runs_here=scenario.backend == "process"):
+    elif problem := problem_of(job.file, runs_here=scenario.backend_spec.code_here):
         yield Finding((*here, "file"), *problem)
     if job.rounds is None and job.max_rounds is None:
         yield Finding(
@@ -221,7 +221,7 @@ def _drawn_jobs(scenario: Scenario) -> Iterator[Finding]:
     if scenario.drawn_jobs is not None:
         yield from _names(scenario, scenario.drawn_jobs)
         yield from _table(scenario, scenario.drawn_jobs)
-    if scenario.backend != "sim":
+    if not scenario.backend_spec.simulated:
         asked = {_DRAWN: scenario.drawn_jobs is not None, "scale": scenario.scale != 1}
         asked |= {"rounds_scale": scenario.rounds_scale != 1, "noise": scenario.noise != 0}
         asked["match"] = scenario.match is not Matching.WHILE_PRESENT

@@ -6,20 +6,20 @@ from pathlib import Path
 from coordinator.engine.requirements import Requirement, comparisons, names_devices
 from device_agent.spec import read_trace
 from job_driver.settings import PATIENCE_S
+from testbed.scenario.backends import OF_A_TASK
 from testbed.scenario.errors import Finding, KeyPath, known
 from testbed.scenario.model import Fleet, Scenario
 from testbed.scenario.population import Population
-from testbed.scenario.profiles import OF_A_TASK, REAL
 from testbed.scenario.readers import GENERATED, MOST_SIMULATED, PHONES
 from testbed.scenario.requirements import labels_of, meant_fleets, requirement_of
 from testbed.world.fleets import capabilities_of, device_name
+from testbed.world.limits import LINK
 from testbed.world.phones import REPORTED
 from testbed.world.timeline import Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import PROGRAMS, Empirical, Rate, Selector, Whom, format_duration
 
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
-LINK = ("up", "down", "delay", "jitter", "loss")
 HERE: KeyPath = ("population",)
 # What only generated sessions have.
 _LENGTHS = ("session", "gap", "swing", "peak")
@@ -51,8 +51,8 @@ def _fleet(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Finding]:
     if fleet.processes > fleet.count:
         message = f"{fleet.processes} processes cannot host {fleet.count} devices"
         yield Finding((*here, "processes"), message, f"have at most {fleet.count}, one for each device")
-    elif scenario.backend == "compose" and fleet.processes != fleet.count:
-        message = f"{fleet.processes} processes for {fleet.count} devices, and each device is a container"
+    elif (each := scenario.backend_spec.each_device) and fleet.processes != fleet.count:
+        message = f"{fleet.processes} processes for {fleet.count} devices, and each device is a {each}"
         yield Finding((*here, "processes"), message, "remove it")
     for label in OURS & fleet.labels.keys():
         yield Finding((*here, "labels", label), f"{label} is set for every device already", "take another name")
@@ -117,15 +117,16 @@ def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -
         if (fleet.jitter if change.jitter is None else change.jitter) > delay:
             message = f"the jitter of {name} is more than its delay, which cannot go below 0"
             yield Finding(here, message, "add a delay, or a smaller jitter")
-        if change.loss and scenario.backend in REAL and fleet.processes != fleet.count:
+        if change.loss and not scenario.backend_spec.simulated and fleet.processes != fleet.count:
             message = f"loss needs a process for each device of {name}: a relay loses nothing"
             yield Finding(here, message, f"add processes: {fleet.count} there")
 
 
 def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Finding]:
     here = ("fleets", name, key)
-    shared = scenario.backend in REAL and fleet.processes != fleet.count
-    if key in OF_A_TASK and scenario.backend not in REAL:
+    backend = scenario.backend_spec
+    shared = not backend.simulated and fleet.processes != fleet.count
+    if key not in backend.limits:
         fix = "remove it, or give profile: NAME, whose limits are left out here"
         yield Finding(here, f"has no effect with backend: {scenario.backend}", fix)
     elif key in OF_A_TASK and shared:
@@ -138,7 +139,7 @@ def _limit(scenario: Scenario, name: str, fleet: Fleet, key: str) -> Iterator[Fi
 
 
 def _population(scenario: Scenario, population: Population) -> Iterator[Finding]:
-    if scenario.backend != "sim":
+    if not scenario.backend_spec.simulated:
         yield Finding(HERE, "works in the simulator only", "write backend: sim, or describe fleets")
     if scenario.fleets:
         yield Finding(HERE, "conflicts with fleets", "keep one of the two")
@@ -209,7 +210,7 @@ def _timeline(scenario: Scenario) -> Iterator[Finding]:
         elif scenario.population is not None:
             yield from _of_population(scenario.population, here, entry, of)
         else:
-            yield from _selected(scenario, here, of)
+            yield from _selected(scenario, here, entry.verb, of)
         ends = entry.end_s * scenario.time_scale
         if ends > scenario.duration:
             message = (
@@ -240,8 +241,11 @@ def _of_population(population: Population, here: KeyPath, entry: Entry, of: Sele
         yield Finding(here, f"no phone has {of.name}={of.value}: phones have no labels", "write all")
 
 
-def _selected(scenario: Scenario, here: KeyPath, of: Selector) -> Iterator[Finding]:
-    fleets = scenario.fleets
+def _selected(scenario: Scenario, here: KeyPath, verb: Verb, of: Selector) -> Iterator[Finding]:
+    fleets, backend = scenario.fleets, scenario.backend_spec
+    if verb not in backend.verbs:
+        can = f"it can {', '.join(sorted(backend.verbs))}" if backend.verbs else "remove it"
+        yield Finding(here, f"{verb}: backend {backend.name} cannot do this to a device", can)
     if of.whom is Whom.FLEET and of.name not in fleets:
         words = [*fleets, "all", "coordinator", *(f"driver {job}" for job in scenario.jobs)]
         yield Finding(here, f"there is no fleet '{of.name}'", known(of.name, words))

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
 
+from testbed.scenario.backends import BUILT_IN
 from testbed.scenario.churn import EXAMPLE as EXAMPLE_ENTRY
 from testbed.scenario.churn import as_entry
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
-    BACKENDS,
     DEVICE_FILES,
     GENERATED,
     LARGEST_SEED,
@@ -265,7 +265,7 @@ Version = Annotated[
 Backend = Annotated[
     str,
     PlainValidator(as_backend),
-    WithJsonSchema({"type": "string", "enum": [*BACKENDS], "x-kind": f"{', '.join(BACKENDS[:-1])} or {BACKENDS[-1]}"}),
+    WithJsonSchema({"type": "string", "enum": [*BUILT_IN], "x-kind": f"{', '.join(BUILT_IN[:-1])} or {BUILT_IN[-1]}"}),
 ]
 
 Devices = Annotated[

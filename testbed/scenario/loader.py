@@ -24,7 +24,7 @@ from testbed.scenario.document import Document, Value, parse_document, parse_val
 from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
-from testbed.scenario.profiles import fill, give_containers
+from testbed.scenario.profiles import fill, give_processes
 from testbed.scenario.readers import LATER
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
@@ -195,7 +195,7 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
         message = f"{shown(document.root)} where the keys of a scenario should be"
         raise ScenarioError([Problem(str(document.places.find(())), message, "write key: value lines")])
     document = resolve(override(document, overrides))
-    give_containers(document)
+    give_processes(document)
     findings = [*_without_value(document.root, ()), *fill(document, folder)]
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})

@@ -9,6 +9,7 @@ from fractions import Fraction
 from pydantic import Field
 
 from device_agent.spec import DeviceSpec
+from testbed.scenario.backends import DEFAULT, BackendSpec, backend_spec
 from testbed.scenario.document import written
 from testbed.scenario.errors import Part
 from testbed.scenario.expect import Verdict, evaluate, with_defaults
@@ -270,7 +271,7 @@ class Scenario(Part):
     """The scheduling policy, which decides the device for each job: an installed policy (`venn policy list`), or
     FILE.py:NAME for your own."""
 
-    backend: Backend = "process"
+    backend: Backend = DEFAULT
     """What the devices are: `process`, real processes on this machine; `compose`, a container each; `sim`, simulated
     ones in virtual time."""
 
@@ -331,6 +332,11 @@ class Scenario(Part):
         """The name and the text of a job's requirement. One that stands in the job itself is its own name."""
         stated = self.jobs[job].requirement
         return stated, self.requirements.get(stated, stated)
+
+    @property
+    def backend_spec(self) -> BackendSpec:
+        """What its backend can do. Raises UsageError BACKEND."""
+        return backend_spec(self.backend)
 
     @property
     def devices(self) -> int:

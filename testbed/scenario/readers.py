@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Callable
 from fractions import Fraction
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
 
@@ -19,6 +18,7 @@ from pydantic import ValidationInfo
 from coordinator.policies.registry import in_file, split
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
+from testbed.scenario.backends import backend_names, backend_spec
 from testbed.scenario.errors import known, shown, wrong
 from testbed.scenario.expect import Expectation, parse_expectation
 from testbed.world.data import DIGITS, Dirichlet, Iid, parse_split
@@ -49,10 +49,6 @@ from venn.wire.notation.distributions import Unit
 
 T = TypeVar("T")
 
-_LIVE = sorted(
-    entry_points(group="venn.backends").names, key=lambda name: (name != "process", name)
-)  # the default first
-BACKENDS = (*_LIVE, "sim")
 VERSION = 1  # of the scenario format
 MOST = 1_000_000  # of anything that is counted, but
 MOST_SIMULATED = 100_000_000  # devices of a simulation
@@ -355,7 +351,12 @@ def as_version(value: object) -> int:
 
 
 def as_backend(value: object) -> str:
-    return one_of(value, BACKENDS)
+    name = one_of(value, backend_names())
+    try:
+        backend_spec(name)
+    except UsageError as error:
+        raise wrong(error.message, error.fix) from None
+    return name
 
 
 _ASYNCHRONOUS = "a job is asynchronous with buffer: N, and its demand is its concurrency"

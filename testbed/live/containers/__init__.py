@@ -1,1 +1,17 @@
-"""The parts of a run as containers: a Compose project, made from the scenario, and the Docker SDK for all else."""
+"""The backend ``compose``: the components of a run as containers of a Compose project."""
+
+from testbed.scenario.backends import OF_A_TASK, BackendSpec
+from testbed.world.limits import LINK
+from testbed.world.timeline import Verb
+
+COMPOSE = BackendSpec(
+    name="compose",
+    make="testbed.live.containers.backend:make_backend",
+    checks="testbed.live.containers.engine:checks",
+    leftovers="testbed.live.containers.engine:find_made",
+    requires="venn-testbed[compose]",
+    limits=frozenset((*OF_A_TASK, *LINK)),
+    outside=frozenset({Verb.SUSPEND}),
+    each_device="container",
+    overhead_bytes=15_000_000,
+)

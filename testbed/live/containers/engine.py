@@ -25,6 +25,7 @@ from requests.exceptions import RequestException
 from testbed.live.throttle import cgroup
 from testbed.live.throttle.entrypoint import CPUS, MEM_LIMIT
 from testbed.live.throttle.probe import NETEM, RELAY, STALL, Check, Machine
+from testbed.scenario.backends import Leftover, Need
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.marks import LABEL, MARK
 
@@ -96,7 +97,7 @@ def check_image(client: DockerClient) -> str:
         raise CannotEnforceError("IMAGE", message, where=CHOOSE_IMAGE, fix=fix) from error
 
 
-def checks() -> Iterator[tuple[str, str, str]]:
+def checks() -> Iterator[Need]:
     """For `venn doctor`: what containers need, what is there of it, and else what is wrong and how to fix it."""
     try:
         client = connect(PROBE_S)
@@ -126,10 +127,9 @@ def _told(error: VennError) -> str:
 
 
 PATIENCE_S = 20.0  # for one order
-Found = tuple[str, str, str, Callable[[], None]]  # kind, name, mark, and what removes it; that raises OSError
 
 
-def find_made() -> Iterator[Found]:
+def find_made() -> Iterator[Leftover]:
     """Containers before the networks that they are in. Nothing where there is no engine that we may ask."""
     try:
         client = connect(PATIENCE_S)
@@ -148,7 +148,7 @@ def find_made() -> Iterator[Found]:
     for kind, each, remove in made:
         labels = each.labels if kind == "container" else each.attrs["Labels"]
         if MARK.fullmatch(mark := labels[LABEL]):
-            yield kind, str(each.name), mark, partial(_done, remove, each)
+            yield Leftover(kind, str(each.name), mark, partial(_done, remove, each))
 
 
 def _done(remove: Callable[[Any], None], each: Any) -> None:

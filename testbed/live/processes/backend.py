@@ -6,14 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from testbed.live import broker, commands
 from testbed.live.backend import Run
-from testbed.live.prepare import DeviceHost, Prepared, capacity
+from testbed.live.prepare import DeviceHost, capacity
 from testbed.live.processes.programs import Program, kill_all
 from testbed.live.throttle.plan import enforceable, make_plan
 from testbed.live.throttle.probe import NOTHING, probe
 from testbed.live.throttle.throttles import Throttles, moved_by_device, used_by_device
 from testbed.runfolder.machine import free_port
-from testbed.runfolder.paths import RunFolder
-from testbed.scenario.model import Scenario
 from testbed.world.limits import Limits
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError
@@ -24,16 +22,23 @@ READY_WITHIN_S = 60.0
 
 
 class Processes:
-    """See ``Backend``."""
+    """The components of one run as processes; see ``Backend``."""
 
-    def __init__(
-        self, scenario: Scenario, folder: RunFolder, prepared: Prepared, throttles: Throttles, *, validate: bool
-    ) -> None:
-        self._scenario, self._folder, self._prepared, self._validate = scenario, folder, prepared, validate
-        self._throttles = throttles
+    def __init__(self, run: Run) -> None:
+        """Raises CannotEnforceError: a limit, or the broker, cannot be had on this machine."""
+        self._scenario, self._folder, self._prepared, self._validate = (
+            run.scenario,
+            run.folder,
+            run.prepared,
+            run.validate,
+        )
+        limited = any(fleet.limits != Limits() for fleet in run.scenario.fleets.values())
+        machine = probe() if limited else NOTHING
+        plan = enforceable(make_plan(run.scenario, machine), allow_degraded=run.allow_degraded, degraded=run.degraded)
+        self._throttles = Throttles(plan, machine, run.folder, run.prepared.hosts, run.scenario.seed)
         self._coordinator: Program
         self._relay: Program | None = None
-        self._broker = self._make_broker() if broker.is_broken(scenario) else None
+        self._broker = self._make_broker() if broker.is_broken(self._scenario) else None
         self._address = ""
 
     async def make(self) -> None:
@@ -146,12 +151,3 @@ class Processes:
 
     def describe(self, degraded: Sequence[str]) -> None:
         self._throttles.account.write(self._folder.root, degraded)
-
-
-def make_backend(run: Run) -> Processes:
-    """Raises CannotEnforceError."""
-    limited = any(fleet.limits != Limits() for fleet in run.scenario.fleets.values())
-    machine = probe() if limited else NOTHING
-    plan = enforceable(make_plan(run.scenario, machine), allow_degraded=run.allow_degraded, degraded=run.degraded)
-    throttles = Throttles(plan, machine, run.folder, run.prepared.hosts, run.scenario.seed)
-    return Processes(run.scenario, run.folder, run.prepared, throttles, validate=run.validate)

@@ -9,48 +9,26 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from testbed.live.throttle import cgroup, namespace
 from testbed.live.throttle.namespace import RefusedError, run
+from testbed.scenario.backends import Leftover
 from venn.wire import RUN_MARK
-from venn.wire.marks import MARK, PREFIX, alive, own_mark
+from venn.wire.marks import MARK, PREFIX
 
 GONE_WITHIN_S = 5.0
 _NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """One thing of ours."""
-
-    kind: str  # process, container, network, volume, namespace or cgroup: in the order in which they go
-    name: str
-    mark: str  # of the testbed that made it
-    remove: Callable[[], None]  # raises OSError or RefusedError; it may be gone already
-
-    @property
-    def in_use(self) -> bool:
-        """Whether its testbed still runs."""
-        return alive(self.mark)
-
-
-def find() -> list[Leftover]:
-    """All that this user can see, but for what this process has made."""
-    found = [*_processes(), *_containers(), *_namespaces(), *_groups()]
-    return [each for each in found if each.mark != own_mark()]
-
-
-def _containers() -> Iterator[Leftover]:
-    try:
-        from testbed.live.containers.engine import find_made
-    except ModuleNotFoundError:  # an extra: who made any has it
-        return
-    yield from (Leftover(*each) for each in find_made())
+def find() -> Iterator[Leftover]:
+    """All that this user can see, in the order in which it can be removed."""
+    yield from _processes()
+    yield from _namespaces()
+    yield from _groups()
 
 
 def _processes(proc: Path = Path("/proc")) -> Iterator[Leftover]:

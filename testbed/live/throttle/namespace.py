@@ -162,7 +162,7 @@ def _options(qdiscs: list[Qdisc], kind: str) -> dict[str, Any]:
 TIMEOUT_S = 20.0
 
 
-class RefusedError(Exception):
+class RefusedError(OSError):
     """A command did not do what it was told: its first line of error."""
 
 

@@ -208,8 +208,6 @@ def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
 
 
 def relayed(scenario: Scenario) -> frozenset[str]:
-    """The fleets whose devices have a relay each, that can be cut."""
-    if scenario.backend != "process":
-        return frozenset()
+    """The fleets whose devices have a relay each, where links are limited by relays."""
     fleets = scenario.fleets.items()
     return frozenset(name for name, each in fleets if each.limits.link or changes_of(scenario, name))

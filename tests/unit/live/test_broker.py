@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from testbed.live import broker
+from testbed.live.backend import Run
 from testbed.live.prepare import prepare
 from testbed.live.processes.backend import Processes
-from testbed.live.throttle.plan import make_plan
-from testbed.live.throttle.probe import NOTHING
-from testbed.live.throttle.throttles import Throttles
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
@@ -74,8 +72,7 @@ def test_a_run_whose_timeline_breaks_it_is_refused_before_anything_starts(
     programs: Path, scenario: Scenario, folder: RunFolder
 ) -> None:
     def parts(of: Scenario) -> Processes:
-        throttles = Throttles(make_plan(of, NOTHING), NOTHING, folder, prepared.hosts, 0)
-        return Processes(of, folder, prepared, throttles, validate=False)
+        return Processes(Run(of, folder, prepared, False, False, print))
 
     prepared = prepare(scenario, folder)
     assert parts(scenario).others == []  # nobody breaks one, so there is none

@@ -22,7 +22,7 @@ from testbed.live.containers.container import Container, settings
 from testbed.live.containers.engine import check_image, obeyed
 from testbed.live.containers.layout import Layout, packed, unpack
 from testbed.live.gather import not_held, write_held
-from testbed.live.prepare import Capacity, check_containers, need, prepare
+from testbed.live.prepare import Capacity, check_fits, need, prepare
 from testbed.live.throttle.cgroup import NONE
 from testbed.live.throttle.plan import make_plan
 from testbed.live.throttle.probe import NETEM, RELAY, Check, Machine
@@ -231,9 +231,9 @@ def test_bytes_past_the_relay_are_noticed_unless_it_began_anew(two: Scenario, fo
 def test_a_fleet_larger_than_memory_is_refused_with_what_would_fit(two: Scenario, folder: RunFolder) -> None:
     prepared = prepare(two, folder)
     asked = need(two, prepared, cores=4)
-    check_containers(two, asked, Capacity(4, asked.memory_bytes, 1000))
+    check_fits(two, asked, Capacity(4, asked.memory_bytes, 1000))
     with pytest.raises(CannotEnforceError, match=r"4 containers take about .* are free: 2 would fit"):
-        check_containers(two, asked, Capacity(4, asked.memory_bytes - 100_000_000, 1000))
+        check_fits(two, asked, Capacity(4, asked.memory_bytes - 100_000_000, 1000))
 
 
 def test_limits_of_memory_are_summed_against_the_machine(two: Scenario) -> None:

@@ -6,14 +6,12 @@ import signal
 import pytest
 
 from testbed.live import supervisor as worlds
+from testbed.live.backend import Run
 from testbed.live.injector import Faults
 from testbed.live.prepare import prepare
 from testbed.live.processes.backend import Processes
 from testbed.live.processes.programs import Program
 from testbed.live.supervisor import Supervisor
-from testbed.live.throttle.plan import make_plan
-from testbed.live.throttle.probe import NOTHING
-from testbed.live.throttle.throttles import Throttles
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 from testbed.world.timeline import Action, Verb
@@ -31,12 +29,11 @@ class Played:
         self.said: list[str] = []
         self.warned: list[str] = []
         prepared = prepare(scenario, folder)
-        throttles = Throttles(make_plan(scenario, NOTHING), NOTHING, folder, prepared.hosts, 0)
         self.supervisor = Supervisor(
             scenario,
             folder,
             prepared,
-            backend=Processes(scenario, folder, prepared, throttles, validate=False),
+            backend=Processes(Run(scenario, folder, prepared, False, False, self.warned.append)),
             say=self.said.append,
             warn=self.warned.append,
         )
