@@ -1,13 +1,14 @@
 """Run folders that versions of this format wrote are still read, replayed and summed up as they were.
 
 If a test here fails, what is written has changed its meaning: users can no longer read the runs they have. A change of
-the format needs a new format version (``FORMAT``), a reader of the old one, and new golden folders beside the old ones
-(``python -m tests.golden.record``). Never record an old one again to make a test pass.
+the format needs a new format version (``FORMAT``), a reader of the old one, and new golden folders and fields beside
+the old ones (``python -m tests.golden.record``, ``.fields``). Never record an old one again to make a test pass.
 
 A policy or an engine that decides otherwise on purpose is no change of the format, but ends the replay of old runs:
 then say so in CHANGELOG.md, record new folders, and replay only these.
 """
 
+import json
 import tarfile
 from pathlib import Path
 from typing import get_args
@@ -16,11 +17,13 @@ import pytest
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
+from coordinator.engine.record import effect_from_json, event_from_json
 from testbed.report.record import load_run
 from testbed.report.replay import replay_here
 from testbed.report.summary import summarise
 from testbed.runfolder.journal import FORMAT
 from testbed.runfolder.lives import journal_files, read_lives
+from tests.golden.fields import FIELDS, RECORDS, example, fields_text
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 FIGURES = {  # events, leases, responses in rounds, rounds of all jobs, aborts, digest
@@ -68,6 +71,16 @@ def test_a_golden_journal_is_replayed_with_equal_effects(name: str, folders: dic
         replayed = replay_here(path)
         assert replayed.difference is None
         assert replayed.same
+
+
+def test_the_fields_of_all_records_are_those_of_this_format() -> None:
+    """By name, type and order, and by the values of an example: two fields that change places are found."""
+    assert fields_text() == FIELDS.read_text()
+    examples = {json.loads(line)[0]: json.loads(line) for line in FIELDS.read_text().splitlines() if line[0] == " "}
+    assert examples.keys() == {kind.__name__ for kind in RECORDS}
+    for kind in RECORDS:
+        read = event_from_json if kind in get_args(Event) else effect_from_json
+        assert read(examples[kind.__name__]) == example(kind)
 
 
 def test_every_event_and_effect_is_in_a_golden_journal(folders: dict[str, Path]) -> None:
