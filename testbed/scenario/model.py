@@ -194,9 +194,9 @@ class Fleet(Part):
     """How long a device is away between two sessions. `gap` and `session` need each other."""
 
     trace: TraceFile | None = None
-    """The sessions of its devices, in place of `session` and `gap`: a CSV file with a row `device,start_s,end_s` for
-    each session, in seconds from the start and in order of time. Each device, by its name (`phones-01`), has at least
-    one."""
+    """The sessions of its devices, in place of `session` and `gap`. It is a CSV file with a row `device,start_s,end_s`
+    for each session, in seconds from the start and in order of time. Each device, by its name (`phones-01`), has at
+    least one."""
 
     crash: Chance = Fraction(0)
     """The part of the sessions that end without a goodbye: the socket breaks, or with a process per device the process

@@ -49,12 +49,12 @@ class DrawnJobs(Part):
     """How many jobs. They are called `job-01`, `job-02` and so on, in order of arrival."""
 
     table: JobTable = PAPER
-    """The table that jobs are drawn from, each row with the same probability: `paper` (the jobs of the evaluation of
-    Venn), or a CSV file with the columns `participants`, `rounds` and `deadline_s`."""
+    """The table that jobs are drawn from, each row with the same probability. It is `paper` (the jobs of the evaluation
+    of Venn), or a CSV file with the columns `participants`, `rounds` and `deadline_s`."""
 
     which: Rows = Which.ALL
-    """Which rows of the table: `all`; `small` or `large`, with a total demand over all rounds below or above the
-    average row's; `low` or `high`, with a demand in a round below or above the average row's."""
+    """Which rows of the table. `all` is every row. `small` and `large` have a total demand over all rounds below or
+    above the average row's. `low` and `high` have a demand in a round below or above the average row's."""
 
     requirement: Mapping[RequirementText, Portion] = Field(default_factory=lambda: dict(_ALL))
     """Which devices may serve the jobs: the probability of each requirement, in all 100 %."""

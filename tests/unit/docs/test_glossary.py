@@ -11,14 +11,18 @@ PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md")} - {GLOSSARY})
 TERMS = {
     "attempt": "attempts?",
     "check-in": "check-ins?",
+    "cooling": "cool(?:s|ing)?",
     "coordinator": "coordinators?",
     "digest": "digests?",
     "driver": "drivers?",
     "eligible": "eligible",
+    "gap": "gaps?",
+    "incarnation": "incarnations?",
     "jct": "JCTs?",
     "job-group": r"job\s+groups?",
     "journal": "journals?",
     "lease": "leases?",
+    "liveness-interval": r"liveness\s+interval",
     "region": "regions?",
     "response-collection-time": r"response\s+collection\s+times?",
     "scheduling-delay": r"scheduling\s+delays?",
@@ -27,8 +31,10 @@ TERMS = {
     "straggler": "stragglers?",
     "supply": "supply",
     "swarm": "swarms?",
+    "ticket": "tickets?",
     "tier": "tiers?",
     "timeline": "timelines?",
+    "turn": r"(?<!in\s)turn",  # not what turns, nor what takes turns
     "virtual-time": r"virtual\s+time",
 }
 GENERATED = re.compile(r"<!-- made by .*", re.DOTALL)
