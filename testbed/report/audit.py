@@ -8,9 +8,10 @@ figure of the report.
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import assert_never
 
 from coordinator.engine import effects as done
-from coordinator.engine.events import JobSubmitted, ResponsesRecorded, TaskFinished
+from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, job_name
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
@@ -56,15 +57,39 @@ class _Coordinator:
         self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
         for entry in journal.entries:
             match entry.event:
-                case ResponsesRecorded(responses=responses) if not _refused(entry):  # else they are of a former life
+                case past.ResponsesRecorded(responses=responses) if not _refused(
+                    entry
+                ):  # else they are of a former life
                     for lease, outcome in responses:
                         self.recorded.setdefault(lease, set()).add(outcome)
-                case JobSubmitted(spec=spec) if spec.repeat is Repeat.ALLOW:
+                case past.JobSubmitted(spec=spec) if spec.repeat is Repeat.ALLOW:
                     self.repeating.add(job_name(spec.job))
-                case TaskFinished(lease=lease) if lease in self.granted:
+                case past.TaskFinished(lease=lease) if lease in self.granted:
                     self._free(lease)  # the device; the place is the driver's to give back, by its word
-                case _:
+                case (
+                    past.DeviceCheckedIn()
+                    | past.DeviceHeard()
+                    | past.LeaseAccepted()
+                    | past.LeaseDeclined()
+                    | past.TaskProgressed()
+                    | past.TaskFinished()
+                    | past.TaskFailed()
+                    | past.LeaseReleased()
+                    | past.SessionEnded()
+                    | past.JobSubmitted()
+                    | past.DriverFollowed()
+                    | past.DriverLost()
+                    | past.AttemptOpened()
+                    | past.ResponsesRecorded()
+                    | past.JobEnded()
+                    | past.PolicyChanged()
+                    | past.DevicesDrained()
+                    | past.TimePassed()
+                    | past.TurnEnded()
+                ):
                     pass  # audited by what follows from them: the effects
+                case _:
+                    assert_never(entry.event)
             for effect in entry.effects:
                 self._hear(effect)
 
@@ -109,8 +134,25 @@ class _Coordinator:
                     self._end_attempt(key, effect)
             case done.EndJob(job=job, end=JobEnd.FINISHED):
                 self.finished.add(job_name(job))
-            case _:
+            case (
+                done.OpenSession()
+                | done.CloseSession()
+                | done.RevokeLease()
+                | done.SendAway()
+                | done.AcceptJob()
+                | done.RefuseJob()
+                | done.FillAttempt()
+                | done.AnswerResponses()
+                | done.RunLease()
+                | done.EndSession()
+                | done.PauseJob()
+                | done.ResumeJob()
+                | done.EndJob()
+                | done.AdoptPlan()
+            ):
                 pass  # takes and gives back nothing
+            case _:
+                assert_never(effect)
 
     def _end_attempt(self, key: AttemptKey, effect: done.EndAttempt) -> None:
         ended = _Ended(effect.status, effect.reason, effect.responses, self.needed.get(key, 0))

@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, assert_never
 
 from coordinator.engine import effects as done
-from coordinator.engine.events import ResponsesRecorded, TaskFinished
+from coordinator.engine import events as past
 from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
 from testbed.report.record import DriverLog, HostLog
@@ -132,18 +132,38 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
     last: dict[str, tuple[int, int]] = {}
     for entry in journal.entries:
         match entry.event:
-            case ResponsesRecorded(job=job, round=round_, attempt=attempt, responses=responses):
+            case past.ResponsesRecorded(job=job, round=round_, attempt=attempt, responses=responses):
                 key = AttemptKey(job_name(job), round_, attempt)
                 for lease, outcome in responses:
                     device, given = granted[lease]
                     decisions.append(Decision(lease, device, key, given, outcome, ""))
                     if outcome is Outcome.COUNTED:
                         counted[key].append(lease)
-            case TaskFinished(lease=lease, outcome=outcome):
+            case past.TaskFinished(lease=lease, outcome=outcome):
                 device, key = granted[lease]
                 receipts[lease] = Receipt(device, key, outcome, "")
-            case _:
+            case (
+                past.DeviceCheckedIn()
+                | past.DeviceHeard()
+                | past.LeaseAccepted()
+                | past.LeaseDeclined()
+                | past.TaskProgressed()
+                | past.TaskFailed()
+                | past.LeaseReleased()
+                | past.SessionEnded()
+                | past.JobSubmitted()
+                | past.DriverFollowed()
+                | past.DriverLost()
+                | past.AttemptOpened()
+                | past.JobEnded()
+                | past.PolicyChanged()
+                | past.DevicesDrained()
+                | past.TimePassed()
+                | past.TurnEnded()
+            ):
                 pass  # neither a decision nor a receipt
+            case _:
+                assert_never(entry.event)
         for effect in entry.effects:
             match effect:
                 case done.OfferLease():
@@ -155,8 +175,28 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                     key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
                     closed = effect.status is AttemptStatus.CLOSED
                     sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
-                case _:
+                case (
+                    done.OpenSession()
+                    | done.CloseSession()
+                    | done.RevokeLease()
+                    | done.SendAway()
+                    | done.AcceptJob()
+                    | done.RefuseJob()
+                    | done.FillAttempt()
+                    | done.AnswerResponses()
+                    | done.RunLease()
+                    | done.MissLease()
+                    | done.ResumeLease()
+                    | done.EndLease()
+                    | done.EndSession()
+                    | done.PauseJob()
+                    | done.ResumeJob()
+                    | done.EndJob()
+                    | done.AdoptPlan()
+                ):
                     pass  # neither a lease nor an attempt
+                case _:
+                    assert_never(effect)
     for row in unheard:
         number = journal.lease(integer(row, "life"), integer(row, "lease"))
         if number is not None:

@@ -237,8 +237,25 @@ class _Reader:
                 self.history.drivers_lost.append((entry.t, job))
             case past.PolicyChanged(policy=policy):
                 self.history.policies.append((entry.t, policy))
-            case _:
+            case (
+                past.DeviceHeard()
+                | past.LeaseAccepted()
+                | past.LeaseDeclined()
+                | past.TaskProgressed()
+                | past.TaskFailed()
+                | past.LeaseReleased()
+                | past.SessionEnded()
+                | past.JobSubmitted()
+                | past.DriverFollowed()
+                | past.AttemptOpened()
+                | past.JobEnded()
+                | past.DevicesDrained()
+                | past.TimePassed()
+                | past.TurnEnded()
+            ):
                 pass  # the effects of the others tell all
+            case _:
+                assert_never(entry.event)
 
     def _session_effect(self, t: float, effect: done.OpenSession | done.CloseSession | done.EndSession) -> None:
         history = self.history

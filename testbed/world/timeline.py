@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from hashlib import sha256
+from typing import assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,9 +176,20 @@ def selections(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float
                 going = Verb.DISCONNECT if entry.verb is Verb.FLAP else Verb.LEAVE
                 for since, until in _SPANS[entry.verb](rng, start, end, lasting):
                     yield Selection(since, number, going, device, 1, until - since)
-        case _:  # what is done once to each of them
+        case (
+            Verb.JOIN
+            | Verb.LEAVE
+            | Verb.CRASH
+            | Verb.DISCONNECT
+            | Verb.RECONNECT
+            | Verb.SUSPEND
+            | Verb.PARTITION
+            | Verb.LIMIT
+        ):  # done once to each of them
             for at in _spread(generator(seed, number, "when"), count, start, end):
                 yield Selection(at, number, entry.verb, pool, 1, lasting, entry.change)
+        case _:
+            assert_never(entry.verb)
 
 
 def _spread(rng: np.random.Generator, count: int, start: float, end: float) -> list[float]:

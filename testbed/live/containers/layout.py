@@ -175,7 +175,7 @@ class Layout:
                 if (held_out := self._held_out(job)) is not None:
                     files[str(self._seen(held_out))] = held_out
                 return self._token("job") | {inside: path.read_bytes() for inside, path in files.items()}
-            case _:
+            case _:  # the id of a device
                 device = self.devices[part]
                 shares = {str(self._seen(share)): share.read_bytes() for share in device.data.values()}
                 return self._token("device") | shares | self._population(device)
