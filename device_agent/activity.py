@@ -8,7 +8,7 @@ from device_agent.actions import LeaseKey
 from device_agent.spec import Interval
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.files import JsonLines, file_error
-from venn.wire.lag import LagMonitor
+from venn.wire.process import LagMonitor
 
 LOAD_S = 1.0
 OUTCOMES = {

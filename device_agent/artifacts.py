@@ -11,8 +11,8 @@ from weakref import WeakValueDictionary
 from google.protobuf.message import DecodeError
 
 from venn.v1 import common_pb2, task_pb2
-from venn.wire import chunks, frames
-from venn.wire.digest import Hasher
+from venn.wire import chunks
+from venn.wire.chunks import Hasher
 
 MOST_BYTES = 256 * 2**20
 MOST_FETCHED = 64  # artifacts that a device remembers; a job has two at a time
@@ -149,7 +149,7 @@ class Download:
     def take(self, message: bytes) -> int:
         """Take one FetchResponse; returns how many bytes it brought. Raises Damaged; what came before stays."""
         try:
-            piece = frames.read_fetch_response(message)
+            piece = chunks.read_fetch_response(message)
             return self._take(piece) if piece else self.take_parsed(task_pb2.FetchResponse.FromString(message))
         except (chunks.ChunkError, DecodeError) as error:
             raise Damaged(str(error)) from error
@@ -161,9 +161,9 @@ class Download:
             chunks.check_size(answer.chunk.offset, len(data))
         except chunks.ChunkError as error:
             raise Damaged(str(error)) from error
-        return self._take(frames.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes))
+        return self._take(chunks.Piece(answer.chunk.offset, memoryview(data), answer.total_bytes))
 
-    def _take(self, piece: frames.Piece) -> int:
+    def _take(self, piece: chunks.Piece) -> int:
         whole = self._store.get(self.digest) is not None
         held = self._size if whole else self._assembly.offset
         if piece.total != self._size:

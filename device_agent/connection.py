@@ -7,10 +7,10 @@ from contextlib import suppress
 import grpc
 
 from venn.v1.device_pb2 import ConnectRequest, ConnectResponse
+from venn.wire.calls import device_stub
 from venn.wire.channel import open_channel
 from venn.wire.errors import PeerError
 from venn.wire.status import metadata_of, peer_error, reason_of
-from venn.wire.stubs import device_stub
 
 FAREWELL_S = 1.0  # to say what is left to say, and for the other side to close
 

@@ -35,7 +35,7 @@ from device_agent.session import Session
 from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
-from venn.wire.backoff import Backoff
+from venn.wire.calls import Backoff
 from venn.wire.logs import log
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable

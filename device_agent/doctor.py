@@ -16,16 +16,15 @@ from device_agent.pipes import SYNTHETIC
 from device_agent.workers import Work, WorkerPool
 from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
+from venn.wire.admission import describe, load_token, this_version
+from venn.wire.calls import device_stub
 from venn.wire.channel import open_channel
+from venn.wire.chunks import digest_of
 from venn.wire.command import Context, application, client_command, run_async
-from venn.wire.digest import digest_of
 from venn.wire.errors import ExitCode, PeerError, VennError
 from venn.wire.exits import write_line
 from venn.wire.notation import format_bytes
 from venn.wire.status import peer_error, reason_of
-from venn.wire.stubs import device_stub
-from venn.wire.tokens import load_token
-from venn.wire.versions import describe, this_version
 
 ANSWER_S = 5.0
 WELL_FORMED_BUT_NAMELESS = "MALFORMED"  # how a coordinator answers a check-in that could be one but for its name

@@ -19,13 +19,13 @@ from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, read_trace, upcoming
 from device_agent.throttle import NOTHING, Throttle
 from device_agent.workers import WorkerPool
+from venn.wire.admission import load_token
 from venn.wire.channel import ignore_no_proxy, parse_address
 from venn.wire.command import Context, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.logs import log
-from venn.wire.memory import reuse_freed_memory
-from venn.wire.tokens import load_token
+from venn.wire.process import reuse_freed_memory
 
 DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
 SETTLED_S = 1.0  # before the epoch: by then all are there whose availability does not begin later

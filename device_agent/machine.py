@@ -15,7 +15,7 @@ import psutil
 
 from device_agent.spec import MOST_LABEL_VALUES
 from venn.wire.channel import is_loopback
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error, write_atomic
 

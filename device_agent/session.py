@@ -26,7 +26,7 @@ from device_agent.actions import (
     StopTask,
 )
 from venn.v1 import common_pb2, device_pb2
-from venn.wire.versions import this_version
+from venn.wire.admission import this_version
 
 WELCOME_WITHIN_S = 10.0  # from the check-in
 BUSY_RETRY_S = 1.0

@@ -17,12 +17,11 @@ from google.protobuf.message import DecodeError, Message
 from device_agent.actions import LeaseOver, TaskFailed
 from device_agent.artifacts import ArtifactStore, Damaged, Download
 from venn.v1 import common_pb2, task_pb2
-from venn.wire import chunks, frames
-from venn.wire.backoff import Backoff
+from venn.wire import chunks
+from venn.wire.admission import this_version
+from venn.wire.calls import Backoff, Exchange
 from venn.wire.channel import open_channel
-from venn.wire.exchange import Exchange
 from venn.wire.status import peer_error, reason_of
-from venn.wire.versions import this_version
 
 FIRST_CONTACT_S = 10.0  # to reach the driver at all, from the first transfer on; at most a third of the lease
 DAMAGED_TRIES = 3  # transfers that end in damaged bytes
@@ -270,7 +269,7 @@ class Transfer:
                 sent = offset if sent < 0 else max(sent, offset)
                 for data in chunks.pieces(body, sent, offset + answer.proceed.credit_bytes):
                     await self._drivers.reach.wait()
-                    await call.write(frames.submit_request(sent, data))
+                    await call.write(chunks.submit_request(sent, data))
                     sent += len(data)
                     self.uploaded += len(data)
         except asyncio.InvalidStateError:  # it ended while we wrote: its status says why

@@ -32,8 +32,8 @@ from device_agent import pipes
 from device_agent.pipes import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
 from venn.wire import tensors
-from venn.wire.digest import digest_of
-from venn.wire.marks import end_with_parent
+from venn.wire.chunks import digest_of
+from venn.wire.process import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"

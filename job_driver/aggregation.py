@@ -13,7 +13,7 @@ from job_driver.bundle import JobError, JobFile, job_code
 from job_driver.job import Aggregator, Arrays, Result
 from job_driver.spool import Mapped, ResponseHeader
 from venn.wire.chunks import SMALL_BYTES
-from venn.wire.memory import return_freed_memory
+from venn.wire.process import return_freed_memory
 from venn.wire.tensors import Signature, signature_of
 
 TOGETHER = 32  # small responses that are added together, so that not each of them wakes the thread

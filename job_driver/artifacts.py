@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from venn.wire import frames
+from venn.wire import chunks
 from venn.wire.chunks import SMALL_BYTES
 
 MOST_LATEST = 8  # messages of an artifact: 4 MiB
@@ -60,7 +60,7 @@ class Artifact:
         return message.result() if message.done() else await asyncio.shield(message)
 
     def _message(self, offset: int, stop: int) -> bytes:
-        return frames.fetch_response(self.size, offset, self.read(offset, stop))
+        return chunks.fetch_response(self.size, offset, self.read(offset, stop))
 
     def __del__(self) -> None:
         os.close(self._descriptor)

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from job_driver.job import Job
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.errors import ExitCode, UsageError, VennError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can say: the same file gives the same bytes

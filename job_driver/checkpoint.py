@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 from job_driver.artifacts import Artifact
 from job_driver.job import Arrays, Round
 from venn.wire import tensors
-from venn.wire.digest import Hasher, digest_of_file
+from venn.wire.chunks import Hasher, digest_of_file
 from venn.wire.errors import UsageError
 from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_atomic, writing
 from venn.wire.text import printable

@@ -24,16 +24,17 @@ from job_driver.settings import ParamValue, Settings
 from job_driver.training import finite
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
+from venn.wire.admission import Role, client_token, load_token
+from venn.wire.calls import admin_stub, job_stub
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
-from venn.wire.memory import reuse_freed_memory
-from venn.wire.notation import parse_duration, parse_fraction, parse_requirement
+from venn.wire.notation import parse_duration, parse_fraction
+from venn.wire.process import reuse_freed_memory
+from venn.wire.requirements import parse_requirement
 from venn.wire.status import peer_error
-from venn.wire.stubs import admin_stub, job_stub
 from venn.wire.text import did_you_mean, printable
-from venn.wire.tokens import Role, client_token, load_token
 
 CALL_S = 10.0
 PAGE = 500  # jobs that are asked for at once

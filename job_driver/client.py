@@ -17,13 +17,11 @@ from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from job_driver.settings import PATIENCE_S
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
-from venn.wire.backoff import Backoff
+from venn.wire.admission import this_version
+from venn.wire.calls import Backoff, Exchange, job_stub
 from venn.wire.errors import PeerError
-from venn.wire.exchange import Exchange
 from venn.wire.logs import log
 from venn.wire.status import peer_error, reason_of
-from venn.wire.stubs import job_stub
-from venn.wire.versions import this_version
 
 CALL_S = 10.0  # patience with one call
 FIRST_S, MOST_S = 0.05, 3.0  # between two tries of one call, at most: at first, and ever

@@ -34,8 +34,8 @@ from venn.wire.channel import bind, make_server, open_channel, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
-from venn.wire.lag import LagMonitor
 from venn.wire.logs import log
+from venn.wire.process import LagMonitor
 from venn.wire.tensors import TensorError
 from venn.wire.text import printable
 

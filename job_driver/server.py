@@ -15,15 +15,13 @@ from job_driver.spool import Refused, ResponseHeader
 from job_driver.upload import Call, Context, Uploads, parsed_request
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
-from venn.wire import frames, tickets
-from venn.wire.chunks import SMALL_BYTES, boundary
-from venn.wire.digest import DIGEST_BYTES
+from venn.wire import admission, chunks
+from venn.wire.admission import TicketError, check_version
+from venn.wire.calls import Exchanges
+from venn.wire.chunks import DIGEST_BYTES, SMALL_BYTES, boundary
 from venn.wire.errors import VennError
-from venn.wire.exchange import Exchanges
 from venn.wire.status import abort
 from venn.wire.text import printable
-from venn.wire.tickets import TicketError
-from venn.wire.versions import check_version
 
 SERVICE = task.DESCRIPTOR.services_by_name["TaskService"].full_name
 HEADER_WITHIN_S = 30.0  # from the opening of a stream
@@ -58,7 +56,7 @@ class TaskService:
         try:
             if not keys:
                 raise ValueError("no key is known yet")
-            return task.IdentifyResponse(mac=tickets.identify_mac(keys[-1], request.challenge))
+            return task.IdentifyResponse(mac=admission.identify_mac(keys[-1], request.challenge))
         except ValueError as error:
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "CHALLENGE", str(error))
 
@@ -95,7 +93,7 @@ class TaskService:
                 request = task.ExchangeRequest()
             match request.WhichOneof("request"):
                 case "fetch":
-                    answer = frames.field(FETCHED, await self._small(request.fetch, context))
+                    answer = chunks.field(FETCHED, await self._small(request.fetch, context))
                 case "submit" if len(request.submit.body) == request.submit.total_bytes:
                     told = await self._receipt(request.submit, context)
                     answer = task.ExchangeResponse(receipt=told).SerializeToString()
@@ -147,7 +145,7 @@ class TaskService:
         try:
             if key is None:
                 raise TicketError("TICKET_FORGED", "the ticket was not signed for this job")
-            return tickets.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
+            return admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 

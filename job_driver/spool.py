@@ -19,8 +19,7 @@ import numpy as np
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
 from job_driver.job import Arrays
 from venn.wire import tensors
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import digest_of_file
+from venn.wire.chunks import SMALL_BYTES, digest_of_file
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_all, writing
 from venn.wire.tensors import ALIGNMENT, TensorError, check_same, signature_of

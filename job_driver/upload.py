@@ -21,9 +21,8 @@ from job_driver.counting import AttemptNo, Decision, Outcome
 from job_driver.responses import Responses
 from job_driver.spool import Disk, Refused, ResponseForm, ResponseHeader, Spool
 from venn.v1 import task_pb2 as task
-from venn.wire import frames, tensors
-from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, check_size
-from venn.wire.digest import Hasher
+from venn.wire import chunks, tensors
+from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, Hasher, check_size
 from venn.wire.files import write_all
 from venn.wire.tensors import ALIGNMENT, Place, TensorError
 from venn.wire.text import printable
@@ -217,12 +216,12 @@ class Call:
     def __init__(self, context: Context) -> None:
         self._context = context
 
-    async def piece(self) -> frames.Piece | None:
+    async def piece(self) -> chunks.Piece | None:
         """Read the next piece; None at the stream's end. Raises Refused, or ChunkError for a wrong size."""
         message = await self._context.read()
         if not isinstance(message, bytes):
             return None
-        piece = frames.read_submit_request(message)
+        piece = chunks.read_submit_request(message)
         if piece is not None:
             return piece
         frame = parsed_request(message)
@@ -230,7 +229,7 @@ class Call:
             raise Refused("HEADER", "a frame after the header is not a chunk")
         data = frame.chunk.data
         check_size(frame.chunk.offset, len(data))
-        return frames.Piece(frame.chunk.offset, memoryview(data))
+        return chunks.Piece(frame.chunk.offset, memoryview(data))
 
     async def proceed(self, offset: int, granted: int) -> None:
         """Ask for the bytes from ``offset`` up to ``granted``."""
@@ -293,7 +292,7 @@ class Uploads:
         """Write bytes to the upload, and grant more credit as soon as half of the last is used up."""
         await upload.settled()
         if rest := body[upload.offset :]:  # an earlier stream may have brought some, or all
-            await self._keep(upload, frames.Piece(upload.offset, rest), writer, upload.header.size)
+            await self._keep(upload, chunks.Piece(upload.offset, rest), writer, upload.header.size)
         granted = upload.offset
         while not upload.complete:
             credit = self._credit(upload)
@@ -305,7 +304,7 @@ class Uploads:
             if not upload.wanted:
                 return
 
-    async def _keep(self, upload: Upload, piece: frames.Piece | None, writer: Writer, granted: int) -> None:
+    async def _keep(self, upload: Upload, piece: chunks.Piece | None, writer: Writer, granted: int) -> None:
         """Write a piece. Nothing refers to it afterwards, while the next one is awaited."""
         size = upload.header.size
         upload.check_writer(writer)

@@ -16,11 +16,11 @@ from coordinator.policies.registry import tiers_of
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
+from venn.wire.admission import ensure_tokens
 from venn.wire.command import Context, allow_many_files, application, command, execute, run_async
 from venn.wire.errors import UsageError
-from venn.wire.memory import collecting_seldom
 from venn.wire.notation import parse_duration
-from venn.wire.tokens import ensure_tokens
+from venn.wire.process import collecting_seldom
 
 SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
 SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0

@@ -25,9 +25,9 @@ from coordinator.service.jobs import Offers
 from coordinator.service.liveness import LivenessMonitor
 from coordinator.service.sessions import Context, Ending, Session
 from venn.v1 import device_pb2
+from venn.wire.admission import check_version, this_version
 from venn.wire.logs import log
 from venn.wire.status import abort
-from venn.wire.versions import check_version, this_version
 
 SERVICE = "venn.v1.DeviceService"
 FIRST_FRAME_S = 10.0  # a stream says CheckIn within it

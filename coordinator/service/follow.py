@@ -24,11 +24,11 @@ from coordinator.service.ledger import Ledger
 from coordinator.service.liveness import LivenessMonitor
 from venn.v1 import job_pb2, task_pb2
 from venn.v1.job_pb2 import JobPaused
+from venn.wire.admission import CHALLENGE_BYTES, identify_mac
+from venn.wire.calls import task_stub
 from venn.wire.channel import open_channel
 from venn.wire.logs import log
 from venn.wire.status import abort, peer_error
-from venn.wire.stubs import task_stub
-from venn.wire.tickets import CHALLENGE_BYTES, identify_mac
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -25,12 +25,12 @@ from coordinator.service.ledger import Ledger
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
+from venn.wire.admission import check_version, this_version
+from venn.wire.calls import Exchanges
 from venn.wire.channel import is_literal, is_loopback
 from venn.wire.errors import UsageError
-from venn.wire.exchange import Exchanges
 from venn.wire.status import abort
 from venn.wire.text import printable
-from venn.wire.versions import check_version, this_version
 
 Context = grpc.aio.ServicerContext[Any, Any]
 E = TypeVar("E", bound=Effect)

@@ -13,7 +13,7 @@ from coordinator.engine.model import EngineSettings
 from coordinator.service.convert.devices import offer_bytes, offer_template
 from coordinator.service.host import Host
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.tickets import FORMAT, KEY_BYTES, mac_of
+from venn.wire.admission import FORMAT, KEY_BYTES, mac_of
 
 KEPT_BYTES = 1 << 20  # of a job's history that was sent, for a follower that comes back: some 9,000 frames
 MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames

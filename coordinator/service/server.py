@@ -30,12 +30,11 @@ from coordinator.service.journal import EVENTS, Journal, first_start_ms
 from coordinator.service.ledger import Ledger
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from venn.wire.admission import SOFTWARE, TokenInterceptor, Tokens
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
-from venn.wire.lag import LagMonitor
 from venn.wire.logs import log
-from venn.wire.tokens import TokenInterceptor, Tokens
-from venn.wire.versions import SOFTWARE
+from venn.wire.process import LagMonitor
 
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
 SERVICES = (device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)

@@ -14,7 +14,7 @@ import grpc
 
 from coordinator.engine.ids import DeviceId, SessionSeq
 from venn.v1.device_pb2 import ConnectResponse
-from venn.wire.frames import joined
+from venn.wire.chunks import joined
 from venn.wire.status import abort
 
 Context = grpc.aio.ServicerContext[Any, Any]

@@ -21,8 +21,8 @@ from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
 from coordinator.service.roster import Roster
 from venn.v1 import admin_pb2, common_pb2, job_pb2
-from venn.wire.lag import LagMonitor
-from venn.wire.versions import this_version
+from venn.wire.admission import this_version
+from venn.wire.process import LagMonitor
 
 SAMPLE_S = 1.0  # between two samples of the machine
 MOST_JOBS, MOST_REGIONS = 100, 64  # in a snapshot

@@ -13,7 +13,7 @@ import grpc
 
 from venn.wire.channel import bind, channel_options, server_options
 from venn.wire.command import run_async
-from venn.wire.memory import reuse_freed_memory
+from venn.wire.process import reuse_freed_memory
 
 TURNS = "/bench.Bare/Turns"
 DOWN = "/bench.Bare/Down"

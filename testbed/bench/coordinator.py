@@ -25,12 +25,9 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
+from venn.wire.admission import Tokens, ensure_tokens, identify_mac, this_version
+from venn.wire.calls import Exchange, device_stub, job_stub
 from venn.wire.channel import bind, make_server, open_channel
-from venn.wire.exchange import Exchange
-from venn.wire.stubs import device_stub, job_stub
-from venn.wire.tickets import identify_mac
-from venn.wire.tokens import Tokens, ensure_tokens
-from venn.wire.versions import this_version
 
 DEVICES = 100
 CYCLES = 10_000  # per repetition

@@ -38,7 +38,7 @@ from testbed.scenario.loader import parse
 from testbed.world.limits import Limits
 from venn.wire.command import run_async
 from venn.wire.errors import UsageError
-from venn.wire.marks import PREFIX, own_mark
+from venn.wire.process import PREFIX, own_mark
 
 CORES = (0.1, 0.25, 0.5)
 MBITS = (1.0, 5.0, 20.0)

@@ -30,12 +30,12 @@ from testbed.bench.figures import Measured, Parts, Say, in_folder, parts
 from testbed.live.processes.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
+from venn.wire.admission import load_token
+from venn.wire.calls import device_stub
 from venn.wire.channel import open_channel
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.errors import PeerError
-from venn.wire.memory import reuse_freed_memory
-from venn.wire.stubs import device_stub
-from venn.wire.tokens import load_token
+from venn.wire.process import reuse_freed_memory
 
 JOB = """
 import numpy as np

@@ -46,7 +46,7 @@ from coordinator.engine.state import Session
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Measured, Say
 from testbed.testing.engine import spec
-from venn.wire.memory import collecting_seldom
+from venn.wire.process import collecting_seldom
 
 JOBS = 1000
 GROUPS = 100

@@ -15,13 +15,13 @@ from rich.text import Text
 from testbed.report.terminal import console
 from testbed.report.words import seconds
 from venn.v1 import admin_pb2 as admin
+from venn.wire.admission import client_token
+from venn.wire.calls import admin_stub
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.status import peer_error
-from venn.wire.stubs import admin_stub
 from venn.wire.text import printable
-from venn.wire.tokens import client_token
 
 if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub

@@ -13,10 +13,10 @@ from testbed.report.explain import Explanation, ask, explain
 from testbed.report.history import read_history
 from testbed.report.words import clock
 from testbed.runfolder.lives import read_lives
+from venn.wire.admission import client_token
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
 from venn.wire.text import printable
-from venn.wire.tokens import client_token
 
 app = application()
 

@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
 def entry_point() -> None:
     """A part of a run ends with the run, whatever ended that."""
     if RUN_MARK in os.environ:
-        from venn.wire.marks import end_with_parent
+        from venn.wire.process import end_with_parent
 
         end_with_parent()
     sys.exit(main(sys.argv[1:]))

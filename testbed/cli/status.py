@@ -12,9 +12,9 @@ from google.protobuf.json_format import MessageToDict
 from testbed.report.screen import Frame, render
 from testbed.report.terminal import console
 from testbed.report.view import snapshot_once
+from venn.wire.admission import client_token
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.exits import write_line
-from venn.wire.tokens import client_token
 
 WIDTH = 100  # columns, where there is no terminal
 HEIGHT = 60  # lines: it may scroll, unlike the live view

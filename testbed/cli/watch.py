@@ -11,9 +11,9 @@ from google.protobuf.json_format import MessageToDict
 
 from testbed.report.terminal import console
 from testbed.report.view import watch
+from venn.wire.admission import client_token
 from venn.wire.command import Context, application, client_command, execute, run_async
 from venn.wire.exits import write_line
-from venn.wire.tokens import client_token
 
 app = application()
 

@@ -37,7 +37,7 @@ from testbed.runfolder.jsonlines import Row, text
 from testbed.simulate.run import COMPILING
 from venn.wire import RUN_MARK
 from venn.wire.errors import ExitCode, PeerError, VennError
-from venn.wire.marks import own_mark
+from venn.wire.process import own_mark
 
 
 @dataclass(slots=True)

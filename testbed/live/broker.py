@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
 from venn.wire.files import file_error, write_atomic
-from venn.wire.notation import Selector, Whom
+from venn.wire.requirements import Selector, Whom
 
 if TYPE_CHECKING:  # a broker that starts again has no need of it
     from testbed.scenario.model import Scenario

@@ -43,10 +43,10 @@ from testbed.world.data import split
 from testbed.world.fleets import write_population
 from testbed.world.limits import COUNTS
 from testbed.world.profiles import CAPABILITIES, FIELDS, load_profile
+from venn.wire.admission import ensure_tokens, load_token
 from venn.wire.channel import parse_address
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import write_atomic
-from venn.wire.tokens import ensure_tokens, load_token
 
 LIVE = ".live"
 POLL_S = 2.0

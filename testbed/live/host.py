@@ -22,7 +22,7 @@ from testbed.report.host import (
 )
 from testbed.runfolder.jsonlines import Row, integer, number_pairs
 from venn.wire.files import JsonLines
-from venn.wire.lag import LagMonitor
+from venn.wire.process import LagMonitor
 
 MOST_LINE = 4096  # bytes of two lines of a load.jsonl
 

@@ -18,7 +18,7 @@ from testbed.live.backend import Backend, Component
 from testbed.world.timeline import Action, Verb
 from venn.wire.errors import VennError
 from venn.wire.files import JsonLines
-from venn.wire.notation import PROGRAMS
+from venn.wire.requirements import PROGRAMS
 
 Find = Callable[[str], Component | None]  # a target's part, if it has one to itself
 

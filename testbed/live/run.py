@@ -22,9 +22,9 @@ from testbed.runfolder.machine import commit, machine, versions
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
+from venn.wire.admission import load_token
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
 from venn.wire.files import out_of_space, write_atomic
-from venn.wire.tokens import load_token
 
 VIEW_GRACE_S = 2.0  # for the run to end after the view has
 

@@ -20,7 +20,7 @@ from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import Verb
 from venn.wire.errors import ExitCode
-from venn.wire.notation import Whom
+from venn.wire.requirements import Whom
 
 READY_WITHIN_S = 60.0
 MOST_RESUMES = 3  # of one driver

@@ -10,7 +10,7 @@ from testbed.report.words import seconds
 from testbed.runfolder.jsonlines import Row, maybe, number, text
 from testbed.runfolder.summary import Injected
 from testbed.world.timeline import Verb
-from venn.wire.notation import Whom
+from venn.wire.requirements import Whom
 
 AWAY = "not_connected"  # in no session with the coordinator at the time
 UNSEEN = "nothing"  # its session went on

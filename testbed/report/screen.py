@@ -17,7 +17,7 @@ from testbed.report.host import BUSY_FRACTION
 from testbed.report.words import clock, counted, gib, metric, percent
 from venn.v1.admin_pb2 import DeviceStatus, LogEntry, RegionStatus, Snapshot
 from venn.v1.job_pb2 import JobPhase, JobStatus
-from venn.wire.lag import STALL_S
+from venn.wire.process import STALL_S
 from venn.wire.text import printable
 
 NARROW = 80  # columns: below it the sparkline goes

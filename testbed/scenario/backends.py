@@ -15,7 +15,7 @@ from testbed.world.limits import LINK
 from testbed.world.timeline import Verb
 from venn.wire.errors import UsageError
 from venn.wire.exits import missing_package
-from venn.wire.marks import alive, own_mark
+from venn.wire.process import alive, own_mark
 
 DEFAULT = "process"
 BUILT_IN = ("process", "compose", "sim")  # what the JSON schema names, whatever else is installed

@@ -17,7 +17,8 @@ from testbed.world.limits import LINK
 from testbed.world.phones import REPORTED
 from testbed.world.timeline import Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import PROGRAMS, Empirical, Rate, Selector, Whom, format_duration
+from venn.wire.notation import Empirical, format_duration
+from venn.wire.requirements import PROGRAMS, Rate, Selector, Whom
 
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
 HERE: KeyPath = ("population",)

@@ -12,7 +12,7 @@ from testbed.scenario.readers import as_duration, as_fraction, as_profile, as_ra
 from testbed.world.profiles import LINK_FIELDS, load_profile
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import PROGRAMS, Rate, Selector, parse_rate_of, parse_selector
+from venn.wire.requirements import PROGRAMS, Rate, Selector, parse_rate_of, parse_selector
 
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")

@@ -58,8 +58,7 @@ from testbed.scenario.readers import (
 from testbed.world.arrays import Matching
 from testbed.world.jobs import Which
 from testbed.world.timeline import Entry
-from venn.wire.notation import Constant, Distribution, format_bytes, format_duration, format_fraction, format_rate
-from venn.wire.notation.distributions import Unit
+from venn.wire.notation import Constant, Distribution, Unit, format_bytes, format_duration, format_fraction, format_rate
 
 
 def _schema(kind: str, json_type: str | list[str], *examples: object, **more: object) -> WithJsonSchema:

@@ -31,21 +31,20 @@ from venn.wire.notation import (
     Exponential,
     LogNormal,
     Uniform,
+    Unit,
     exact_decimal,
     format_bytes,
     format_duration,
     format_fraction,
     format_number,
-    format_requirement,
     parse_bytes,
     parse_distribution,
     parse_duration,
     parse_fraction,
     parse_number,
     parse_rate,
-    parse_requirement,
 )
-from venn.wire.notation.distributions import Unit
+from venn.wire.requirements import format_requirement, parse_requirement
 
 T = TypeVar("T")
 

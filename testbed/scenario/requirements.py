@@ -11,7 +11,7 @@ from testbed.scenario.model import Job, Scenario
 from testbed.scenario.readers import PHONES
 from testbed.world.fleets import capabilities_of
 from venn.wire.errors import UsageError
-from venn.wire.notation import Selector, Whom, parse_requirement
+from venn.wire.requirements import Selector, Whom, parse_requirement
 
 # Labels that the agents report and a scenario does not know.
 REPORTED_BY_AGENTS = frozenset({"package"})

@@ -24,7 +24,7 @@ from testbed.simulate.model import Break, SimulatedJob, Simulation
 from testbed.world.absences import on_programs
 from testbed.world.timeline import Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import Whom
+from venn.wire.requirements import Whom
 
 LIVE = EngineSettings(seed=0, policy="")  # those of a live coordinator, unless it is told others
 _NO_BOUND = 2**62

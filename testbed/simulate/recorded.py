@@ -20,8 +20,8 @@ from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Simulated
 from testbed.simulate.model import Outcome, Simulation
 from testbed.world.timeline import Action
+from venn.wire.admission import SOFTWARE
 from venn.wire.files import write_atomic
-from venn.wire.versions import SOFTWARE
 
 _LINES_AT_A_TIME = 2000
 

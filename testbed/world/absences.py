@@ -14,7 +14,7 @@ from testbed.world.fleets import check_ins_of
 from testbed.world.states import Roster, States
 from testbed.world.timeline import Action, Entry, Pool, Selection, Verb, generator, hits, selections
 from venn.wire.errors import UsageError
-from venn.wire.notation import PROGRAMS, Rate, Selector, Whom
+from venn.wire.requirements import PROGRAMS, Rate, Selector, Whom
 
 MOST_ACTIONS = 2_000_000  # some 500 bytes each while they are worked out
 

@@ -23,7 +23,7 @@ from coordinator.engine.requirements import Capabilities, Comparison
 from testbed.world.chance import Reals
 from testbed.world.phones import REPORTED, phones
 from venn.wire.errors import UsageError
-from venn.wire.notation.requirements import NAME
+from venn.wire.requirements import NAME
 from venn.wire.text import printable
 
 CHUNK = 1 << 18  # devices at once

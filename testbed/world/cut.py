@@ -15,7 +15,7 @@ from testbed.world.matching import Population
 from testbed.world.states import Roster
 from testbed.world.timeline import Action, Entry, Pool, hits
 from venn.wire.errors import UsageError
-from venn.wire.notation import PROGRAMS, Selector, Whom
+from venn.wire.requirements import PROGRAMS, Selector, Whom
 
 ROWS = 1 << 18  # of a block, at most
 

@@ -17,7 +17,8 @@ from device_agent.spec import Absence, AbsenceKind
 from testbed.world.arrays import CheckIns
 from testbed.world.timeline import Action, Pool, Selection, Verb, generator
 from venn.wire.errors import UsageError
-from venn.wire.notation import Selector, format_duration
+from venn.wire.notation import format_duration
+from venn.wire.requirements import Selector
 
 RESTART_S = 2.0  # a device that is always there is back so long after a crash
 

@@ -16,7 +16,8 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from venn.wire.notation import Rate, Selector, format_duration, format_fraction, format_rate
+from venn.wire.notation import format_duration, format_fraction, format_rate
+from venn.wire.requirements import Rate, Selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.live.throttle.probe import NETEM, STALL
 from tests.e2e.programs import ROOT, SPIN, lines, run, started, waited
-from venn.wire.marks import LABEL, mark_of
+from venn.wire.process import LABEL, mark_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.containers, pytest.mark.timeout(240)]
 SCENARIO = """\

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.runfolder.machine import free_port
 from tests.e2e.programs import ROOT, Started, lines, run, started, waited
-from venn.wire.tokens import ensure_tokens
+from venn.wire.admission import ensure_tokens
 
 pytestmark = pytest.mark.e2e
 SCENARIO = """\

@@ -18,7 +18,7 @@ from testbed.live.throttle.leftovers import find
 from testbed.live.throttle.probe import CGROUP, NETEM, TC, probe
 from testbed.world.limits import Limits, alike
 from tests.e2e.programs import SPIN, lines, run, started, waited
-from venn.wire.marks import PREFIX, mark_of, own_mark
+from venn.wire.process import PREFIX, mark_of, own_mark
 
 pytestmark = pytest.mark.e2e
 SCENARIO = """\

@@ -17,7 +17,8 @@ from testbed.world import absences
 from testbed.world.absences import Expansion, expand_timeline
 from testbed.world.states import OVER, WHILE_THERE, Roster, States
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, Pool, Selection, Verb
-from venn.wire.notation import Selector, parse_distribution, parse_rate_of, parse_selector
+from venn.wire.notation import parse_distribution
+from venn.wire.requirements import Selector, parse_rate_of, parse_selector
 
 COUNT = 12
 SELECTORS = ("all", "25% of all", "5 of all", "near", "50% of site=lab", "far")

@@ -50,7 +50,7 @@ def make(run: Any) -> Any:
     from testbed.live import commands
     from testbed.live.processes.backend import Processes
     from venn.wire.errors import PeerError
-    from venn.wire.marks import own_mark
+    from venn.wire.process import own_mark
 
     class Joined:
         """A device: it runs before the run and after it."""

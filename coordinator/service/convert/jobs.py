@@ -14,8 +14,7 @@ from coordinator.service.convert.devices import seconds
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
-from venn.wire.digest import DIGEST_BYTES
-from venn.wire.frames import joined
+from venn.wire.chunks import DIGEST_BYTES, joined
 from venn.wire.text import printable
 
 DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")

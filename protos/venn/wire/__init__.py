@@ -2,4 +2,4 @@
 commands.
 """
 
-RUN_MARK = "VENN_TESTBED_RUN"  # in the environment of all that a testbed starts: its mark (`venn.wire.marks`)
+RUN_MARK = "VENN_TESTBED_RUN"  # in the environment of all that a testbed starts: its mark (`venn.wire.process`)

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import grpc
 
+from venn.wire.admission import bearer
 from venn.wire.errors import UsageError
-from venn.wire.tokens import bearer
 
 KEEPALIVE_MS = 30_000
 PING_TIMEOUT_MS = 20_000

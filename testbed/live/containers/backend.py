@@ -28,7 +28,7 @@ from testbed.world.limits import changed
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError, VennError
 from venn.wire.files import JsonLines, write_atomic
-from venn.wire.marks import PREFIX, own_mark
+from venn.wire.process import PREFIX, own_mark
 
 MOST_COST_S = 3.0  # of a core, for one to be warm: a coordinator that took longer was alone in having to wait
 HANGS_UP_WITHIN_S = 10.0  # a slow one takes a second; a coordinator that hears nothing for so long says silent

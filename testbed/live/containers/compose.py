@@ -13,7 +13,7 @@ import yaml
 from testbed.live.throttle.entrypoint import variable
 from testbed.live.throttle.plan import FleetPlan
 from testbed.world.limits import LINK, Limits
-from venn.wire.marks import LABEL
+from venn.wire.process import LABEL
 
 INSIDE = "/venn"  # where a container has its part of the run folder
 PORT = 9700  # of the coordinator

@@ -30,7 +30,7 @@ from testbed.live.processes.programs import STOP_GRACE_S, TAIL_LINES, failure_of
 from testbed.live.throttle.entrypoint import AGAIN, CHANGED
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.files import write_atomic
-from venn.wire.marks import LABEL
+from venn.wire.process import LABEL
 
 LIST = ["cat", "/proc/net/tcp", "/proc/net/tcp6"]  # the second is not there where there is no IPv6
 _ESTABLISHED = "01"  # at this end: the other has not said that it is over, or nothing of that has come

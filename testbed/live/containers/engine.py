@@ -27,7 +27,7 @@ from testbed.live.throttle.entrypoint import CPUS, MEM_LIMIT
 from testbed.live.throttle.probe import NETEM, RELAY, STALL, Check, Machine
 from testbed.scenario.backends import Leftover, Need
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
-from venn.wire.marks import LABEL, MARK
+from venn.wire.process import LABEL, MARK
 
 IMAGE, CHOOSE_IMAGE = "venn-testbed", "VENN_IMAGE"  # the variable names one of one's own, with more packages
 TIMEOUT_S = 60  # of one order: a busy engine takes its time

@@ -37,10 +37,10 @@ from testbed.live.throttle.entrypoint import ALLOW_DEGRADED, CHANGED, CHANGES
 from testbed.live.throttle.plan import changes_of
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from venn.wire.digest import digest_of
+from venn.wire.admission import ROLES, Role, ensure_tokens
+from venn.wire.chunks import digest_of
 from venn.wire.files import writing
-from venn.wire.notation import Whom
-from venn.wire.tokens import ROLES, Role, ensure_tokens
+from venn.wire.requirements import Whom
 
 SHARED = (PurePosixPath("/tmp"), PurePosixPath("/var/tmp"))  # folders of everybody, in any image
 SECRET, OPEN, FOLDER = 0o600, 0o644, 0o755

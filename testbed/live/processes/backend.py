@@ -14,9 +14,9 @@ from testbed.live.throttle.throttles import Throttles, moved_by_device, used_by_
 from testbed.runfolder.machine import free_port
 from testbed.world.limits import Limits
 from testbed.world.timeline import LinkChange
+from venn.wire.admission import ensure_tokens
 from venn.wire.errors import CannotEnforceError
 from venn.wire.files import write_atomic
-from venn.wire.tokens import ensure_tokens
 
 READY_WITHIN_S = 60.0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from testbed.live import commands
 from venn.wire import RUN_MARK
 from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
-from venn.wire.marks import own_mark
+from venn.wire.process import own_mark
 
 VENN = (sys.executable, "-m", "testbed.cli.main")
 STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL

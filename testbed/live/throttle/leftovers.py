@@ -18,7 +18,7 @@ from testbed.live.throttle import cgroup, namespace
 from testbed.live.throttle.namespace import RefusedError, run
 from testbed.scenario.backends import Leftover
 from venn.wire import RUN_MARK
-from venn.wire.marks import MARK, PREFIX
+from venn.wire.process import MARK, PREFIX
 
 GONE_WITHIN_S = 5.0
 _NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")

@@ -16,7 +16,8 @@ from testbed.scenario.requirements import meant_fleets
 from testbed.world.limits import LINK, Limits, Relayed, changed
 from testbed.world.links import STALL_S
 from venn.wire.errors import CannotEnforceError
-from venn.wire.notation import Selector, format_bytes, format_duration, format_fraction, format_number, format_rate
+from venn.wire.notation import format_bytes, format_duration, format_fraction, format_number, format_rate
+from venn.wire.requirements import Selector
 
 SPARE_CORES = 0.5  # for the coordinator, the drivers and the sessions
 NOT_IN_FORCE = "not in force"

@@ -14,7 +14,7 @@ import psutil
 from testbed.live.throttle import cgroup, namespace
 from testbed.live.throttle.namespace import RefusedError
 from testbed.world.limits import Limits, alike
-from venn.wire.marks import own_mark
+from venn.wire.process import own_mark
 
 CGROUP, DUTY, RLIMIT, TC, NETEM, RELAY = "cgroup", "duty cycle", "rlimit", "tc", "netem", "relay"
 STALL = "stall in the relay"  # in place of a loss

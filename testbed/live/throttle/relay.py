@@ -31,7 +31,7 @@ from testbed.world.limits import Relayed
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 from venn.wire.exits import write_line
 from venn.wire.files import write_atomic
-from venn.wire.lag import LagMonitor
+from venn.wire.process import LagMonitor
 
 COUNT_S = 1.0
 

@@ -25,7 +25,7 @@ from testbed.world.limits import SAME, Limits, Relayed, changed, same
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError
 from venn.wire.files import read_json_lines, write_atomic
-from venn.wire.marks import PREFIX, own_mark
+from venn.wire.process import PREFIX, own_mark
 
 TOO_FAST = 0.15  # more of the processor than asked, on average over a fleet
 LONG_TASK_S = 0.5  # of wall time: a shorter task may lie within a burst

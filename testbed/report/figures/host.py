@@ -8,7 +8,7 @@ from testbed.report.record import RunRecord
 from testbed.report.words import seconds
 from testbed.runfolder.jsonlines import number
 from testbed.runfolder.summary import CLOCK
-from venn.wire.lag import STALL_S
+from venn.wire.process import STALL_S
 
 MOST_PROCESSES = 6  # drawn by name, the latest ones; the CSV has all
 

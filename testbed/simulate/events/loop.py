@@ -58,7 +58,7 @@ from testbed.simulate.events.presence import (
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.simulate.programs import AWAY, STILL, THERE, Change, Programs
 from testbed.world.arrays import Matching
-from venn.wire.memory import NOBODY_WAITS, collecting_seldom
+from venn.wire.process import NOBODY_WAITS, collecting_seldom
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
 Reborn = Callable[[float], None]  # another coordinator begins now

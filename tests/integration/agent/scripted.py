@@ -13,10 +13,10 @@ from venn.v1 import task_pb2 as task
 from venn.v1.device_pb2_grpc import DeviceServiceServicer, add_DeviceServiceServicer_to_server
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire import chunks
+from venn.wire.admission import TokenInterceptor
 from venn.wire.channel import bind, make_server
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.status import abort
-from venn.wire.tokens import TokenInterceptor
 
 TOKEN = "ab" * 32
 INCARNATION = 1_700_000_000_000

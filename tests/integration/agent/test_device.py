@@ -17,7 +17,7 @@ from tests.integration.agent.scripted import INCARNATION, Conversation, offer
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.wire import tensors
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.errors import PeerError
 
 MODEL = tensors.encode({"w": np.zeros(200_000)})  # four chunks

@@ -14,8 +14,7 @@ from tests.integration.agent.scripted import Coordinator, Driver, serving
 from venn.v1 import common_pb2 as common
 from venn.v1 import task_pb2 as task
 from venn.wire.channel import bind, make_server
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import digest_of
+from venn.wire.chunks import SMALL_BYTES, digest_of
 
 BODY = bytes(range(256)) * 8
 RESPONSE = Response(BODY, digest_of(BODY), 1.0, {})

@@ -20,7 +20,7 @@ from device_agent.workers import Work, WorkerPool, WorkerProcess
 from job_driver.bundle import pack
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 
 MODEL = tensors.encode({"w": np.arange(4.0)})
 HEAD = "import os, sys, time\nimport numpy as np\nfrom job_driver import Arrays, Job, Result, Task\n"

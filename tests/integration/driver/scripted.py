@@ -15,11 +15,11 @@ from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
 from venn.v1.task_pb2_grpc import TaskServiceStub
-from venn.wire import tensors, tickets
+from venn.wire import admission, tensors
+from venn.wire.admission import this_version
 from venn.wire.channel import bind, make_server, open_channel
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.status import abort
-from venn.wire.versions import this_version
 
 CHUNK = 64 * 1024
 
@@ -91,7 +91,7 @@ class Coordinator(JobServiceServicer):
         payload = common.TicketPayload(
             device=device or f"device-{lease}", attempt=self.attempt(no), lease=lease, not_after_ms=not_after
         )
-        return tickets.sign(payload, key or self.key, self.key_id)
+        return admission.sign(payload, key or self.key, self.key_id)
 
     # -- JobService
 

@@ -26,11 +26,10 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
 from venn.wire import tensors
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import digest_of
+from venn.wire.admission import this_version
+from venn.wire.chunks import SMALL_BYTES, digest_of
 from venn.wire.errors import UsageError
 from venn.wire.status import reason_of
-from venn.wire.versions import this_version
 
 
 def response(value: float, n: int = 3, size: int = 1000) -> dict[str, np.ndarray]:

@@ -12,10 +12,10 @@ from tests.integration.driver.test_rounds import response
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
-from venn.wire import tensors, tickets
-from venn.wire.digest import digest_of
+from venn.wire import admission, tensors
+from venn.wire.admission import this_version
+from venn.wire.chunks import digest_of
 from venn.wire.status import reason_of
-from venn.wire.versions import this_version
 
 NO = (1, 1)
 LARGE = 200_000  # floats: about thirteen pieces
@@ -295,7 +295,7 @@ async def test_identify_proves_the_key_of_this_job_only(side: Coordinator, drive
     async with Device(side, NO, 1) as device:
         challenge = bytes(range(32))
         answer = await device.stub.Identify(task.IdentifyRequest(job=side.submitted[0].key, challenge=challenge))
-        assert answer.mac == tickets.identify_mac(side.key, challenge)
+        assert answer.mac == admission.identify_mac(side.key, challenge)
         for job, asked in ((common.JobKey(owner="x"), challenge), (side.submitted[0].key, b"short")):
             with pytest.raises(grpc.aio.AioRpcError):
                 await device.stub.Identify(task.IdentifyRequest(job=job, challenge=asked))

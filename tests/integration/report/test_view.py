@@ -14,9 +14,9 @@ from testbed.report.view import snapshot_once, watch
 from tests.unit.report.snapshots import snapshot
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from venn.wire.admission import TokenInterceptor
 from venn.wire.channel import bind, make_server
 from venn.wire.errors import PeerError
-from venn.wire.tokens import TokenInterceptor
 
 TOKEN = "ab" * 32
 Context = grpc.aio.ServicerContext[Any, Any]

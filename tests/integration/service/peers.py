@@ -18,12 +18,9 @@ from coordinator.service.server import Coordinator, CoordinatorSettings, running
 from testbed.testing.clock import FakeClock
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
+from venn.wire.admission import Tokens, identify_mac, this_version
+from venn.wire.calls import Exchange, admin_stub, device_stub, job_stub
 from venn.wire.channel import bind, make_server, open_channel
-from venn.wire.exchange import Exchange
-from venn.wire.stubs import admin_stub, device_stub, job_stub
-from venn.wire.tickets import identify_mac
-from venn.wire.tokens import Tokens
-from venn.wire.versions import this_version
 
 E = typing.TypeVar("E", bound=Effect)
 TOKENS = Tokens(device="d" * 64, job="a" * 64, admin="b" * 64)

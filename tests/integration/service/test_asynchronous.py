@@ -2,7 +2,7 @@
 
 from tests.integration.service.peers import Device, World, world
 from venn.v1 import admin_pb2, job_pb2
-from venn.wire.tickets import verify
+from venn.wire.admission import verify
 
 OPEN, CLOSED = job_pb2.ATTEMPT_STATUS_OPEN, job_pb2.ATTEMPT_STATUS_CLOSED
 SPEC = {"demand": 2, "asynchronous": job_pb2.Asynchronous(buffer=1, max_staleness=3)}

@@ -13,8 +13,8 @@ from testbed.testing.clock import FakeClock
 from tests.integration.service.peers import Device, World, world
 from tests.integration.service.test_jobs import ABORTED, CLOSED, one_device, refusal, self_ended
 from venn.v1 import common_pb2, device_pb2, job_pb2
+from venn.wire.admission import verify
 from venn.wire.status import metadata_of, reason_of
-from venn.wire.tickets import verify
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from coordinator.engine.model import EngineSettings
 from testbed.testing.clock import FakeClock
 from tests.integration.service.peers import TOKENS, Device, Driver, World, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
+from venn.wire.admission import verify
 from venn.wire.status import metadata_of, reason_of
-from venn.wire.tickets import verify
 
 CLOSED, ABORTED = job_pb2.ATTEMPT_STATUS_CLOSED, job_pb2.ATTEMPT_STATUS_ABORTED
 

@@ -13,6 +13,7 @@ import pytest
 from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_pb2, job_pb2_grpc
 from venn.v1.common_pb2 import Version
 from venn.wire import channel as channels
+from venn.wire.admission import SOFTWARE, TokenInterceptor, check_version, this_version
 from venn.wire.channel import (
     bind,
     channel_options,
@@ -27,8 +28,6 @@ from venn.wire.channel import (
 from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import UsageError
 from venn.wire.status import abort, metadata_of, peer_error, reason_of
-from venn.wire.tokens import TokenInterceptor
-from venn.wire.versions import SOFTWARE, check_version, this_version
 
 DEVICE, JOB, ADMIN = "d" * 64, "b" * 64, "a" * 64
 

@@ -8,8 +8,8 @@ from typing import Any
 import grpc
 import pytest
 
+from venn.wire.calls import Exchange, Exchanges
 from venn.wire.channel import bind, make_server, open_channel
-from venn.wire.exchange import Exchange, Exchanges
 from venn.wire.status import abort, reason_of
 
 

@@ -7,16 +7,15 @@ import pytest
 
 from device_agent.artifacts import MOST_FETCHED, ArtifactStore, Damaged, Download, Fetched
 from venn.v1.common_pb2 import Artifact
-from venn.wire import frames
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import Hasher, digest_of
+from venn.wire import chunks
+from venn.wire.chunks import SMALL_BYTES, Hasher, digest_of
 
 BODY = bytes(range(256)) * 4
 NAMED = Artifact(digest=digest_of(BODY), size=len(BODY))
 
 
 def message(start: int, stop: int, body: bytes = BODY) -> bytes:
-    return frames.fetch_response(len(body), start, body[start:stop])
+    return chunks.fetch_response(len(body), start, body[start:stop])
 
 
 async def test_what_one_has_brought_the_others_let_go_of() -> None:

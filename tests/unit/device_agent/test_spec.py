@@ -15,8 +15,8 @@ from device_agent.machine import AllowedCode, kept_identity, parse_allowed
 from device_agent.spec import DeviceSpec, Interval, read_population
 from job_driver.bundle import pack
 from testbed.world.fleets import write_population
-from venn.wire.backoff import Backoff
-from venn.wire.digest import digest_of
+from venn.wire.calls import Backoff
+from venn.wire.chunks import digest_of
 from venn.wire.errors import UsageError
 
 WRITTEN = DeviceSpec(

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from job_driver.artifacts import Artifact
-from venn.wire import frames
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import digest_of
+from venn.wire import chunks
+from venn.wire.chunks import SMALL_BYTES, digest_of
 
 
 @pytest.mark.parametrize("size", [SMALL_BYTES, SMALL_BYTES + 1])
@@ -38,5 +37,5 @@ async def test_devices_that_fetch_together_share_one_reading_of_what_is_large_on
     with artifact.fetched():  # later: nothing was kept for it
         assert await artifact.message(0, 600) == first
     assert len(readers) == 3
-    assert frames.read_fetch_response(first) == (0, body[:600], len(body))
+    assert chunks.read_fetch_response(first) == (0, body[:600], len(body))
     assert (threading.get_ident() in readers) is (size == SMALL_BYTES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from job_driver.bundle import job_code, load, pack
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 from venn.wire.errors import ExitCode, UsageError
 
 GOOD = "from job_driver import Job\njob = Job(initial=lambda rng: {}, on_device=lambda m, t: None)\n"

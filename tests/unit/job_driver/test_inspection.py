@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from job_driver.upload import Inspection
 from venn.wire import tensors
-from venn.wire.digest import digest_of
+from venn.wire.chunks import digest_of
 
 MODEL = {
     "counts": np.arange(7),

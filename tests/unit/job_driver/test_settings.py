@@ -9,7 +9,7 @@ from job_driver.job import Job
 from job_driver.settings import Settings, with_labels
 from venn.v1 import common_pb2 as common
 from venn.wire.errors import UsageError
-from venn.wire.notation import format_requirement, parse_requirement
+from venn.wire.requirements import format_requirement, parse_requirement
 
 
 def settings(**changes: Any) -> Settings:

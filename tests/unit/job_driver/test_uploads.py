@@ -20,8 +20,7 @@ from job_driver.responses import Responses
 from job_driver.spool import MANIFEST, Refused, ResponseForm, ResponseHeader, Spool
 from job_driver.upload import Upload, Uploads
 from venn.wire import tensors
-from venn.wire.chunks import SMALL_BYTES
-from venn.wire.digest import digest_of
+from venn.wire.chunks import SMALL_BYTES, digest_of
 from venn.wire.files import read_json_lines
 from venn.wire.tensors import ALIGNMENT
 

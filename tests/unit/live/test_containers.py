@@ -31,7 +31,7 @@ from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
 from testbed.world.limits import Limits
 from venn.wire.errors import CannotEnforceError, PeerError
-from venn.wire.marks import LABEL
+from venn.wire.process import LABEL
 
 MARK = "p12-s34"
 TEXT = """\

@@ -14,7 +14,7 @@ from testbed.scenario import Scenario
 from testbed.simulate.devices import device_specs
 from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import parse_selector
+from venn.wire.requirements import parse_selector
 
 NOW = datetime(2026, 5, 12, 14, 3, 11)
 

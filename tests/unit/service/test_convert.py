@@ -22,8 +22,8 @@ from coordinator.service.convert import devices, jobs, limits, names
 from coordinator.service.convert.limits import MalformedError
 from coordinator.service.convert.requirements import requirement_from_wire
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.frames import joined
-from venn.wire.notation import parse_requirement
+from venn.wire.chunks import joined
+from venn.wire.requirements import parse_requirement
 
 SESSION = SessionSeq(5)
 JOB = JobId("ann/digits/1")

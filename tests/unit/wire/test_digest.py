@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from venn.wire.digest import DIGEST_BYTES, Hasher, digest_of, digest_of_file
+from venn.wire.chunks import DIGEST_BYTES, Hasher, digest_of, digest_of_file
 
 
 def test_it_is_blake3() -> None:

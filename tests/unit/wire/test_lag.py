@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from venn.wire import lag
+from venn.wire import process
 from venn.wire.files import JsonLines, read_json_lines
-from venn.wire.lag import LagMonitor
+from venn.wire.process import LagMonitor
 
 
 class Reports(JsonLines):
@@ -27,9 +27,9 @@ async def next_report() -> None:
 
 async def test_a_blocked_loop_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reports, "written", asyncio.Event())
-    monkeypatch.setattr(lag, "JsonLines", Reports)
-    monkeypatch.setattr(lag, "PROBE_S", 0.001)
-    monkeypatch.setattr(lag, "REPORT_S", 0.01)
+    monkeypatch.setattr(process, "JsonLines", Reports)
+    monkeypatch.setattr(process, "PROBE_S", 0.001)
+    monkeypatch.setattr(process, "REPORT_S", 0.01)
     monitor = LagMonitor(tmp_path / "load.jsonl")
     assert monitor.p99_s == 0
     task = asyncio.create_task(monitor.run())

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from venn.wire.marks import MARK, alive, mark_of, own_mark
+from venn.wire.process import MARK, alive, mark_of, own_mark
 
 
 def test_this_process_is_alive() -> None:

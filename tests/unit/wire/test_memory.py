@@ -5,8 +5,8 @@ import weakref
 
 import pytest
 
-from venn.wire import memory
-from venn.wire.memory import collecting_seldom
+from venn.wire import process
+from venn.wire.process import collecting_seldom
 
 
 class Cycle:
@@ -17,7 +17,7 @@ class Cycle:
 def test_what_engines_leave_behind_goes_before_another_one_runs_once_it_is_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory._LeftBehind, "objects", 0)
+    monkeypatch.setattr(process._LeftBehind, "objects", 0)
     thresholds = gc.get_threshold()
     with collecting_seldom(1000):
         first = weakref.ref(Cycle())

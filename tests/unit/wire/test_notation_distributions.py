@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from venn.wire.notation import NotationError, parse_distribution
-from venn.wire.notation.distributions import Constant, Unit
+from venn.wire.notation import Constant, NotationError, Unit, parse_distribution
 
 
 @pytest.mark.parametrize(

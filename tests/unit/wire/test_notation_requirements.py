@@ -12,7 +12,8 @@ from venn.v1.common_pb2 import (
     Requirement,
     Requirements,
 )
-from venn.wire.notation import NotationError, format_requirement, parse_requirement
+from venn.wire.notation import NotationError
+from venn.wire.requirements import format_requirement, parse_requirement
 
 
 def number(name: str, operator: Operator.ValueType, value: float) -> Requirement:

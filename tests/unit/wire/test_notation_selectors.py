@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from venn.wire.notation import NotationError, Selector, Whom, parse_rate_of, parse_selector
+from venn.wire.notation import NotationError
+from venn.wire.requirements import Selector, Whom, parse_rate_of, parse_selector
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ import psutil
 import pytest
 
 from venn.wire import RUN_MARK
-from venn.wire.marks import own_mark
+from venn.wire.process import own_mark
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child of its parent's end")
 PATIENCE_S = 30.0
 # A child that has become another program since, and says that it is one.
 CHILD = """
 import os, sys
-from venn.wire.marks import end_with_parent
+from venn.wire.process import end_with_parent
 end_with_parent()
 os.execv(sys.executable, [sys.executable, "-c", "import signal; print('up', flush=True); signal.pause()"])
 """

@@ -1,8 +1,8 @@
 import pytest
 
 from venn.v1.common_pb2 import AttemptKey, JobKey, Ticket, TicketPayload
-from venn.wire import tickets
-from venn.wire.tickets import TicketError, identify_mac, sign, verify
+from venn.wire import admission
+from venn.wire.admission import TicketError, identify_mac, sign, verify
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 PAYLOAD = TicketPayload(
@@ -47,7 +47,7 @@ def test_a_changed_ticket_is_forged(bit: int) -> None:
 
 @pytest.mark.parametrize("payload", [b"\xff\xff", b"", TicketPayload(version=2).SerializeToString()])
 def test_a_signed_ticket_that_cannot_be_read_is_malformed(payload: bytes) -> None:
-    ticket = Ticket(payload=payload, mac=tickets._mac(KEY, payload), key_id="k1")
+    ticket = Ticket(payload=payload, mac=admission._mac(KEY, payload), key_id="k1")
     with pytest.raises(TicketError) as error:
         verify(ticket, KEY, "k1", now_ms=0)
     assert error.value.reason == "TICKET_MALFORMED"
@@ -55,7 +55,7 @@ def test_a_signed_ticket_that_cannot_be_read_is_malformed(payload: bytes) -> Non
 
 def test_unknown_fields_survive_because_the_exact_bytes_are_verified() -> None:
     payload = sign(PAYLOAD, KEY, "k1").payload + b"\x98\x06\x01"  # field 99 = 1
-    ticket = Ticket(payload=payload, mac=tickets._mac(KEY, payload), key_id="k1")
+    ticket = Ticket(payload=payload, mac=admission._mac(KEY, payload), key_id="k1")
     assert verify(ticket, KEY, "k1", now_ms=0).lease == 7
 
 
@@ -64,7 +64,7 @@ def test_a_proof_of_identity_is_never_a_ticket() -> None:
     mac = identify_mac(KEY, challenge)
     assert mac != identify_mac(OTHER, challenge)
     with pytest.raises(TicketError) as error:
-        verify(Ticket(payload=tickets.IDENTIFY + challenge, mac=mac, key_id="k1"), KEY, "k1", now_ms=0)
+        verify(Ticket(payload=admission.IDENTIFY + challenge, mac=mac, key_id="k1"), KEY, "k1", now_ms=0)
     assert error.value.reason == "TICKET_MALFORMED"
 
 

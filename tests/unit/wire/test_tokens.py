@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from venn.wire.admission import ROLES, default_dir, ensure_tokens, load_token
 from venn.wire.errors import UsageError
-from venn.wire.tokens import ROLES, default_dir, ensure_tokens, load_token
 
 
 @pytest.fixture(autouse=True)

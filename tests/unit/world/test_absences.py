@@ -14,7 +14,7 @@ from testbed.world.absences import Expansion, expand_timeline
 from testbed.world.states import RESTART_S, Roster
 from testbed.world.timeline import Entry, LinkChange, Pool, Verb
 from venn.wire.errors import UsageError
-from venn.wire.notation import Selector, parse_rate_of, parse_selector
+from venn.wire.requirements import Selector, parse_rate_of, parse_selector
 
 
 def entry(verb: str, of: str, at: float, to: float | None = None, lasts: float | None = None) -> Entry:

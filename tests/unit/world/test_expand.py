@@ -9,8 +9,7 @@ import pytest
 from device_agent.spec import DeviceSpec, read_population
 from testbed.world.fleets import FleetSpec, expand, write_population
 from venn.wire.errors import UsageError
-from venn.wire.notation import Distribution, NotationError, parse_distribution
-from venn.wire.notation.distributions import Unit
+from venn.wire.notation import Distribution, NotationError, Unit, parse_distribution
 
 
 def drawn(text: str, unit: Unit = "duration") -> Distribution:

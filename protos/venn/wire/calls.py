@@ -1,13 +1,45 @@
-"""Exchanges: requests and answers in turn on one lasting stream. A message on it costs a third of what a call does."""
+"""Calls to other parts: the generated stubs, exchanges on one lasting stream, and waits before another try.
+
+The generator types the methods of both kinds of channel in separate classes, of which only one exists at run time. The
+stubs here are those over an asyncio channel.
+"""
 
 import asyncio
+import random
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import grpc
 from grpc.aio import EOF, AioRpcError, Metadata
 
+from venn.v1.admin_pb2_grpc import AdminServiceStub
+from venn.v1.device_pb2_grpc import DeviceServiceStub
+from venn.v1.job_pb2_grpc import JobServiceStub
+from venn.v1.task_pb2_grpc import TaskServiceStub
 from venn.wire.status import abort
+
+if TYPE_CHECKING:
+    from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
+    from venn.v1.device_pb2_grpc import DeviceServiceAsyncStub
+    from venn.v1.job_pb2_grpc import JobServiceAsyncStub
+    from venn.v1.task_pb2_grpc import TaskServiceAsyncStub
+
+
+def admin_stub(channel: grpc.aio.Channel) -> "AdminServiceAsyncStub":
+    return cast("AdminServiceAsyncStub", AdminServiceStub(channel))
+
+
+def device_stub(channel: grpc.aio.Channel) -> "DeviceServiceAsyncStub":
+    return cast("DeviceServiceAsyncStub", DeviceServiceStub(channel))
+
+
+def job_stub(channel: grpc.aio.Channel) -> "JobServiceAsyncStub":
+    return cast("JobServiceAsyncStub", JobServiceStub(channel))
+
+
+def task_stub(channel: grpc.aio.Channel) -> "TaskServiceAsyncStub":
+    return cast("TaskServiceAsyncStub", TaskServiceStub(channel))
+
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -89,3 +121,21 @@ class Exchanges:
 
 def _failed(code: grpc.StatusCode) -> AioRpcError:
     return AioRpcError(code, Metadata(), Metadata())
+
+
+class Backoff:
+    """Waits that are uniform in 0 to ``first_s`` x 2^n seconds, at most ``most_s``, after n failures in a row."""
+
+    def __init__(self, rng: random.Random | None = None, *, first_s: float = 0.25, most_s: float = 5.0) -> None:
+        self._rng, self._first_s, self._most_s = rng or random.Random(), first_s, most_s
+        self.failures = 0  # since it worked last
+
+    def next_s(self) -> float:
+        """Seconds to wait after one more failure."""
+        ceiling = min(self._most_s, self._first_s * 2.0 ** min(self.failures, 32))
+        self.failures += 1
+        return self._rng.uniform(0.0, ceiling)
+
+    def reset(self) -> None:
+        """Begin again at ``first_s``: a try has worked."""
+        self.failures = 0

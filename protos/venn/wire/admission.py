@@ -1,8 +1,10 @@
-"""Admission before TLS: a 256-bit token each for devices, jobs and admins, in 0600 files or the environment.
+"""Admission: versions that understand each other; before TLS, tokens for callers, and tickets for leases.
 
-Other users of the same machine are strangers, so loopback needs tokens as well. TaskService is the exception: there
-the ticket admits, signed with a key that only the coordinator and that job's driver know. A device token at every
-driver would let any job's owner pose as a device.
+Each role (device, job, admin) has a 256-bit token, in a 0600 file or the environment. Other users of the same machine
+are strangers, so loopback needs tokens as well. TaskService is the exception: there a ticket admits one lease to one
+driver. It is an HMAC-SHA256 over exact bytes under a per-job key that only the coordinator and that job's driver know:
+a device token at every driver would let any job's owner pose as a device. Protobuf is not canonical, so the bytes that
+were signed travel, and are verified before they are read.
 """
 
 import hmac
@@ -14,12 +16,15 @@ import stat
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from venn.wire.errors import UsageError
+from venn.v1.common_pb2 import Ticket, TicketPayload, Version
+from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import file_error, write_atomic
 from venn.wire.status import abort, unreachable
 
@@ -170,3 +175,97 @@ def _checked(token: str, where: str) -> str:
             fix="copy it again from the coordinator",
         )
     return token
+
+
+KEY_BYTES = CHALLENGE_BYTES = MAC_BYTES = 32
+FORMAT = 1
+# Can begin no ticket: as protobuf its first byte is a field of wire type 6, which does not exist. So a MAC of the one
+# kind is never one of the other.
+IDENTIFY = b"venn.v1.Identify"
+
+
+class TicketError(PeerError):
+    """A ticket that does not admit: TICKET_FORGED, TICKET_EXPIRED or TICKET_MALFORMED."""
+
+
+def sign(payload: TicketPayload, key: bytes, key_id: str) -> Ticket:
+    """Sign a ticket; ``payload.version`` is set here."""
+    signed = TicketPayload()
+    signed.CopyFrom(payload)
+    signed.version = FORMAT
+    exact = signed.SerializeToString()
+    return Ticket(payload=exact, mac=_mac(key, exact), key_id=key_id)
+
+
+def mac_of(exact: bytes, key: bytes) -> bytes:
+    """The MAC of a payload's exact bytes, for who signs many that differ little and serialises them himself."""
+    return _mac(key, exact)
+
+
+def verify(ticket: Ticket, key: bytes, key_id: str, *, now_ms: int) -> TicketPayload:
+    """Check a ticket and return its payload; ``now_ms`` is the coordinator's time. Raises TicketError."""
+    if not hmac.compare_digest(_mac(key, ticket.payload), ticket.mac) or ticket.key_id != key_id:
+        raise TicketError("TICKET_FORGED", "the ticket was not signed for this job", fix="take a new offer")
+    payload = TicketPayload()
+    try:
+        payload.ParseFromString(ticket.payload)
+    except DecodeError as error:
+        raise TicketError("TICKET_MALFORMED", "the ticket cannot be read") from error
+    if payload.version != FORMAT:
+        raise TicketError("TICKET_MALFORMED", f"the ticket has format {payload.version}, known is {FORMAT}")
+    if now_ms > payload.not_after_ms:
+        late = (now_ms - payload.not_after_ms) / 1000
+        raise TicketError("TICKET_EXPIRED", f"the ticket of lease {payload.lease} ended {late:.1f} s ago")
+    return payload
+
+
+def identify_mac(key: bytes, challenge: bytes) -> bytes:
+    """The proof of holding a job's key. Raises ValueError unless the challenge has 32 bytes."""
+    if len(challenge) != CHALLENGE_BYTES:
+        raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes, this one {len(challenge)}")
+    return _mac(key, IDENTIFY + challenge)
+
+
+def _mac(key: bytes, exact: bytes) -> bytes:
+    if len(key) != KEY_BYTES:
+        raise ValueError(f"a ticket key has {KEY_BYTES} bytes, this one {len(key)}")
+    return hmac.digest(key, exact, "sha256")
+
+
+OLDEST = 1
+PROTOCOL = 1
+
+
+def _software() -> str:
+    try:
+        return version("venn-testbed")
+    except PackageNotFoundError:  # run from a folder that is not installed
+        return "unknown"
+
+
+SOFTWARE = _software()
+
+
+def this_version() -> Version:
+    return Version(protocol=PROTOCOL, software=SOFTWARE)
+
+
+def describe(spoken: Version) -> str:
+    return f"protocol {spoken.protocol} (venn-testbed {spoken.software or 'unknown'})"
+
+
+def understands(spoken: Version) -> bool:
+    return OLDEST <= spoken.protocol <= PROTOCOL
+
+
+async def check_version(context: grpc.aio.ServicerContext[Any, Any], spoken: Version) -> None:
+    """End the call with FAILED_PRECONDITION/VERSION, both versions named, if they do not understand each other."""
+    if not understands(spoken):
+        await abort(
+            context,
+            grpc.StatusCode.FAILED_PRECONDITION,
+            "VERSION",
+            f"the caller speaks {describe(spoken)}, this side {describe(this_version())}",
+            caller=describe(spoken),
+            server=describe(this_version()),
+        )
