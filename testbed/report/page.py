@@ -102,7 +102,7 @@ def _page(record: RunRecord, history: History, summary: Summary, figures: dict[s
             injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
             said_of_jobs=job_lines(summary),
             sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
-            host_said=host_line(summary.host),
+            host_said=host_line(summary),
             stalls_said=stall_line(summary.host),
             simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
             strips_cut=max(0, len(history.capabilities) - MOST_STRIPS),

@@ -6,10 +6,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.host import stall_line
+from testbed.report.host import BUSY_FOR_S, BUSY_FRACTION, stall_line
 from testbed.report.injected import observed_words
 from testbed.report.words import counted, gib, metric, percent, seconds, span
-from testbed.runfolder.summary import HostSummary, JobFigures, Simulated, Summary
+from testbed.runfolder.summary import JobFigures, Simulated, Summary
 from testbed.scenario.backends import each_device
 from venn.wire.text import printable
 
@@ -216,7 +216,7 @@ def _machine(summary: Summary) -> list[str]:
     if summary.simulated is not None:
         return [f"simulated  {simulated_line(summary.simulated)}", f"digest     {summary.digest}"]
     emulation = summary.emulation
-    busy, _, verdict = host_line(summary.host).rpartition(": ")
+    busy, _, verdict = host_line(summary).rpartition(": ")
     processes = f", {emulation.processes} of them processes" if emulation.processes else ""
     processes = f", each a {each}" if (each := each_device(summary.backend)) else processes
     return [
@@ -229,16 +229,25 @@ def _machine(summary: Summary) -> list[str]:
     ]
 
 
-def host_line(host: HostSummary) -> str:
-    """One line of how busy the machine was, and whether its figures can be trusted."""
+def host_line(summary: Summary) -> str:
+    """One line of how busy the machine was, and whether the figures can be trusted."""
+    host = summary.host
     if host.cpu_max is None:
         return "was not watched, so its load is not known"
     lag = max(host.lag_p99_max_s.values(), default=0.0)
+    short = host.cpu_max > BUSY_FRACTION and not any("processor" in reason for reason in host.reasons)
+    moment = f" (over {percent(BUSY_FRACTION)} for less than {BUSY_FOR_S} s)" if short else ""
     busy = (
-        f"{percent(host.cpu_max)} busy at most, {percent(host.cpu_mean)} on average, "
+        f"{percent(host.cpu_max)} busy at most{moment}, {percent(host.cpu_mean)} on average, "
         f"{gib(host.memory_max_bytes)} GiB used, event loops late by {lag * 1000:.0f} ms at most"
     )
-    return f"{busy}: TOO BUSY, do not trust these figures" if host.saturated else f"{busy}: figures can be trusted"
+    if host.saturated:
+        return f"{busy}: TOO BUSY, do not trust these figures"
+    if summary.interrupted:
+        return f"{busy}: not too busy, but the run was interrupted and its figures are partial"
+    if summary.duration_s < BUSY_FOR_S:
+        return f"{busy}: the run was too short to judge, under {BUSY_FOR_S} s"
+    return f"{busy}: figures can be trusted"
 
 
 def _audit_lines(summary: Summary) -> list[str]:

@@ -1,6 +1,7 @@
 import io
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -45,6 +46,25 @@ def test_where_there_is_no_terminal_it_is_plain_and_whole(summary: Summary) -> N
     assert max(map(len, lines)) <= 100
     assert any(line.split() == ["jobs.wide.accuracy", ">=", "0.90", "0.920", "ok"] for line in lines)
     assert lines[-2:] == ["report     runs/x/report.html", "next       venn compare x.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("busy", "ended", "first", "then"),
+    [
+        (0.6, {}, "60 % busy at most, 50 % on average", "figures can be trusted"),
+        (1.0, {}, "100 % busy at most (over 85 % for less than 5 s), 50 % on average", "figures can be trusted"),
+        (0.6, {"interrupted": True}, "60 %", "not too busy, but the run was interrupted and its figures are partial"),
+        (1.0, {"duration_s": 4.0}, "100 %", "the run was too short to judge, under 5 s"),
+    ],
+)
+def test_whether_figures_can_be_trusted(
+    summary: Summary, busy: float, ended: dict[str, Any], first: str, then: str
+) -> None:
+    host = replace(summary.host, cpu_max=busy, cpu_mean=0.5, saturated=False, reasons=())
+    lines = printed(replace(summary, host=host, **ended)).splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("host"))
+    assert lines[at].startswith(f"host       {first}")
+    assert lines[at + 1].strip() == then
 
 
 def test_on_a_terminal_it_has_colours(summary: Summary) -> None:
