@@ -60,7 +60,7 @@ class Coordinator(JobServiceServicer):
 
     async def wait_for(self, condition: Any) -> None:
         """Until a condition on this object holds."""
-        async with asyncio.timeout(20), self._changed:
+        async with asyncio.timeout(60), self._changed:
             await self._changed.wait_for(lambda: condition(self))
 
     async def tell(self, **frame: Any) -> None:

@@ -77,7 +77,7 @@ async def test_it_draws_until_it_is_told_to_stop(served: tuple[Admin, str]) -> N
     console = Console(file=file, force_terminal=True, width=100, height=30, _environ={"TERM": "xterm"})
     until = asyncio.Event()
     watching = asyncio.create_task(watch(served[1], TOKEN, until=until, console=console, backend="process"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await file.wrote("label-count")
         until.set()
         last = await watching
@@ -97,7 +97,7 @@ async def test_where_there_is_no_terminal_it_prints_a_line_per_job(
     watching = asyncio.create_task(
         watch(served[1], TOKEN, until=until, console=console, warnings=lambda: ["the host is busy"])
     )
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await file.wrote("label-count")
         until.set()
         await watching

@@ -11,7 +11,7 @@ import pytest
 from testbed.live.throttle.proxy import Link, make_link, target_of
 from venn.wire.channel import ignore_no_proxy, make_server, open_channel
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

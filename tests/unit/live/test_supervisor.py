@@ -135,7 +135,10 @@ async def test_a_driver_that_was_killed_takes_its_job_up_again(stage: Stage, pla
 
 
 async def killed(faults: Faults, target: str) -> None:
-    """By the timeline, which lets it come back at once."""
+    """By the timeline, which lets it come back at once. It may have said that it runs before we know that it does."""
+    part = faults._find(target)
+    assert part is not None
+    await until(lambda: part.running and target not in faults._down)
     action = Action(1.0, Verb.CRASH, target, 0)
     await faults.crash(action)
     await faults.restart(action)
