@@ -84,7 +84,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
     if job.latest is None or job.latest.round != round_:
         forgive(job)
         lift(world, job, JOB_CRASHES)
-    job.state = advance(JOB, job.state, JobStep.OPEN, job.id, job.story)
+    job.state = advance(JOB, job.state, JobStep.OPEN, job.id, job.history)
     if job.previous is not None:
         purge(world, job.previous)
     job.previous, job.latest, job.request = job.latest, request, request
@@ -263,11 +263,11 @@ def _cheapest(request: Request) -> Lease:
 
 def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEndReason) -> None:
     job = request.job
-    request.state = advance(REQUEST, request.state, step, request, job.story)
+    request.state = advance(REQUEST, request.state, step, request, job.history)
     request.ended_at, request.reason = world.now, reason
     if request.filled_at is None:
         request.filled_at = world.now
-    job.state = advance(JOB, job.state, JobStep.SETTLE, job.id, job.story)
+    job.state = advance(JOB, job.state, JobStep.SETTLE, job.id, job.history)
     job.request = None
     del world.open_requests[request.id]
     world.changed[request.id] = request

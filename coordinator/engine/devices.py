@@ -171,7 +171,7 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
             id_: cool for id_, cool in device.cooling.items() if id_ in world.jobs and not world.jobs[id_].ended
         }
     text = "session {}, interval {} again" if again else "session {}, interval {}"
-    device.story.append((world.now, "CHECKED IN", text, session.seq, event.interval))
+    device.history.append((world.now, "CHECKED IN", text, session.seq, event.interval))
     world.effects.append(OpenSession(session.seq, device.id))
     if device.lease is not None or device.stopping or event.held or event.foreign:
         _take_up(world, session, event.held, event.foreign)

@@ -214,11 +214,11 @@ class Engine:
         return self.world.supply
 
     def explain_job(self, job: JobId) -> list[str]:
-        """Why it waits now, then its recent story, a line each. KeyError if there is no such job."""
+        """Why it waits now, then its recent history, a line each. KeyError if there is no such job."""
         return explain.job_lines(self.world, self.world.jobs[job])
 
     def explain_device(self, device: DeviceId) -> list[str]:
-        """Why it idles now, then its recent story, a line each. KeyError if there is no such device."""
+        """Why it idles now, then its recent history, a line each. KeyError if there is no such device."""
         return explain.device_lines(self.world, self.matcher, self.world.devices[device])
 
     # -- events

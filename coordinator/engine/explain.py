@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from coordinator.engine.failures import DRIVER_AWAY
-from coordinator.engine.lifecycle import DeviceState, Story, tell
+from coordinator.engine.lifecycle import DeviceState, History, tell
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
@@ -14,11 +14,11 @@ from coordinator.engine.world import World
 
 
 def job_lines(world: World, job: Job) -> list[str]:
-    return _with_story(job_reasons(world, job), job.story)
+    return _with_history(job_reasons(world, job), job.history)
 
 
 def device_lines(world: World, matcher: Matcher, device: Device) -> list[str]:
-    return _with_story(device_reasons(world, matcher, device), device.story)
+    return _with_history(device_reasons(world, matcher, device), device.history)
 
 
 def job_reasons(world: World, job: Job, present: Present | None = None) -> list[str]:
@@ -192,5 +192,5 @@ def _lease_text(lease: Lease) -> str:
     return f"{lease} of {lease.request}, {lease.state}"
 
 
-def _with_story(reasons: list[str], story: Story) -> list[str]:
-    return [*reasons, *tell(story)]
+def _with_history(reasons: list[str], history: History) -> list[str]:
+    return [*reasons, *tell(history)]

@@ -60,7 +60,7 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
     failures = before.failures if before is not None else 0
     wait_s = wait_s or min(settings.cooling_most_s, settings.cooling_first_s * 2 ** min(failures, _MOST_DOUBLINGS))
     device.cooling = {**device.cooling, job.id: Cooling(world.now + wait_s, failures + 1)}
-    device.story.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
+    device.history.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
 
 
 def warm(world: World, device: Device, job: Job) -> None:

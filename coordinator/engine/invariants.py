@@ -37,7 +37,7 @@ def _check_device(world: World, device: Device) -> None:
 
     def need(holds: bool, what: str) -> None:
         if not holds:
-            raise InvariantError(f"{device.id} in {device.state}: {what}. Before: {'; '.join(tell(device.story))}")
+            raise InvariantError(f"{device.id} in {device.state}: {what}. Before: {'; '.join(tell(device.history))}")
 
     need(
         lease is None or (lease.device is device and world.leases.get(lease.seq) is lease), "holds a lease that is over"
@@ -68,7 +68,7 @@ def _check_lease(world: World, lease: Lease) -> None:
     def need(holds: bool, what: str) -> None:
         if not holds:
             raise InvariantError(
-                f"{lease} of {request}, {lease.state}: {what}. Before: {'; '.join(tell(device.story))}"
+                f"{lease} of {request}, {lease.state}: {what}. Before: {'; '.join(tell(device.history))}"
             )
 
     need(lease.state is not LeaseState.ENDED, "has ended and is listed as live")
@@ -93,7 +93,7 @@ def _check_request(request: Request) -> None:
 
     def need(holds: bool, what: str) -> None:
         if not holds:
-            raise InvariantError(f"{request}, {request.state}: {what}. Before: {'; '.join(tell(request.job.story))}")
+            raise InvariantError(f"{request}, {request.state}: {what}. Before: {'; '.join(tell(request.job.history))}")
 
     need(request.placed == request.recount(), f"{request.placed} places taken, by count {request.recount()}")
     need(request.unmet >= 0, f"{request.placed} live + {request.counted} counted of {request.places} places")
@@ -179,7 +179,7 @@ def _check_idle(world: World, matcher: Matcher, session: Session, wanting: list[
     device = session.device
     taker = matcher.choose(session)
     if taker is not None:
-        raise InvariantError(f"{device.id} waits, and {taker} could take it. Before: {'; '.join(tell(device.story))}")
+        raise InvariantError(f"{device.id} waits, and {taker} could take it. Before: {'; '.join(tell(device.history))}")
     for request in wanting:
         cooling = device.cooling.get(request.job.id)
         if device.id in request.used or (cooling is not None and cooling.until > world.now):

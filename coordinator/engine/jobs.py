@@ -142,7 +142,7 @@ def end_job(world: World, event: JobEnded) -> None:
         revoke_leases(world, request)
         for lease in list(request.live()):  # its device has a receipt, its driver says no more
             end(world, lease, _RECEIPT_STANDS.get(lease.receipt, LeaseEnd.REVOKED))
-    job.state = advance(JOB, job.state, JobStep(event.end.value), job.id, job.story)
+    job.state = advance(JOB, job.state, JobStep(event.end.value), job.id, job.history)
     job.ended_at, job.message = world.now, event.message
     job.followed, job.away_since = False, None
     job.pauses.clear()

@@ -78,7 +78,7 @@ def grant(world: World, session: Session, request: Request) -> None:
     job.live_granted_sum += now
     world.deadlines.set(_LEASE, seq, accept_by)
     text = "lease {} of {} round {} attempt {}"
-    device.story.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
+    device.history.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
     world.effects.append(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
     _place(world, request)
 
@@ -91,7 +91,7 @@ def accept(world: World, lease: Lease) -> None:
     today = day_of(world.now)
     device.tasks_today = device.tasks_today + 1 if device.day == today else 1
     device.day = today
-    device.story.append((world.now, "RUNNING", "lease {}", lease.seq))
+    device.history.append((world.now, "RUNNING", "lease {}", lease.seq))
     world.effects.append(RunLease(lease.seq, device.id))
 
 
@@ -111,14 +111,14 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
     device.lease = None
     if lease.request.uses(lease):
         lease.request.used.setdefault(device.id, lease.seq)
-    device.story.append((world.now, "FINISHED", "lease {}", lease.seq))
+    device.history.append((world.now, "FINISHED", "lease {}", lease.seq))
     free(world, device)
 
 
 def miss(world: World, lease: Lease) -> None:
     """The session of a RUNNING lease is lost: its place is free at once."""
     _step(lease, MISS)
-    lease.device.story.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
+    lease.device.history.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.effects.append(MissLease(lease.seq, lease.device.id))
     _give_back(world, lease)
 
@@ -129,7 +129,7 @@ def take_back(world: World, lease: Lease, session: Session) -> None:
         _step(lease, RETURN)
         lease.session = session.seq
         _occupy(world, session)
-        lease.device.story.append((world.now, "RESUMED", f"lease {lease.seq}"))
+        lease.device.history.append((world.now, "RESUMED", f"lease {lease.seq}"))
         world.effects.append(ResumeLease(lease.seq, lease.device.id, session.seq))
         _place(world, lease.request)
     else:
@@ -162,7 +162,7 @@ def end(
     job.live_granted_sum -= lease.granted_at
     job.attained_s += now - lease.granted_at
     world.ends[reason] += 1
-    device.story.append((now, "ENDED", "lease {} {} {}", lease.seq, reason, message))
+    device.history.append((now, "ENDED", "lease {} {} {}", lease.seq, reason, message))
     _say_end(world, lease, reason, phase, failure, message)
     if reason is _COUNTED and request.ended_at is None:
         _count(world, lease, placed=was in PLACED)
@@ -190,7 +190,7 @@ def correct(world: World, lease: Lease) -> None:
     world.ends[_COUNTED] += 1
     world.responses_late += 1
     lease.reason = _COUNTED
-    lease.device.story.append((world.now, "COUNTED", f"lease {lease.seq}, which had ended"))
+    lease.device.history.append((world.now, "COUNTED", f"lease {lease.seq}, which had ended"))
     _say_end(world, lease, _COUNTED, None, None, "")
     if lease.request.open:
         _count(world, lease, placed=False)
@@ -233,14 +233,14 @@ def send_away(world: World, session: Session, reason: ComeBackReason, after_s: f
     """The device is to leave by itself, within a liveness interval."""
     session.leave_by = world.now + world.settings.liveness_s
     world.deadlines.set(_LEAVE, session.seq, session.leave_by)
-    session.device.story.append((world.now, "SENT AWAY", reason))
+    session.device.history.append((world.now, "SENT AWAY", reason))
     world.effects.append(SendAway(session.seq, session.device.id, reason, after_s))
 
 
-def drawn_s(world: World, session: Session, crowd: int) -> float:
-    """Seconds, drawn from a window in which a crowd of so many devices comes back at the wanted rate."""
+def drawn_s(world: World, session: Session, devices: int) -> float:
+    """Seconds, drawn from a window in which so many devices come back at the wanted rate."""
     settings = world.settings
-    window_s = max(settings.heartbeat_s, crowd / settings.come_back_per_s)
+    window_s = max(settings.heartbeat_s, devices / settings.come_back_per_s)
     return window_s * fraction(draw(settings.seed, Purpose.COME_BACK, session.seq))
 
 
@@ -259,7 +259,7 @@ def lose(world: World, session: Session, reason: SessionEnd) -> None:
     world.move(device, LEAVE)
     device.session, device.left, device.quiet = None, reason, False
     world.gone[device.id] = None
-    device.story.append((world.now, "LEFT", f"{reason}, in mid-task" if in_task else reason))
+    device.history.append((world.now, "LEFT", f"{reason}, in mid-task" if in_task else reason))
     world.effects.append(EndSession(session.seq, device.id, reason, in_task))
     if lease is not None and in_task:
         miss(world, lease)
@@ -366,8 +366,8 @@ def _check_full(world: World, request: Request) -> None:
     if request.filled_at is None:
         job = request.job
         request.filled_at = world.now
-        request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.story)
-        job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.story)
+        request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.history)
+        job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.history)
         world.note_job(job, "FILLED", str(request))
         world.effects.append(FillAttempt(request.id, job.id, request.round, request.attempt))
 
@@ -393,4 +393,4 @@ def _unplace(world: World, request: Request) -> None:
 
 def _step(lease: Lease, step: LeaseStep) -> None:
     state = lease.state
-    lease.state = _after((state, step)) or advance(LEASE, state, step, lease, lease.device.story)
+    lease.state = _after((state, step)) or advance(LEASE, state, step, lease, lease.device.history)

@@ -9,7 +9,7 @@ driver alone says what counts). An ENDED lease changes in one way only: a driver
 (``attempts``). A *request* is FILLING until all its places were taken at once, then COLLECTING; its one outcome is
 CLOSED or ABORTED. A *job* mirrors its latest request, and is AGGREGATING between two; what pauses it is kept beside.
 
-What is not in a table cannot happen: ``advance`` raises InvariantError with the recent story of the thing.
+What is not in a table cannot happen: ``advance`` raises InvariantError with the recent history of the thing.
 """
 
 from collections import deque
@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 # (engine time, kind, text, what is filled into the text when it is told ...) of what happened last, oldest first. Few
 # are ever told.
-Story = deque[tuple[Any, ...]]
-STORY_LENGTH = 24
+History = deque[tuple[Any, ...]]
+HISTORY_LENGTH = 24
 
 State = TypeVar("State", bound=StrEnum)
 Step = TypeVar("Step", bound=StrEnum)
@@ -163,24 +163,26 @@ JOB: Mapping[tuple[JobState, JobStep], JobState] = {
 }
 
 
-def new_story() -> Story:
-    return deque(maxlen=STORY_LENGTH)
+def new_history() -> History:
+    return deque(maxlen=HISTORY_LENGTH)
 
 
-def written(story: Story) -> Iterator[tuple[float, str, str]]:
+def entries(history: History) -> Iterator[tuple[float, str, str]]:
     """(engine time, kind, text) of each entry, oldest first."""
-    return ((at, kind, (text.format(*what) if what else text).rstrip()) for at, kind, text, *what in story)
+    return ((at, kind, (text.format(*what) if what else text).rstrip()) for at, kind, text, *what in history)
 
 
-def tell(story: Story) -> list[str]:
+def tell(history: History) -> list[str]:
     """A line for each entry, oldest first."""
-    return [f"{at:.3f} {kind} {text}".rstrip() for at, kind, text in written(story)]
+    return [f"{at:.3f} {kind} {text}".rstrip() for at, kind, text in entries(history)]
 
 
-def advance(table: Mapping[tuple[State, Step], State], state: State, step: Step, what: object, story: Story) -> State:
+def advance(
+    table: Mapping[tuple[State, Step], State], state: State, step: Step, what: object, history: History
+) -> State:
     """The next state of ``what``. Raises InvariantError where the table has no entry."""
     try:
         return table[state, step]
     except KeyError:
-        lines = "; ".join(tell(story)) or "nothing"
+        lines = "; ".join(tell(history)) or "nothing"
         raise InvariantError(f"{what}: no step {step} from {state}. Before: {lines}") from None

@@ -348,12 +348,12 @@ class Matcher:
         if session.wake_at is not None:
             world.deadlines.set(Kind.WAKE, session.seq, session.wake_at)
 
-    def _send_away(self, session: Session, reason: ComeBackReason, crowd: int) -> None:
-        """Until a moment drawn from a window in which a crowd comes back at the wanted rate."""
+    def _send_away(self, session: Session, reason: ComeBackReason, devices: int) -> None:
+        """Until a moment drawn from a window in which so many devices come back at the wanted rate."""
         world = self.world
         world.leave_idle(session)
         world.move(session.device, DISMISS)
-        send_away(world, session, reason, drawn_s(world, session, crowd))
+        send_away(world, session, reason, drawn_s(world, session, devices))
 
 
 def _may_restrict(request: Request, tier: int, number: int) -> bool:

@@ -14,11 +14,11 @@ from coordinator.engine.lifecycle import (
     OFFERED,
     PLACED,
     DeviceState,
+    History,
     JobState,
     LeaseState,
     RequestState,
-    Story,
-    new_story,
+    new_history,
 )
 from coordinator.engine.model import (
     AttemptEndReason,
@@ -86,7 +86,7 @@ class Device:
     quiet: bool = False  # let an offer lapse, and has not spoken since
     drained: bool = False  # no more leases, no more sessions
     left: SessionEnd | None = None  # why its last session ended
-    story: Story = field(default_factory=new_story)
+    history: History = field(default_factory=new_history)
 
     @property
     def limited_in_interval(self) -> bool:
@@ -281,7 +281,7 @@ class Job:
     profiles: Profiles | None = None  # of its responses; None before the first, and once it has ended
     ended_at: float | None = None
     message: str = ""  # why it ended
-    story: Story = field(default_factory=new_story)
+    history: History = field(default_factory=new_history)
     id: JobId = field(init=False)
     needed: int = field(init=False)  # K and C of its attempts: its spec works them out, and is asked once
     places: int = field(init=False)

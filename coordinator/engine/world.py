@@ -72,7 +72,7 @@ class World:
     def move(self, device: Device, step: DeviceStep) -> None:
         """A step of a device's life."""
         before = device.state
-        after = _after((before, step)) or advance(DEVICE, before, step, device.id, device.story)
+        after = _after((before, step)) or advance(DEVICE, before, step, device.id, device.history)
         if after is not before:
             counts = self.device_counts
             counts[before] -= 1
@@ -98,7 +98,7 @@ class World:
         return (everyone[seq] for seq in sorted(everyone))
 
     def note_job(self, job: Job, kind: str, text: str = "") -> None:
-        job.story.append((self.now, kind, text))
+        job.history.append((self.now, kind, text))
 
     def note(self, device: Device, kind: str, text: str = "") -> None:
-        device.story.append((self.now, kind, text))
+        device.history.append((self.now, kind, text))

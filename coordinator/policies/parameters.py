@@ -16,18 +16,18 @@ class PolicyError(ValueError):
 
 def pairs(text: str) -> dict[str, str]:
     """``fairness=2; tiers=1`` by key. Raises PolicyError."""
-    given: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         key, equals, value = (word.strip() for word in part.partition("="))
         if not (key and equals and value):
             raise PolicyError(f"{part!r} is not KEY=VALUE")
-        if key in given:
+        if key in texts:
             raise PolicyError(f"{key} is given twice")
-        given[key] = value
-    return given
+        texts[key] = value
+    return texts
 
 
-def arguments(make: Callable[..., object], given: Mapping[str, str], *others: str) -> dict[str, Value]:
+def arguments(make: Callable[..., object], texts: Mapping[str, str], *others: str) -> dict[str, Value]:
     """Raises PolicyError. A parameter is of the type that it is annotated with, or else that of its default.
 
     ``others``: names that users may give as well, for whoever reads what is said about a wrong one.
@@ -38,7 +38,7 @@ def arguments(make: Callable[..., object], given: Mapping[str, str], *others: st
         if parameter.kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }
     names = list(dict.fromkeys([*known, *others]))
-    return {key: _value(key, value, known, names) for key, value in given.items()}
+    return {key: _value(key, value, known, names) for key, value in texts.items()}
 
 
 def _value(key: str, text: str, known: dict[str, inspect.Parameter], names: Sequence[str]) -> Value:

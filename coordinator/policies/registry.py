@@ -126,8 +126,8 @@ def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str)
 
 def _with_parameters(make: Callable[..., object], text: str) -> object:
     """``spares`` is a parameter of every policy: one that has none of its own is followed with it."""
-    given = pairs(text)
+    texts = pairs(text)
     own = SPARES in inspect.signature(make).parameters
-    spares = Spares.WITH if own else spares_of(given.pop(SPARES, Spares.WITH))
-    policy = make(**arguments(make, given, SPARES))
+    spares = Spares.WITH if own else spares_of(texts.pop(SPARES, Spares.WITH))
+    policy = make(**arguments(make, texts, SPARES))
     return policy if spares is Spares.WITH else WithSpares(cast(Policy, policy), spares)

@@ -10,7 +10,7 @@ from coordinator.engine import counts
 from coordinator.engine.counts import JobCount, RegionCount
 from coordinator.engine.explain import device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
-from coordinator.engine.lifecycle import Story, written
+from coordinator.engine.lifecycle import History, entries
 from coordinator.engine.state import Device
 from coordinator.engine.waiting import Present
 from coordinator.service.convert import jobs as convert
@@ -179,19 +179,21 @@ class View:
     # -- one of them
 
     def explain(self, subject: str) -> admin_pb2.ExplainResponse | None:
-        """Why a job (by name or key) or a device (by id) waits, and its recent story; None if there is no such."""
+        """Why a job (by name or key) or a device (by id) waits, and its recent history; None if there is no such."""
         engine = self._engine
         device = engine.devices.get(DeviceId(subject))
         if device is not None:
             line = counts.device_line(engine, device)
-            return _explanation(subject, line.state, device_reasons(engine.world, engine.matcher, device), device.story)
+            return _explanation(
+                subject, line.state, device_reasons(engine.world, engine.matcher, device), device.history
+            )
         job = self._named(subject)
         if job is None:
             return None
         known = engine.jobs[job.job]
         reasons = [job.problem] if job.problem else []
         reasons.extend(job_reasons(engine.world, known))
-        return _explanation(job.job, counts.job_count(engine, known).phase, reasons, known.story)
+        return _explanation(job.job, counts.job_count(engine, known).phase, reasons, known.history)
 
     def like(self, subject: str) -> list[str]:
         """The names that can be explained and may have been meant: the latest jobs, and devices whose names begin
@@ -226,8 +228,8 @@ def _region(count: RegionCount) -> admin_pb2.RegionStatus:
     )
 
 
-def _explanation(subject: str, state: str, reasons: list[str], story: Story) -> admin_pb2.ExplainResponse:
+def _explanation(subject: str, state: str, reasons: list[str], history: History) -> admin_pb2.ExplainResponse:
     answer = admin_pb2.ExplainResponse(subject=subject, state=state, reasons=reasons)
-    for at, kind, text in written(story):
+    for at, kind, text in entries(history):
         answer.story.add(at=duration(at), kind=kind, text=text)
     return answer

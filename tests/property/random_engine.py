@@ -137,7 +137,7 @@ class RandomEngine(RuleBasedStateMachine):
         return effects
 
     def watch(self, effect: Effect) -> None:
-        """What must hold over the whole story."""
+        """What must hold over the whole history."""
         match effect:
             case OfferLease():
                 assert effect.lease not in self.granted

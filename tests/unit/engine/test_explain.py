@@ -60,9 +60,9 @@ def test_its_recent_story_follows() -> None:
     play = ScriptedEngine()
     request = play.request(demand=1)
     play.record(request, play.run("one"))
-    story = "\n".join(play.engine.explain_job(request.job.id))
+    history = "\n".join(play.engine.explain_job(request.job.id))
     for word in ("ARRIVED", "OPENED", "FILLED", "CLOSED"):
-        assert word in story
+        assert word in history
 
 
 def test_a_device_says_what_it_waits_for() -> None:

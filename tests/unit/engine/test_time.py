@@ -18,7 +18,7 @@ from coordinator.engine.lifecycle import (
     LeaseStep,
     RequestState,
     advance,
-    new_story,
+    new_history,
 )
 from coordinator.engine.model import LeaseEnd
 from testbed.testing.engine import ScriptedEngine
@@ -59,10 +59,10 @@ def test_an_entry_whose_time_has_moved_is_put_where_it_belongs() -> None:
 
 
 def test_a_missing_entry_is_an_error_with_the_recent_story() -> None:
-    story = new_story()
-    story.append((1.5, "OFFERED", "lease 7"))
+    history = new_history()
+    history.append((1.5, "OFFERED", "lease 7"))
     with pytest.raises(InvariantError, match=r"lease 7: no step accept from ended. Before: 1.500 OFFERED lease 7"):
-        advance(LEASE, LeaseState.ENDED, LeaseStep.ACCEPT, "lease 7", story)
+        advance(LEASE, LeaseState.ENDED, LeaseStep.ACCEPT, "lease 7", history)
 
 
 @pytest.mark.parametrize("table", [DEVICE, LEASE, REQUEST, JOB])
