@@ -11,10 +11,10 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from typer.main import get_command
 
+from testbed.cli.commands import GROUPS
 from testbed.cli.completion import BELOW
-from testbed.cli.main import GROUPS
+from venn.wire.command import find_command
 
 ROOT = Path(__file__).parents[2]
 LINK = re.compile(r"\]\((\.\./[^)#]+)\)")
@@ -77,9 +77,9 @@ def _commands() -> Iterator[str]:
     for group, commands in GROUPS.items():
         yield f"\n## {group.capitalize()}"
         for row in commands:
-            yield from _command(get_command(import_module(row.module).app), f"venn {row.name}")
+            yield from _command(find_command(import_module(row.module).app, row.name), f"venn {row.name}")
             for word, module in BELOW.get(row.name, {}).items():
-                yield from _command(get_command(import_module(module).app), f"venn {row.name} {word}")
+                yield from _command(find_command(import_module(module).app, word), f"venn {row.name} {word}")
 
 
 def _command(command: Any, name: str) -> Iterator[str]:

@@ -10,19 +10,17 @@ from typing import Annotated
 import typer
 
 from coordinator.policies.registry import absolute
-from testbed.cli import choices
-from testbed.cli.run import AllowDegraded, RoundsScale, Scale
+from testbed.cli.shared import AllowDegraded, Backend, RoundsScale, Scale, Set, overrides
+from testbed.cli.shared import scenarios as scenario_names
 from testbed.compare.folder import build_comparison, prepare, print_comparison, write_manifest
 from testbed.compare.plan import Plan, Workload, check_policies, workload
 from testbed.compare.runs import Progress, kept_cells, run_cells, run_live
 from testbed.report.terminal import console
 from testbed.scenario import load
 from testbed.scenario.packaged import named
-from venn.wire.command import Context, application, command, execute, run_async
+from venn.wire.command import Context, application, command, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
-
-NAME = "venn compare"
 
 app = application()
 
@@ -36,18 +34,16 @@ def compare(
         typer.Argument(
             help="Scenario files, or names of packaged scenarios.",
             metavar="SCENARIO...",
-            autocompletion=choices.scenarios,
+            autocompletion=scenario_names,
         ),
     ],
     policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "random,fifo,srsf,venn",
     over: Annotated[str, typer.Option(help="Policies to compare with; default: the first.")] = "",
     seeds: Annotated[int, typer.Option(help="How many runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
-    backend: Annotated[str | None, typer.Option(help="Backend, in place of the scenarios'.")] = None,
+    backend: Backend = None,
     scale: Scale = None,
     rounds_scale: RoundsScale = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")
-    ] = None,
+    set: Set = None,
     jobs: Annotated[int, typer.Option(help="Simulations at once; 0: one for each core.", min=0, max=1024)] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted comparison.")] = False,
     allow_degraded: AllowDegraded = False,
@@ -57,9 +53,7 @@ def compare(
     """Run scenarios under several policies. Simulated runs use all cores."""
     names, bases = _names(policies), _names(over)
     check_policies(names, bases)
-    settings = list(overrides or ())
-    flags = {"backend": backend, "scale": scale, "rounds_scale": rounds_scale}
-    settings += [f"--{key.replace('_', '-')}={value}" for key, value in flags.items() if value is not None]
+    settings = overrides(set, backend=backend, scale=scale, rounds_scale=rounds_scale)
     loaded = _load(list(dict.fromkeys(scenarios)), settings)
     folder = out or Path("runs") / ("compare-" + "-".join(each.name for each in loaded))
     plan = Plan(loaded, names, seeds, folder.absolute(), tuple(settings), jobs or _cores(), allow_degraded, bases)
@@ -131,7 +125,3 @@ def _stopped(plan: Plan, context: Context, progress: Progress) -> None:
 def _cores() -> int:
     """That this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def main(argv: list[str]) -> int:
-    return execute(app, argv, NAME)

@@ -16,8 +16,8 @@ from typer.completion import (  # type: ignore[attr-defined]  # it has these, an
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from testbed.cli.main import COMMANDS
-from venn.wire.command import application
+from testbed.cli.commands import COMMANDS
+from venn.wire.command import application, find_command
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 
@@ -74,11 +74,12 @@ def venn(
 
 def _imported(name: str) -> Any:
     try:
-        found, below = _of(COMMANDS[name].module), {word: _of(module) for word, module in BELOW.get(name, {}).items()}
+        below = {word: _found(module, word) for word, module in BELOW.get(name, {}).items()}
+        found = _found(COMMANDS[name].module, name)
     except ModuleNotFoundError:  # an extra that is not installed: `venn NAME` says which
         return TyperCommand(name)
     return TyperGroup(name=name, params=found.params, commands=below) if below else found
 
 
-def _of(module: str) -> Any:
-    return get_command(import_module(module).app)
+def _found(module: str, name: str) -> Any:
+    return find_command(import_module(module).app, name)

@@ -1,28 +1,23 @@
 """``venn data``: data sets split over devices."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
+from testbed.cli.shared import answer
 from testbed.world.data import HELD_OUT
 from testbed.world.data import split as split_data
-from venn.wire.command import Context, application, command, execute
-from venn.wire.exits import write_line
+from venn.wire.command import Context, application, command
 from venn.wire.notation import parse_fraction
 
-app = application(several=True)
+app = application()
+data = application("Data sets for devices.", several=True)
+app.add_typer(data, name="data")
 
 
-@app.callback()
-def data() -> None:
-    """Data sets for devices."""
-
-
-@app.command(epilog="Example: venn data split sklearn-digits --devices 4 --out shares")
+@data.command(epilog="Example: venn data split sklearn-digits --devices 4 --out shares")
 @command
 def split(
     context: Context,
@@ -41,24 +36,18 @@ def split(
     shares = split_data(source, devices=devices, split=split, held_out=part, seed=seed, out=out)
     sizes = [_samples(share) for share in shares]
     kept_back = _samples(out / HELD_OUT) if (out / HELD_OUT).exists() else 0
-    if context.json:
-        result = {
-            "shares": [str(share) for share in shares],
-            "samples": sizes,
-            "held_out": str(out / HELD_OUT) if kept_back else None,
-            "held_out_samples": kept_back,
-        }
-        write_line(sys.stdout, json.dumps(result))
-    elif not context.quiet:
-        spread = f"{min(sizes)} to {max(sizes)} samples each"
-        write_line(sys.stdout, f"{out}: {len(shares)} shares, {spread}, {sum(sizes)} in all; {kept_back} held out")
+    result = {
+        "shares": [str(share) for share in shares],
+        "samples": sizes,
+        "held_out": str(out / HELD_OUT) if kept_back else None,
+        "held_out_samples": kept_back,
+    }
+    spread = f"{min(sizes)} to {max(sizes)} samples each"
+    told = f"{out}: {len(shares)} shares, {spread}, {sum(sizes)} in all; {kept_back} held out"
+    answer(context, result, [told], unless_quiet=True)
     return 0
 
 
 def _samples(path: Path) -> int:
     with np.load(path, allow_pickle=False) as arrays:
         return len(arrays["y"])
-
-
-def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn data")

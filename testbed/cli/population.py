@@ -1,14 +1,13 @@
 """``venn population``: what devices there are, and when."""
 
-import json
 import math
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
+from testbed.cli.shared import Set, answer
 from testbed.report.figures.drawing import save
 from testbed.report.figures.population import drawings
 from testbed.report.population import describe_fleets, describe_phones, describe_population
@@ -20,23 +19,19 @@ from testbed.scenario.packaged import named
 from testbed.scenario.readers import DEVICE_FILES
 from testbed.scenario.requirements import requirement_of
 from testbed.scenario.unfold import unfolded
-from venn.wire.command import Context, application, command, execute
-from venn.wire.exits import write_line
+from venn.wire.command import Context, application, command
 from venn.wire.files import file_error
 
 PHONES = "phones"
 FILES = frozenset(DEVICE_FILES)  # suffixes; sessions have no others
 WIDTH = 110  # columns of the table
 
-app = application(several=True)
+app = application()
+population = application("Populations of devices.", several=True)
+app.add_typer(population, name="population")
 
 
-@app.callback()
-def population() -> None:
-    """Populations of devices."""
-
-
-@app.command(epilog="Example: venn population describe three-jobs --out figures")
+@population.command(epilog="Example: venn population describe three-jobs --out figures")
 @command
 def describe(
     context: Context,
@@ -54,9 +49,7 @@ def describe(
     seed: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="In place of the scenario's seed; for phones 0.")
     ] = None,
-    set: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override a key; repeatable.")
-    ] = None,
+    set: Set = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Also draw SVG, PDF and CSV into this folder.")
     ] = None,
@@ -70,15 +63,10 @@ def describe(
         scenario = load(named(what), set or ())
         compared = _of_scenario(scenario, count, days, scenario.seed if seed is None else seed)
     files = _draw(compared, out) if out is not None else []
-    if context.json:
-        write_line(
-            sys.stdout,
-            json.dumps({"population": what, "compared": [_json(each) for each in compared], "figures": files}),
-        )
-    elif not context.quiet:
+    if not (context.json or context.quiet):
         console(context, least_width=WIDTH).print(_table(compared))
-        for file in files:
-            write_line(sys.stdout, f"figure  {file}")
+    shape = {"population": what, "compared": [_json(each) for each in compared], "figures": files}
+    answer(context, shape, (f"figure  {file}" for file in files), unless_quiet=True)
     return 0
 
 
@@ -127,7 +115,3 @@ def _shown(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-
-
-def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn population")

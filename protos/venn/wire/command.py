@@ -1,8 +1,8 @@
 """The frame of a command: how it reads its options, runs, fails and stops.
 
 A setting comes from its flag, else from ``VENN_<FLAG>``, else from venn.toml in the current folder, else it has its
-default. venn.toml holds flags by name; those of one command stand in a table of its name, as ``[agent]`` or
-``[job.run]``.
+default: ``--rounds-scale`` is ``VENN_ROUNDS_SCALE``, and ``--set`` is ``VENN_SET``. venn.toml holds flags by name;
+those of one command stand in a table of its name, as ``[agent]`` or ``[job.run]``.
 """
 
 import asyncio
@@ -104,8 +104,14 @@ def _with_options(function: Callable[..., Any], options: Mapping[str, tuple[Any,
 
 
 def execute(app: typer.Typer, argv: list[str], name: str) -> int:
-    """Run a Typer app as the command ``name`` (``venn agent``); returns its exit code and never raises."""
+    """Run the command ``name`` (``venn agent``) of a Typer app; returns its exit code and never raises."""
     return guard(lambda: _invoke(app, argv, name), argv, name)
+
+
+def find_command(app: typer.Typer, name: str) -> Any:
+    """The command of an app that has this name, or else the app as a whole."""
+    whole = typer.main.get_command(app)
+    return getattr(whole, "commands", {}).get(name, whole)
 
 
 def run_async(main: Coroutine[Any, Any, int | None], *, at_once: Callable[[], None] = lambda: None) -> int:
@@ -174,7 +180,7 @@ def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _invoke(app: typer.Typer, argv: list[str], name: str) -> int:
-    root = typer.main.get_command(app)
+    root = find_command(app, name.rsplit(maxsplit=1)[-1])
     settings = _read_settings(Path(SETTINGS))
     _prepare(root, settings, tuple(name.split()[1:]))
     try:
@@ -211,13 +217,19 @@ def _read_settings(path: Path) -> dict[str, Any]:
 
 
 def _prepare(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    """Let each flag of the command and of those below it come from the environment or the settings."""
-    command.context_settings["auto_envvar_prefix"] = "VENN"
+    """Let each flag of the command and of those below it come from the environment or the settings, and print the
+    example below its help in one line, so that it can be copied.
+    """
     below = getattr(command, "commands", None)
     if below:
         for name, child in below.items():
             _prepare(child, settings, (*path, name))
         return
+    command.epilog = f"\b\n{command.epilog}" if command.epilog else None
+    for option in command.params:
+        long = next((flag for flag in option.opts if flag.startswith("--")), "")
+        if long and option.allow_from_autoenv:
+            option.envvar = "VENN_" + long.removeprefix("--").replace("-", "_").upper()
     command.context_settings["default_map"] = _defaults(command, settings, path)
 
 

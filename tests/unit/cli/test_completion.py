@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli.main import COMMANDS, main
+from testbed.cli.commands import COMMANDS
+from testbed.cli.main import main
 
 # A line to complete, and some of what may come next. The first ones are driven in the shells, too.
 CASES = {

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.cli.data import main
+from testbed.cli.main import main
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def source(tmp_path: Path) -> str:
 
 def test_for_people(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "shares"
-    code = main(["split", source, "--devices", "4", "--split", "iid", "--held-out", "20%", "--out", str(out)])
+    code = main(["data", "split", source, "--devices", "4", "--split", "iid", "--held-out", "20%", "--out", str(out)])
     assert code == 0
     assert capsys.readouterr().out == f"{out}: 4 shares, 10 to 10 samples each, 40 in all; 10 held out\n"
     assert sorted(path.name for path in out.iterdir()) == [
@@ -28,7 +28,7 @@ def test_for_people(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_for_programs(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "shares"
-    assert main(["split", source, "--devices", "3", "--seed", "5", "--out", str(out), "--json"]) == 0
+    assert main(["data", "split", source, "--devices", "3", "--seed", "5", "--out", str(out), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["shares"] == [str(out / f"share-000{number}.npz") for number in (1, 2, 3)]
     assert sum(said["samples"]) == 40
@@ -37,9 +37,9 @@ def test_for_programs(source: str, tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_a_mistake_is_one_line(source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "shares")
-    assert main(["split", source, "--devices", "41", "--out", out]) == 2
+    assert main(["data", "split", source, "--devices", "41", "--out", out]) == 2
     assert capsys.readouterr().err.count("\n") == 1
-    assert main(["split", source, "--devices", "4", "--split", "dirichlet", "--out", out, "--json"]) == 2
+    assert main(["data", "split", source, "--devices", "4", "--split", "dirichlet", "--out", out, "--json"]) == 2
     assert json.loads(capsys.readouterr().out)["error"]["reason"] == "SPLIT"
-    assert main(["split", source, "--devices", "4", "--held-out", "much", "--out", out]) == 2
+    assert main(["data", "split", source, "--devices", "4", "--held-out", "much", "--out", out]) == 2
     assert "'much' is not a fraction" in capsys.readouterr().err

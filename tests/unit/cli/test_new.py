@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from job_driver import Task
-from testbed.cli import new
+from testbed.cli.main import main
 from testbed.scenario import load
 from testbed.scenario.schema import schema_text
 from testbed.scenario.starter import job
@@ -15,7 +15,7 @@ from tests.unit.scenario.json_schema import schema_of
 
 
 def test_a_new_scenario_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert new.main([str(tmp_path / "mine")]) == 0
+    assert main(["new", str(tmp_path / "mine")]) == 0
     out = capsys.readouterr().out
     assert f"venn run {tmp_path}/mine/scenario.yaml" in out
     scenario = load(tmp_path / "mine" / "scenario.yaml")
@@ -27,14 +27,14 @@ def test_here_and_for_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert new.main(["--json"]) == 0
+    assert main(["new", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"files": ["scenario.yaml", "job.py", "scenario.schema.json"]}
 
 
 @pytest.mark.parametrize("name", ["scenario.yaml", "job.py", "scenario.schema.json"])
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     (tmp_path / name).write_text("mine")
-    assert new.main([str(tmp_path)]) == 2
+    assert main(["new", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
         f"venn new: {tmp_path}/{name}: exists already; name another folder: venn new DIR\n"
     )
@@ -44,7 +44,7 @@ def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    assert new.main([str(tmp_path / "file" / "below")]) == 2
+    assert main(["new", str(tmp_path / "file" / "below")]) == 2
     assert "cannot be written to: Not a directory" in capsys.readouterr().err
 
 

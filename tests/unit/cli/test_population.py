@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli.population import main
+from testbed.cli.main import main
 
-PHONES = ["describe", "phones", "--count", "500", "--days", "1"]
+PHONES = ["population", "describe", "phones", "--count", "500", "--days", "1"]
 
 
 def test_phones_for_people(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_phones_for_programs_and_as_figures(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_scenario_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["describe", "three-jobs"]) == 0
+    assert main(["population", "describe", "three-jobs"]) == 0
     out = capsys.readouterr().out
     assert "budget cpu" in out
     assert "flagship session" in out
@@ -40,9 +40,9 @@ def test_a_scenario_by_name(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_of_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "phones.csv").write_text("device,cpu\na,1\nb,9\n")
-    assert main(["describe", str(tmp_path / "phones.csv"), "--out", str(tmp_path / "figures")]) == 0
+    assert main(["population", "describe", str(tmp_path / "phones.csv"), "--out", str(tmp_path / "figures")]) == 0
     assert "reported by" in capsys.readouterr().out
-    assert main(["describe", str(tmp_path / "phones.csv"), "--json"]) == 0
+    assert main(["population", "describe", str(tmp_path / "phones.csv"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["compared"][0]["rows"][2] == {"at": "50 %", "asked": None, "made": 5}
 
@@ -51,7 +51,7 @@ def test_a_scenario_with_a_population(tmp_path: Path, capsys: pytest.CaptureFixt
     jobs = "jobs: {a: {demand: 5, rounds: 2, deadline: 100s, requirement: cpu >= 7}}"
     text = f"version: 1\nname: many\nbackend: sim\npopulation: {{count: 100000}}\n{jobs}\n"
     (tmp_path / "many.yaml").write_text(text)
-    assert main(["describe", str(tmp_path / "many.yaml"), "--count", "500", "--days", "1"]) == 0
+    assert main(["population", "describe", str(tmp_path / "many.yaml"), "--count", "500", "--days", "1"]) == 0
     out = capsys.readouterr().out
     for word in ("high-performance", "eligible", "cpu >= 7", "check-ins over the day"):
         assert word in out
@@ -59,12 +59,12 @@ def test_a_scenario_with_a_population(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_bad_files_of_a_population(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "sessions.csv").write_text("device,start_s,end_s\nb,2,1\n")
-    assert main(["describe", str(tmp_path / "sessions.csv")]) == 2
+    assert main(["population", "describe", str(tmp_path / "sessions.csv")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["describe", "nowhere.yaml"]) == 2
+    assert main(["population", "describe", "nowhere.yaml"]) == 2
     assert "nowhere.yaml" in capsys.readouterr().err
 
 

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from testbed.cli import compare, report
+from testbed.cli.main import main
 from testbed.compare.folder import build_comparison, prepare, print_comparison, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
 from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
@@ -218,7 +218,7 @@ def test_the_command_simulates_a_scenario_and_reports_it_again(
     monkeypatch.chdir(tmp_path)
     argv = ["quick", "--backend", "sim", "--policies", "random,fifo", "--seeds", "1", "--jobs", "1", "--out", "out"]
     argv += ["--over", "fifo"]
-    assert compare.main([*argv, "--csv", "jobs.csv", "--json"]) == 0
+    assert main(["compare", *argv, "--csv", "jobs.csv", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     [found] = said["comparisons"]
     assert (found["name"], found["backend"], found["complete"]) == ("quick", "sim", True)
@@ -226,10 +226,10 @@ def test_the_command_simulates_a_scenario_and_reports_it_again(
     assert "quick,random,fifo,p95_jct_s," in (tmp_path / "out" / "intervals.csv").read_text()
     assert len((tmp_path / "jobs.csv").read_text().splitlines()) > 2
     (tmp_path / "out" / "comparison.html").unlink()
-    assert report.main(["out", "--json"]) == 0
+    assert main(["report", "out", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == said
     assert (tmp_path / "out" / "comparison.html").is_file()
-    assert compare.main(argv) == 2
+    assert main(["compare", *argv]) == 2
     assert "add --resume" in capsys.readouterr().err
 
 
@@ -241,17 +241,17 @@ def test_a_policy_that_fails_is_told_with_its_plan(
         "class Mine:\n    name = 'mine'\n    def plan(self, view):\n        raise ValueError('no idea')\n"
     )
     argv = ["quick", "--backend", "sim", "--policies", "mine.py:Mine", "--seeds", "1", "--out", "out"]
-    assert compare.main(argv) == 2
+    assert main(["compare", *argv]) == 2
     assert "mine.py:Mine: failed in plan 1" in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / "compare.json").read_text())["runs"] == []
 
 
 def test_a_policy_that_others_are_held_against_must_be_among_them(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare.main(["quick", "--policies", "random,fifo", "--over", "random,venn"]) == 2
+    assert main(["compare", "quick", "--policies", "random,fifo", "--over", "random,venn"]) == 2
     said = capsys.readouterr().err
     assert "--over: venn is not among the policies compared" in said
     assert "name it in --policies as well, or one of random, fifo" in said
-    assert compare.main(["quick", "--policies", "random,fifo", "--over", "fifo,fifo"]) == 2
+    assert main(["compare", "quick", "--policies", "random,fifo", "--over", "fifo,fifo"]) == 2
     assert "--over: name each policy once" in capsys.readouterr().err
 
 
@@ -259,9 +259,9 @@ def test_scenarios_must_go_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert compare.main(["quick", "even", "--policies", "random"]) == 2
+    assert main(["compare", "quick", "even", "--policies", "random"]) == 2
     assert "different backends" in capsys.readouterr().err
     (tmp_path / "other.yaml").write_text(packaged("quick").read_text())
-    assert compare.main(["quick", "other.yaml", "--backend", "sim"]) == 2
+    assert main(["compare", "quick", "other.yaml", "--backend", "sim"]) == 2
     assert capsys.readouterr().err
     assert not (tmp_path / "runs").exists()

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from testbed.cli.new import write_starter
+from testbed.cli.scenario import write_starter
 from testbed.scenario import load
 
 ROOT = Path(__file__).parents[3]

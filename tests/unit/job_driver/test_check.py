@@ -36,7 +36,7 @@ def test_the_digits_example_learns(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_starter_is_right_as_it_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    from testbed.cli.new import write_starter
+    from testbed.cli.scenario import write_starter
 
     write_starter(tmp_path)
     code, said = run_check(capsys, str(tmp_path / "job.py"))

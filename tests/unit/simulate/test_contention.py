@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from testbed.cli import scenario
+from testbed.cli.main import main
 from testbed.simulate.bound import DAY_S, Contention, contention
 from testbed.testing.worlds import Session, has, job, needs, world
 
@@ -24,7 +24,7 @@ def test_by_requirement_and_in_all() -> None:
 
 def test_check_says_what_a_workload_will_draw(capsys: pytest.CaptureFixture[str]) -> None:
     small = ["--set", "scale=0.01", "--set", "rounds_scale=0.01"]
-    assert scenario.main(["check", "even", *small]) == 0
+    assert main(["scenario", "check", "even", *small]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("even is right: policy venn, 1407 devices")
     assert lines[2].startswith("REQUIREMENT           JOBS    ROUNDS  DEVICES ASKED")
@@ -32,7 +32,7 @@ def test_check_says_what_a_workload_will_draw(capsys: pytest.CaptureFixture[str]
     assert rows.keys() == {"general", "compute-rich", "memory-rich", "high-performance", "all jobs"}
     assert sum(int(row[0]) for name, row in rows.items() if name != "all jobs") == 50
     assert lines[-1] == "The last job comes after 0.2 hours."
-    assert scenario.main(["check", "even", "--json", *small]) == 0
+    assert main(["scenario", "check", "even", "--json", *small]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["devices"], len(facts["jobs"])) == (1407, 50)
     assert facts["groups"][-1]["demand"] == sum(one["demand"] * one["rounds"] for one in facts["jobs"])

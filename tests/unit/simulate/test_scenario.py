@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.policies.fifo import Fifo
-from testbed.cli import explain as explain_command
-from testbed.cli import run as command
+from testbed.cli.main import main
 from testbed.report.build import Result, build_report
 from testbed.report.replay import replay
 from testbed.scenario import load
@@ -131,7 +130,7 @@ def test_a_simulation_does_not_wait_for_what_draws(tmp_path: Path) -> None:
 
 
 def test_explain_reads_it(small: Result, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain_command.main(["late", "--run", str(small.folder.root)]) == 0
+    assert main(["explain", "late", "--run", str(small.folder.root)]) == 0
     assert "devices of 6 could serve it" in capsys.readouterr().out
 
 
@@ -297,16 +296,16 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL.replace("backend: sim", "backend: process"))
     flags = ["small.yaml", "--backend", "sim", "--policy", "srsf", "--set", "seed=9"]
-    assert command.main([*flags, "--out", "a", "--json"]) == 0
+    assert main(["run", *flags, "--out", "a", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["backend"], said["policy"], said["seed"], said["folder"]) == ("sim", "srsf", 9, str(tmp_path / "a"))
     assert said["simulated"]["path"] in ("bulk", "events")
-    assert command.main([*flags, "--out", "b"]) == 0
+    assert main(["run", *flags, "--out", "b"]) == 0
     table = capsys.readouterr().out
     assert "not measured in a simulation" in table
     assert "--policies random,fifo,srsf,venn --backend sim" in table
     assert said["digest"] in table
-    assert command.main([*flags, "--out", "a"]) == 2
+    assert main(["run", *flags, "--out", "a"]) == 2
     assert "is not an empty folder" in capsys.readouterr().err
 
 

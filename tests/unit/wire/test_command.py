@@ -11,7 +11,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from venn.wire.command import STOPPING, Context, client_command, execute, run_async
+from venn.wire.command import STOPPING, Context, application, client_command, command, execute, run_async
 from venn.wire.errors import PeerError
 
 Seen = list[tuple[Context, int, bool, list[str], str]]
@@ -154,6 +154,32 @@ def test_help_names_flags_and_variables(single: typer.Typer, capsys: pytest.Capt
     out = capsys.readouterr().out
     assert "--coordinator" in out
     assert "VENN_COUNT" in out
+
+
+def test_a_variable_has_the_name_of_its_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, seen = typer.Typer(), list[object]()
+
+    @app.command()
+    @command
+    def agent(
+        context: Context,
+        overrides: Annotated[list[str] | None, typer.Option("--set")] = None,
+        everything: Annotated[bool, typer.Option("--all", allow_from_autoenv=False)] = False,
+    ) -> None:
+        seen.append((overrides, everything))
+
+    monkeypatch.setenv("VENN_SET", "a=1 b=2")
+    monkeypatch.setenv("VENN_OVERRIDES", "c=3")
+    monkeypatch.setenv("VENN_ALL", "1")
+    assert execute(app, [], "venn agent") == 0
+    assert seen == [(["a=1", "b=2"], False)]
+
+
+def test_an_example_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    app, example = application(), "Example: " + " ".join(["venn agent"] * 12)
+    app.command(epilog=example)(command(lambda context: None))
+    assert execute(app, ["--help"], "venn agent") == 0
+    assert f"  {example}\n" in capsys.readouterr().out
 
 
 def test_no_command_shows_the_help(several: typer.Typer, capsys: pytest.CaptureFixture[str]) -> None:

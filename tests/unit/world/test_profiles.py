@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.cli import profile
+from testbed.cli.main import main
 from testbed.world.profiles import FIELDS, load_profile, packaged_profiles
 from venn.wire.errors import UsageError
 
@@ -74,14 +74,14 @@ def test_mistakes_are_told(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_the_command_prints_each_value_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:
-    assert profile.main(["show", "pi-4", "--json"]) == 0
+    assert main(["profile", "show", "pi-4", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["values"]["cores"]["value"] == 0.25
     assert shown["values"]["up"]["profile"] == "wifi"
-    assert profile.main(["list"]) == 0
+    assert main(["profile", "list"]) == 0
     assert "satellite" in capsys.readouterr().out
 
 
 def test_an_unknown_profile_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert profile.main(["show", "pi-44"]) == 2
+    assert main(["profile", "show", "pi-44"]) == 2
     assert "did you mean pi-4" in capsys.readouterr().err

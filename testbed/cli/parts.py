@@ -1,5 +1,6 @@
-"""``venn compose attend | device``: what the services of compose.yaml run beside coordinator, jobs and broker."""
+"""Commands that run a part of a testbed: ``venn broker``, ``relay`` and ``compose``."""
 
+import os
 import socket
 import sys
 from fractions import Fraction
@@ -8,14 +9,54 @@ from typing import Annotated
 
 import typer
 
-from venn.wire.command import Context, application, client_command, execute, run_async
+from testbed.live.broker import PORT, USER, make_broker
+from testbed.live.throttle.relay import read_specs, serve
+from venn.wire import logs
+from venn.wire.channel import check_reach
+from venn.wire.command import Context, application, client_command, command, run_async
 from venn.wire.exits import write_line
 from venn.wire.notation import parse_duration, parse_fraction
 
-app = application(several=True)
+app = application()
+compose = application("Services of compose.yaml, beside the coordinator, jobs and broker.", several=True)
+app.add_typer(compose, name="compose")
 
 
-@app.command(epilog="compose.yaml shows it at work.")
+@app.command(epilog="Example: venn broker tokens/broker --listen 127.0.0.1:1883")
+@command
+def broker(
+    context: Context,
+    *,
+    token: Annotated[Path, typer.Argument(metavar="FILE", help=f"File with the password of its one user, {USER}.")],
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on.")] = f"127.0.0.1:{PORT}",
+    insecure: Annotated[bool, typer.Option("--insecure", help="Allow listening beyond loopback, unencrypted.")] = False,
+) -> int:
+    """Run a Mosquitto that needs the password. `venn run` starts it if a timeline names it."""
+    host, port = check_reach(listen, insecure=insecure)
+    command = make_broker(token, host, port)
+    if not context.quiet:
+        write_line(sys.stderr, f"broker at {listen}, for the user {USER} with the password in {token}")
+    os.execv(command[0], command)
+
+
+@app.command(epilog="Example: venn relay links.json")
+@command
+def relay(
+    context: Context,
+    *,
+    links: Annotated[Path, typer.Argument(metavar="FILE", help="Links, as `venn run` writes them.")],
+    counts: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here how many bytes passed.")] = None,
+    load: Annotated[Path | None, typer.Option(metavar="FILE", help="Write here how late its event loop runs.")] = None,
+) -> int:
+    """Shape the links of devices: rate, delay, jitter. `venn run` starts it if a scenario limits links.
+
+    Agents reach it with --throttle FILE.
+    """
+    logs.configure(component="relay", verbose=context.verbose, quiet=context.quiet)
+    return run_async(serve(read_specs(links), counts, load))
+
+
+@compose.command(epilog="compose.yaml shows it at work.")
 @client_command
 def attend(
     context: Context,
@@ -57,7 +98,7 @@ def attend(
     return run_async(run.attend())
 
 
-@app.command(epilog="compose.yaml shows it at work.")
+@compose.command(epilog="compose.yaml shows it at work.")
 @client_command
 def device(
     context: Context,
@@ -84,7 +125,3 @@ def device(
     flags = ["--coordinator", context.coordinator, "--tokens", str(place.tokens), "--dir", str(own)]
     flags += ["--from", f"{own / 'population.jsonl'}:{name}", "--crash-kills"]
     return cli.main([*flags, *(word for code in allow_code or () for word in ("--allow-code", code))])
-
-
-def main(argv: list[str]) -> int:
-    return execute(app, argv, "venn compose")
