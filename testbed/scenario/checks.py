@@ -133,7 +133,9 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
         yield Finding((*here, "max_rounds"), "conflicts with rounds", "keep one: rounds is exact, max_rounds a limit")
     yield from _asynchronous(here, job)
     if job.arrives * scenario.time_scale >= scenario.duration:
-        yield Finding((*here, "arrives"), "is after the end of the run", "raise duration, or let the job come earlier")
+        yield Finding(
+            (*here, "arrives"), "is after the end of the run", "raise duration, or have the job arrive earlier"
+        )
     if job.data is not None and job.data not in scenario.data:
         yield Finding((*here, "data"), f"there is no data set '{job.data}' in data", known(job.data, scenario.data))
     stated, text = scenario.requirement_of(name)
@@ -258,4 +260,4 @@ def _table(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:
     last = jobs[-1].arrives_s * scenario.rounds_scale
     if last > LONGEST:
         message = f"the last job comes after {last / 86_400:.0f} days"
-        yield Finding((_DRAWN, "arrives"), message, f"let all come within {format_duration(LONGEST)}")
+        yield Finding((_DRAWN, "arrives"), message, f"make all arrive within {format_duration(LONGEST)}")

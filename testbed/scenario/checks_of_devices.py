@@ -100,7 +100,7 @@ def _limits(scenario: Scenario) -> Iterator[Finding]:
             if getattr(fleet, key):
                 yield from _limit(scenario, name, fleet, key)
         if fleet.jitter > fleet.delay:
-            fix = f"let delay be at least {format_duration(fleet.jitter)}"
+            fix = f"make delay at least {format_duration(fleet.jitter)}"
             yield Finding(("fleets", name, "jitter"), "is more than delay, which cannot go below 0", fix)
     for number, entry in enumerate(scenario.churn):
         if entry.change is not None and isinstance(entry.of, Selector):
@@ -217,7 +217,7 @@ def _timeline(scenario: Scenario) -> Iterator[Finding]:
             message = (
                 f"ends at {format_duration(ends)}, after the end of the run ({format_duration(scenario.duration)})"
             )
-            yield Finding(here, message, "raise duration, or let it end earlier")
+            yield Finding(here, message, "raise duration, or make it end earlier")
 
 
 def _program(scenario: Scenario, here: KeyPath, entry: Entry, of: Selector) -> Iterator[Finding]:
@@ -225,7 +225,7 @@ def _program(scenario: Scenario, here: KeyPath, entry: Entry, of: Selector) -> I
         yield Finding(here, f"there is no job '{of.name}'", known(of.name, scenario.jobs))
     if of.whom is Whom.COORDINATOR and (entry.for_s or 0.0) * scenario.time_scale > PATIENCE_S:
         most = format_duration(PATIENCE_S)
-        yield Finding(here, f"for: drivers give up on a coordinator that is away for {most}", "let it be shorter")
+        yield Finding(here, f"for: drivers give up on a coordinator that is away for {most}", "make it shorter")
     if entry.to_s is not None:
         yield Finding(
             here, f"{of} is a single program, and from and to are for many devices", "write at in place of from and to"

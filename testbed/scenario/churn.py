@@ -83,7 +83,7 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
     if over and not {"from", "to"} <= times.keys():
         raise wrong(f"has no {'to' if 'from' in times else 'from'}", "from and to go together")
     if over and times["to"] <= times["from"]:
-        raise wrong("to is not after from", "let it end later")
+        raise wrong("to is not after from", "make to later than from")
     if verb in GENERATORS and not over:
         raise wrong(f"{verb} needs a time span", "write from: 30s, to: 60s in place of at")
     if verb in MOMENTS and "for" in times:
@@ -91,7 +91,7 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
     if "for" not in times and verb not in (*ENDLESS, *MOMENTS):
         raise wrong(f"{verb} does not say for how long", "add e.g. for: 5s")
     if verb in (Verb.FLAP, Verb.DIURNAL) and times["for"] > times["to"] - times["from"]:
-        raise wrong("for is longer than the time between from and to", "let it be shorter")
+        raise wrong("for is longer than the time between from and to", "make it shorter")
 
 
 PROFILE = "link"

@@ -82,7 +82,7 @@ class DrawnJobs(Part):
     def _is_a_whole(cls, parts: Mapping[str, Fraction]) -> Mapping[str, Fraction]:
         total = sum(parts.values(), Fraction(0))
         if total != 1:
-            raise wrong(f"the probabilities add up to {format_fraction(total)}", "let them add up to 100%")
+            raise wrong(f"the probabilities add up to {format_fraction(total)}", "make them add up to 100%")
         return parts
 
 

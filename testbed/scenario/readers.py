@@ -184,9 +184,9 @@ def as_distribution(value: object, info: ValidationInfo, unit: Unit) -> Distribu
         distribution = _read(lambda text: parse_distribution(text, unit, folder=folder), value)
     least = _least(distribution)
     if least < 0:
-        raise wrong(f"{shown(value)} goes below 0", "let it begin at 0 or above")
+        raise wrong(f"{shown(value)} goes below 0", "make it begin at 0 or above")
     if least == 0:
-        raise wrong(f"{shown(value)} is not always above 0", "let it begin above 0")
+        raise wrong(f"{shown(value)} is not always above 0", "make it begin above 0")
     return distribution
 
 

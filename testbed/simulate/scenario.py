@@ -248,7 +248,7 @@ def unfinished(simulation: Simulation, outcome: Outcome, *, stopped: bool) -> li
         lines = [f"gave up after {when}: {_named([name for name, _ in left])} unfinished; raise duration"]
     else:
         lines = [
-            f"the last session ended at {when}: {_named([name for name, _ in left])} unfinished for want of devices"
+            f"the last session ended at {when}: {_named([name for name, _ in left])} unfinished: no device was left"
         ]
     idle = [name for name, served in left if not served]
     return [*lines, *([f"{_named(idle)} never given a device"] if idle else [])]

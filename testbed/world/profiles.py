@@ -134,7 +134,7 @@ def file_of(reference: str, folder: Path) -> Path:
 def _load(reference: str, folder: Path, above: tuple[Path, ...]) -> Profile:
     path = file_of(reference, folder)
     if path in above or len(above) >= DEEPEST:
-        raise UsageError("PROFILE", "extends itself", where=str(above[0]), fix="let one of them extend nothing")
+        raise UsageError("PROFILE", "extends itself", where=str(above[0]), fix="remove extends from one of them")
     document = _read(path)
     name, about = path.stem, document.get("about", "")
     extends, link = _reference(document, "extends", path), _reference(document, "link", path)

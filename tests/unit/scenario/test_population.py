@@ -91,7 +91,7 @@ def test_a_requirement_that_names_devices(folder: Path) -> None:
         ("crash: driver b", "there is no job 'b'; known are a"),
         (
             "leave: all, for: 595s",
-            "ends at 605s, after the end of the run (10m); raise duration, or let it end earlier",
+            "ends at 605s, after the end of the run (10m); raise duration, or make it end earlier",
         ),
     ],
 )

@@ -201,7 +201,7 @@ def test_sessions_that_end_too_early() -> None:
     made = replace(made, tasks_per_session=1)
     told = virtual.unfinished(made, simulate_events(made, Fifo()), stopped=False)
     assert told == [
-        "the last session ended at 6s: jobs a, b were unfinished for want of devices",
+        "the last session ended at 6s: jobs a, b were unfinished: no device was left",
         "job b was never given a device",
     ]
     assert virtual.unfinished(made, simulate_events(made, Fifo()), stopped=True) == []
