@@ -8,11 +8,10 @@ import typer
 from rich.table import Table
 
 from testbed.cli.shared import Set, answer
-from testbed.report.figures.drawing import save
-from testbed.report.figures.population import drawings
-from testbed.report.population import describe_fleets, describe_phones, describe_population
+from testbed.report.draw_devices import drawings
+from testbed.report.drawing import save
+from testbed.report.population import Compared, describe_file, describe_fleets, describe_phones, describe_population
 from testbed.report.terminal import console
-from testbed.report.traces import Compared, describe_file
 from testbed.scenario import load
 from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from testbed.cli.shared import Tokens, answer
-from testbed.report.explain import Explanation, ask, explain
+from testbed.report.explain import Explanation, explain
 from testbed.report.history import read_history
 from testbed.report.screen import Frame, render
 from testbed.report.terminal import console
-from testbed.report.view import snapshot_once
+from testbed.report.view import ask, snapshot_once
 from testbed.report.view import watch as show
 from testbed.report.words import clock, seconds
 from testbed.runfolder.lives import read_lives

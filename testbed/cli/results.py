@@ -25,9 +25,8 @@ def report(
 ) -> int:
     """Rebuild the report and figures/."""
     from testbed.compare.folder import MANIFEST, build_comparison, print_comparison
-    from testbed.report.build import PAGE, build_report
+    from testbed.report.result import PAGE, build_report, print_summary
     from testbed.report.summary import to_json
-    from testbed.report.table import print_summary
     from testbed.report.terminal import console
 
     if (folder / MANIFEST).is_file():

@@ -24,9 +24,8 @@ from testbed.cli.shared import (
 )
 from testbed.live.processes.programs import kill_all
 from testbed.live.run import run_scenario
-from testbed.report.build import Result
+from testbed.report.result import Result, print_summary
 from testbed.report.summary import to_json
-from testbed.report.table import print_summary
 from testbed.scenario import load
 from testbed.scenario.loader import as_words
 from testbed.scenario.packaged import named, packaged

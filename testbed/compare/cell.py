@@ -5,14 +5,15 @@ Its object has the keys of a run's summary.json as far as there are such figures
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
 from coordinator.engine.ids import job_name
 from testbed.compare.facts import HOUR_S, covered_s, folded
-from testbed.report.comparison_data import TraceFacts
-from testbed.report.job_figures import figure_row, job_figures, sum_attempts
+from testbed.report.comparison import TraceFacts
+from testbed.runfolder.attempts import JobFacts, job_figures
 from testbed.runfolder.jsonlines import Row
 from testbed.simulate.model import Outcome, Simulation
 from testbed.world.arrays import Reals
@@ -55,30 +56,17 @@ def read_row(path: Path) -> Row:
 
 
 def _jobs(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> list[Row]:
-    attempts = outcome.attempts
-    sums = sum_attempts(
-        len(simulation.jobs),
-        attempts.job,
-        opened_s=attempts.opened_s,
-        filled_s=attempts.filled_s,
-        ended_s=attempts.ended_s,
-        closed=attempts.closed,
-        aborted=~attempts.closed,
-    )
-    rows = []
-    for index, (job, of_job) in enumerate(zip(simulation.jobs, sums, strict=True)):
-        ended_s = float(outcome.ended_s[index])
-        figures = job_figures(
-            job_name(job.spec.job),
-            job.spec.requirement_label,
-            of_job,
-            arrived_s=job.arrives_s,
-            completed_s=ended_s if math.isfinite(ended_s) else None,
-            wasted_device_s=float(outcome.wasted_device_s[index]),
-        )
-        alone_s = facts.alone_s.get(figures.name)
-        rows.append({**figure_row(figures), "device_s": float(outcome.device_s[index]), "alone_s": alone_s})
-    return rows
+    ended = [float(at) if math.isfinite(at) else None for at in outcome.ended_s]
+    wasted = outcome.wasted_device_s.tolist()
+    jobs = [
+        JobFacts(job_name(job.spec.job), job.spec.requirement_label, job.arrives_s, *came_to)
+        for job, *came_to in zip(simulation.jobs, ended, wasted, strict=True)
+    ]
+    return [
+        {key: value for key, value in asdict(figures).items() if value not in (None, "", (), {})}
+        | {"device_s": device_s, "alone_s": facts.alone_s.get(figures.name)}
+        for figures, device_s in zip(job_figures(jobs, outcome.attempts), outcome.device_s.tolist(), strict=True)
+    ]
 
 
 def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | None]]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId, job_name
 from coordinator.engine.requirements import Requirement
-from testbed.report.comparison_data import HOURS, GroupSupply, TierTimes, TraceFacts
+from testbed.report.comparison import HOURS, GroupSupply, TierTimes, TraceFacts
 from testbed.simulate.model import SimulatedJob, Simulation
 from testbed.world.arrays import CheckIns, Ids, Kinds, Matching, Reals
 

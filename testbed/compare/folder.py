@@ -13,8 +13,7 @@ from pathlib import Path
 
 from testbed.compare.cell import read_row
 from testbed.compare.plan import Asked, Plan
-from testbed.report.comparison import Comparison, compare
-from testbed.report.comparison_data import RunResult, TraceFacts, read_facts, read_run
+from testbed.report.comparison import Comparison, RunResult, TraceFacts, compare, read_facts, read_run
 from testbed.report.comparison_page import write_comparison
 from testbed.report.comparison_table import (
     comparison_csv,

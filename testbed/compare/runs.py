@@ -30,8 +30,8 @@ from testbed.compare.cell import read_row
 from testbed.compare.folder import SCENARIO, Run
 from testbed.compare.plan import Asked, Plan
 from testbed.compare.pool import WORKER, Order, order_for, run_orders
-from testbed.report.build import SUMMARY
-from testbed.report.comparison_data import RunResult, read_run
+from testbed.report.comparison import RunResult, read_run
+from testbed.report.result import SUMMARY
 from testbed.report.words import slug, span
 from testbed.runfolder.jsonlines import Row, text
 from testbed.simulate.run import COMPILING

@@ -12,13 +12,13 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from testbed.compare.cell import cell_row, read_row, write_row
 from testbed.compare.facts import find_facts
 from testbed.compare.pool import Order, read_order
-from testbed.report.comparison_data import TraceFacts, read_facts
+from testbed.report.comparison import TraceFacts, read_facts
 from testbed.runfolder.jsonlines import Row
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from venn.wire.errors import ExitCode, VennError
@@ -62,7 +62,7 @@ class Cells:
             row = read_row(path)
             facts = read_facts(row) if row else find_facts(simulation)
             if not row:
-                write_row(path, facts.row())
+                write_row(path, asdict(facts))
             self._world, self._key = (simulation, facts), order.world_key
         return self._world
 

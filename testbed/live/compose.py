@@ -34,7 +34,7 @@ from job_driver.cli import OVER
 from testbed.live.gather import gather
 from testbed.live.host import HostMonitor
 from testbed.live.throttle.container_user import USER
-from testbed.report.build import PAGE, build_report
+from testbed.report.result import PAGE, build_report
 from testbed.report.view import snapshot_once
 from testbed.runfolder.machine import machine, versions
 from testbed.runfolder.paths import RunFolder

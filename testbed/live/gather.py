@@ -12,7 +12,7 @@ from pathlib import Path
 from device_agent.spec import DeviceSpec, read_population
 from testbed.live.throttle.plan import SPARE_CORES
 from testbed.live.throttle.throttles import moved_by_device
-from testbed.report.emulation import FILE as EMULATION
+from testbed.report.host import EMULATION_FILE
 from testbed.runfolder.jsonlines import Row, maybe, number, rows_in, text, texts
 from testbed.runfolder.paths import RunFolder
 from testbed.world.fleets import write_population
@@ -67,7 +67,7 @@ def _write(folder: RunFolder, devices: Sequence[_Device], degraded: Sequence[str
         "limits": [row for fleet, members in fleets.items() for row in _limits(fleet, members)],
         "degraded": list(degraded),
     }
-    write_atomic(folder.root / EMULATION, json.dumps(told, indent=2) + "\n")
+    write_atomic(folder.root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
 
 
 def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:

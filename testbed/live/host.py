@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 
-from testbed.report.emulation import is_slow_as_a_whole
 from testbed.report.host import (
     AGAIN,
     BUSY_FOR_S,
@@ -19,6 +18,7 @@ from testbed.report.host import (
     LONGEST_STALL_S,
     OURSELVES,
     SAMPLE_S,
+    is_slow_as_a_whole,
 )
 from testbed.runfolder.jsonlines import Row, integer, number_pairs
 from venn.wire.files import JsonLines

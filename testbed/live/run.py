@@ -16,7 +16,7 @@ from testbed.live.backend import Backend, Run, backend_of
 from testbed.live.host import HostMonitor
 from testbed.live.prepare import Prepared, capacity, check_fits, need, prepare, shortfalls
 from testbed.live.supervisor import Supervisor
-from testbed.report.build import PAGE, Ending, Result, build_report
+from testbed.report.result import PAGE, Ending, Result, build_report
 from testbed.report.view import watch
 from testbed.runfolder.machine import commit, machine, versions
 from testbed.runfolder.paths import RunFolder

@@ -15,7 +15,7 @@ from contextlib import suppress
 from testbed.live.backend import Backend, Component
 from testbed.live.injector import Faults, Injector
 from testbed.live.prepare import DeviceHost, Prepared
-from testbed.report.build import Ending
+from testbed.report.result import Ending
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import Verb

@@ -15,16 +15,16 @@ from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, job_name
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
-from testbed.report.audit_logs import (
+from testbed.report.record import (
     AttemptKey,
     Decision,
     Manifest,
     Receipt,
+    RunRecord,
     read_manifests,
     read_receipts,
     simulated_logs,
 )
-from testbed.report.record import RunRecord
 from testbed.runfolder.journal import Entry, Journal
 from testbed.runfolder.summary import Audit, Finding
 

@@ -1,19 +1,123 @@
-"""Comparisons of policies: runs paired seed by seed, and what may be claimed of them.
-
-Means with intervals, and what they allow to be claimed.
-
-A comparison of policies: runs of one scenario, paired seed by seed, and what may be claimed of them.
-"""
+"""A comparison of policies: runs of one scenario, paired seed by seed, and what may be claimed of them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 
+import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-from testbed.report.comparison_data import RunResult, TraceFacts
 from testbed.report.words import policy as short
+from testbed.runfolder.attempts import mean_jct
+from testbed.runfolder.jsonlines import Row, integer, maybe, number, rows_in, text
+from testbed.runfolder.summary import JobFigures
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    policy: str
+    seed: int
+    folder: str  # or the file
+    devices: int
+    backend: str
+    mean_jct_s: float | None  # None: a job did not finish, so it is no sample
+    jobs: tuple[JobFigures, ...]
+    alone_s: Mapping[str, float | None]  # by job: its JCT with nothing else running; None: not known
+    saturated: tuple[str, ...]  # why the host was too busy; empty: it was not
+    expectations_missed: tuple[str, ...]
+    digest: str = ""  # of all decisions
+    check_ins: int = 0  # simulated
+    wall_s: float = 0.0  # that its simulation took
+    path: str = ""  # "events" or "bulk"
+    why: str = ""  # it was not simulated in bulk
+    wanted: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    # by requirement: devices that unfilled requests ask for, in the mean, by hour of the day
+
+
+def read_run(summary: Row, folder: str) -> RunResult:
+    """Makes a result from the object of a summary.json, or of a cell's file."""
+    rows = rows_in(summary.get("jobs"))
+    jobs = tuple(read_figures(row) for row in rows)
+    host = summary.get("host")
+    reasons = host.get("reasons", []) if isinstance(host, Mapping) and host.get("saturated") else []
+    wanted = summary.get("wanted")
+    return RunResult(
+        policy=text(summary, "policy"),
+        seed=integer(summary, "seed"),
+        folder=folder,
+        devices=integer(summary, "devices"),
+        backend=text(summary, "backend"),
+        mean_jct_s=None if integer(summary, "unfinished_jobs") else mean_jct(jobs),
+        jobs=jobs,
+        alone_s={text(row, "name"): maybe(row.get("alone_s")) for row in rows},
+        saturated=tuple(str(reason) for reason in reasons),
+        expectations_missed=tuple(
+            text(row, "expect") for row in rows_in(summary.get("expectations")) if not row.get("held")
+        ),
+        digest=text(summary, "digest"),
+        check_ins=integer(summary, "check_ins"),
+        wall_s=number(summary, "wall_s"),
+        path=text(summary, "path"),
+        why=text(summary, "why"),
+        wanted={str(name): _hours(values) for name, values in wanted.items()} if isinstance(wanted, dict) else {},
+    )
+
+
+HOURS = 24  # of the day
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSupply:
+    """The devices that the jobs with one requirement may use."""
+
+    name: str  # of the requirement
+    per_hour: tuple[float | None, ...]  # check-ins an hour, by hour of the day; None: no such hour in the sample
+
+
+@dataclass(frozen=True, slots=True)
+class TierTimes:
+    """Response times on one tier of the devices: a task of the jobs' mean workload, without noise, seconds."""
+
+    tier: int  # from 1, the fastest
+    p5_s: float
+    p25_s: float
+    p50_s: float
+    p75_s: float
+    p95_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFacts:
+    """Facts from the first sessions of a trace: a day of them, or what there is."""
+
+    seed: int
+    sampled: int  # sessions
+    groups: tuple[GroupSupply, ...]
+    tiers: tuple[TierTimes, ...]
+    alone_s: Mapping[str, float | None]  # by job: its JCT with nothing else running; None: it would not finish a round
+
+
+def read_facts(row: Row) -> TraceFacts:
+    """Makes facts from the object of a world's file."""
+    alone = row.get("alone_s")
+    return TraceFacts(
+        integer(row, "seed"),
+        integer(row, "sampled"),
+        tuple(GroupSupply(text(each, "name"), _hours(each.get("per_hour"))) for each in rows_in(row.get("groups"))),
+        tuple(_tier(each) for each in rows_in(row.get("tiers"))),
+        {str(job): maybe(value) for job, value in alone.items()} if isinstance(alone, dict) else {},
+    )
+
+
+def _tier(row: Row) -> TierTimes:
+    times = [number(row, f"p{percent}_s") for percent in (5, 25, 50, 75, 95)]
+    return TierTimes(integer(row, "tier"), *times)
+
+
+def _hours(value: object) -> tuple[float | None, ...]:
+    return tuple(maybe(one) for one in value) if isinstance(value, list) else ()
+
 
 CONFIDENCE = 0.95
 LEAST_RUNS = 3  # fewer say nothing about the spread from run to run
@@ -53,31 +157,13 @@ def estimate(values: Sequence[float]) -> Estimate:
 def ratio(values: Sequence[float]) -> Estimate:
     """The geometric mean of ratios, with the t-interval of their logarithms; all are > 0."""
     logs = estimate([math.log(value) for value in values])
-    return Estimate(math.exp(logs.mean), math.exp(logs.low), _exp(logs.high), math.expm1(logs.spread), logs.runs)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """``values`` is not empty; all are > 0."""
-    return math.exp(math.fsum(math.log(value) for value in values) / len(values))
-
-
-def percentile(values: Sequence[float], fraction: float) -> float:
-    """A percentile by linear interpolation between order statistics; ``values`` is not empty."""
-    ordered = sorted(values)
-    place = fraction * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    return Estimate(math.exp(logs.mean), math.exp(logs.low), math.exp(logs.high), math.expm1(logs.spread), logs.runs)
 
 
 def jain(values: Sequence[float]) -> float:
     """Jain's fairness index: 1 if all are equal, 1/n if one has everything. Values are >= 0."""
     squares = sum(value * value for value in values)
     return 1.0 if squares == 0 else sum(values) ** 2 / (len(values) * squares)
-
-
-def _exp(value: float) -> float:
-    return math.inf if value == math.inf else math.exp(value)
 
 
 MEAN_JCT, P50_JCT, P95_JCT, P99_JCT, JAIN = "mean_jct_s", "p50_jct_s", "p95_jct_s", "p99_jct_s", "jain"
@@ -217,15 +303,15 @@ def fairness(run: RunResult) -> float:
     return jain([1 - job.delay_s / job.jct_s for job in jobs if job.jct_s])
 
 
-def _at(fraction: float) -> Callable[[RunResult], float]:
-    return lambda run: percentile([job.jct_s for job in run.jobs if job.jct_s is not None], fraction)
+def _at(percent: float) -> Callable[[RunResult], float]:
+    return lambda run: float(np.percentile([job.jct_s for job in run.jobs if job.jct_s is not None], percent))
 
 
 MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs all finished
     MEAN_JCT: lambda run: run.mean_jct_s or 0.0,
-    P50_JCT: _at(0.5),  # over the jobs of the run
-    P95_JCT: _at(0.95),
-    P99_JCT: _at(0.99),
+    P50_JCT: _at(50),  # over the jobs of the run
+    P95_JCT: _at(95),
+    P99_JCT: _at(99),
     JAIN: fairness,
     MEAN_DELAY: lambda run: math.fsum(job.delay_s for job in run.jobs) / len(run.jobs),
     MEAN_COLLECT: lambda run: math.fsum(job.collect_s for job in run.jobs) / len(run.jobs),
@@ -283,3 +369,25 @@ def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: 
     if left_out:
         return f"{short(ahead)} did not finish at seed {', '.join(map(str, left_out))}"
     return ""
+
+
+def read_figures(row: Row) -> JobFigures:
+    """The numbers of an object in a summary.json or in a cell's file."""
+    stragglers, leases = maybe(row.get("stragglers")), maybe(row.get("leases"))
+    return JobFigures(
+        name=text(row, "name"),
+        requirement=text(row, "requirement"),
+        finished=bool(row.get("finished")),
+        rounds=integer(row, "rounds"),
+        aborts=integer(row, "aborts"),
+        arrived_s=number(row, "arrived_s"),
+        jct_s=maybe(row.get("jct_s")),
+        delay_s=number(row, "delay_s"),
+        collect_s=number(row, "collect_s"),
+        gaps_s=maybe(row.get("gaps_s")),
+        wasted_device_s=number(row, "wasted_device_s"),
+        accuracy=maybe(row.get("accuracy")),
+        overhead_s=maybe(row.get("overhead_s")),
+        leases=None if leases is None else int(leases),
+        stragglers=None if stragglers is None else int(stragglers),
+    )

@@ -8,14 +8,34 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from testbed.report.comparison import Comparison, Pair
+from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison, Pair, PolicyResult
 from testbed.report.comparison_table import Sheet, headline, overview_sheets, overviews, problems, sheets
-from testbed.report.figures.comparison import completion_times, delay_split, speed_up, workloads
-from testbed.report.figures.drawing import Drawing, save, styled
-from testbed.report.figures.worlds import fairness_curve, supply_and_demand, tier_times
-from testbed.report.page import REPRODUCE, WAITS, Section, environment, facts
-from testbed.report.times import Times, policy_times
-from testbed.report.words import counted, policy
+from testbed.report.draw_comparison import (
+    completion_times,
+    delay_split,
+    fairness_curve,
+    speed_up,
+    supply_and_demand,
+    tier_times,
+    workloads,
+)
+from testbed.report.drawing import Drawing, save, styled
+from testbed.report.page import (
+    BETWEEN,
+    BETWEEN_LOOK,
+    COLLECTING_LOOK,
+    FOR_DEVICES,
+    FOR_RESPONSES,
+    REPRODUCE,
+    WAITING_LOOK,
+    WAITS,
+    Section,
+    Times,
+    environment,
+    facts,
+    time_parts,
+)
+from testbed.report.words import counted, duration, percent, policy
 from testbed.runfolder.jsonlines import Row, texts
 from venn.wire.files import write_atomic
 
@@ -147,3 +167,19 @@ def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
     with styled():
         drawing = draw()
     return Markup(save(drawing, folder))
+
+
+def policy_times(comparison: Comparison) -> list[Times]:
+    """A job under each policy, in the mean."""
+    return [_policy(result) for result in comparison.policies]
+
+
+def _policy(result: PolicyResult) -> Times:
+    jct, delay, collect = (result.measures[each].mean for each in (MEAN_JCT, MEAN_DELAY, MEAN_COLLECT))
+    parts = [
+        (FOR_DEVICES, delay, WAITING_LOOK),
+        (FOR_RESPONSES, collect, COLLECTING_LOOK),
+        (BETWEEN, max(0.0, jct - delay - collect), BETWEEN_LOOK),
+    ]
+    said = f"{duration(jct)}, of which {duration(delay)} ({percent(delay / jct)}) {FOR_DEVICES}."
+    return Times(policy(result.policy), said, time_parts(parts, jct))

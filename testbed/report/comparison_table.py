@@ -1,15 +1,11 @@
-"""Tables of a comparison: on one screen, as JSON, as CSV, and over several workloads.
-
-A comparison on one screen, as one JSON object, and as CSV.
-
-Several workloads side by side: how many times better every policy is than one, and its mean over the workloads.
-"""
+"""The tables of a comparison, for one workload and for several: on a screen, as JSON and as CSV."""
 
 import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import geometric_mean
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -31,7 +27,6 @@ from testbed.report.comparison import (
     Pair,
     PolicyResult,
     fairness,
-    geometric_mean,
     ratio,
 )
 from testbed.report.words import counted, large

@@ -1,8 +1,6 @@
 """The history of a run by job, attempt, lease, session and device, from the events of the coordinator alone."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import assert_never
 
 from coordinator.engine import effects as done
@@ -20,7 +18,6 @@ from coordinator.engine.model import (
     SessionEnd,
 )
 from coordinator.engine.requirements import Capabilities
-from testbed.report.plan_reasons import Told, plan_reasons
 from testbed.runfolder.journal import Entry, Journal
 
 
@@ -161,14 +158,9 @@ class History:
         """Engine time of the last entry."""
         return self.journal.last_s
 
-    @cached_property
-    def reasons(self) -> list[Told]:
-        """The reasons why requests waited, by ``plan_reasons``. Computed when first asked for."""
-        return plan_reasons(self.journal)
-
-    def attempts(self) -> Iterator[AttemptHistory]:
-        for job in self.jobs.values():
-            yield from job.attempts
+    def eligible(self, device: DeviceId, job: JobId) -> bool:
+        """Whether a device may serve a job."""
+        return self.jobs[job].spec.requirement.matches(device, self.capabilities[device])
 
     def job_spans(self) -> dict[str, tuple[float, float]]:
         """The time of each job, by name: from its arrival to its end, or that of the record."""

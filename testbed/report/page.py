@@ -6,7 +6,7 @@ Whatever a device or a job said is escaped by the template engine and has lost i
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,33 +14,113 @@ from markupsafe import Markup
 
 from coordinator.engine.lease_sum import WORD
 from testbed.report import words
-from testbed.report.figures.devices import MOST_STRIPS, churn, venn
-from testbed.report.figures.drawing import palette_css, save, styled
-from testbed.report.figures.host import host
-from testbed.report.figures.jobs import completion, describe_target, learning, rounds, waiting
-from testbed.report.figures.outcome import attempts_over_time, completed
+from testbed.report.draw_devices import MOST_STRIPS, Diagram, churn, diagram, host, venn
+from testbed.report.draw_jobs import (
+    attempts_over_time,
+    completed,
+    completion,
+    curves,
+    describe_target,
+    learning,
+    look,
+    rounds,
+    targets,
+    waiting,
+)
+from testbed.report.drawing import DELAY, colour_of_page, job_colours, palette_css, save, styled
+from testbed.report.explain import LEAST_S, in_short, longest, rules
 from testbed.report.history import History
-from testbed.report.host import stall_line
-from testbed.report.injected import observed_words
-from testbed.report.job_figures import curves, targets
+from testbed.report.host import host_line, stall_line
 from testbed.report.record import RunRecord
-from testbed.report.regions import Diagram, diagram
-from testbed.report.table import (
-    host_line,
+from testbed.report.words import (
+    duration,
     job_lines,
     lease_sum,
+    observed_words,
+    percent,
     response_sum,
     session_sum,
     simulated_line,
-)  # fmt: skip
-from testbed.report.times import job_times, whole_sentence
-from testbed.report.waits import rules
+)
 from testbed.runfolder.attempts import SimulatedRecord
 from testbed.runfolder.jsonlines import Row, number, text, texts
-from testbed.runfolder.summary import Summary
+from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario.backends import each_device
 from venn.wire.files import write_atomic
 from venn.wire.text import printable
+
+MOST_JOBS = 12  # that a page tells one by one
+FOR_DEVICES, FOR_RESPONSES, BETWEEN = "waiting for devices", "waiting for responses", "between attempts"
+WAITING_LOOK = f"background: {colour_of_page(DELAY)}"
+COLLECTING_LOOK = "background: var(--rule)"
+BETWEEN_LOOK = "background: var(--paper)"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the time of a job."""
+
+    text: str
+    share: float  # of the whole
+    amount: str  # the same, as a time
+    look: str  # of its bar, as a style sheet has it
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The time of one job, or of the jobs under one policy in the mean."""
+
+    name: str
+    sentence: str
+    parts: tuple[Part, ...]  # they add up to the whole
+
+
+def job_times(jobs: Sequence[JobFigures]) -> list[Times]:
+    """The times of jobs, by arrival; of many jobs, those that waited longest for devices."""
+    chosen = {job.name for job in sorted(jobs, key=lambda job: -job.delay_s)[:MOST_JOBS]}
+    colours = job_colours([job.name for job in jobs])
+    return [_job_times(job, colours) for job in jobs if job.name in chosen]
+
+
+def whole_sentence(jobs: Sequence[JobFigures]) -> str:
+    """A sentence of how all jobs together spent their time, and of the largest reason why they waited."""
+    parts = [sum(job.delay_s for job in jobs), sum(job.collect_s for job in jobs), sum(_gaps(job) for job in jobs)]
+    whole = sum(parts)
+    if not whole:
+        return ""
+    devices, responses, between = (percent(part / whole) for part in parts)
+    said = f"Jobs spent {devices} of their time {FOR_DEVICES}, {responses} {FOR_RESPONSES} and {between} {BETWEEN}."
+    reasons = in_short((wait for job in jobs for wait in job.waits), ())
+    if not reasons or percent(reasons[0].seconds / whole) == percent(0.0):
+        return said
+    return f"{said} The largest reason, {percent(reasons[0].seconds / whole)} of the time: {reasons[0].text}."
+
+
+def _job_times(job: JobFigures, colours: dict[str, str]) -> Times:
+    whole = job.delay_s + job.collect_s + _gaps(job)
+    parts = []
+    for wait in longest(job.waits):
+        colour, opacity = look(wait, colours)
+        parts.append((wait.text, wait.seconds, f"background: {colour_of_page(colour)}; opacity: {opacity}"))
+    known = sum(seconds for _, seconds, _ in parts)
+    left = max(0.0, job.delay_s - known)
+    parts.append((f"{FOR_DEVICES}, for other reasons" if parts else FOR_DEVICES, left, WAITING_LOOK))
+    parts += [(FOR_RESPONSES, job.collect_s, COLLECTING_LOOK), (BETWEEN, _gaps(job), BETWEEN_LOOK)]
+    waited = f"{duration(job.delay_s)} ({percent(job.delay_s / whole if whole else 0.0)}) {FOR_DEVICES}"
+    said = f"{duration(whole)}, of which {waited}." if job.finished else f"Not finished: {waited} so far."
+    return Times(job.name, said, time_parts(parts, whole))
+
+
+def time_parts(parts: Iterable[tuple[str, float, str]], whole: float) -> tuple[Part, ...]:
+    """The parts with their shares, without those that a page would show as 0.0 s."""
+    return tuple(
+        Part(text, seconds / whole, duration(seconds), look) for text, seconds, look in parts if seconds >= LEAST_S
+    )
+
+
+def _gaps(job: JobFigures) -> float:
+    return job.gaps_s or 0.0
+
 
 MOST_FAILURES = 8
 MOST_BARS = 60  # jobs drawn one by one; the CSV has all

@@ -1,32 +1,21 @@
-"""A population against what was asked of it.
-
-The devices of a scenario against the distributions that it asks for, fleet by fleet.
-
-The generated phones, and when they are there, against what is known of real ones.
-
-The population of a scenario, or as much of it as shows what it is.
-"""
+"""A population in figures: what was asked of devices and sessions, beside what was made or what a file holds."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from itertools import islice, pairwise
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
 from device_agent.spec import DeviceSpec, Interval, generated
-from testbed.report.traces import (
-    Compared,
-    Kind,
-    Row,
-    describe_columns,
-    describe_generated,
-    describe_session_file,
-    drawn_from,
-    percentiles,
-)
-from testbed.world.columns import Columns, GeneratedPhones
+from testbed.world.chance import Reals, at
+from testbed.world.columns import LATEST_S, Columns, GeneratedPhones, opened_csv
+from testbed.world.fedscale import read_dictionary
 from testbed.world.fleets import FleetSpec, expand
 from testbed.world.matching import KindTable
 from testbed.world.phones import (
@@ -40,9 +29,255 @@ from testbed.world.phones import (
     phones,
 )
 from testbed.world.population import PopulationSpec
-from testbed.world.sessions import DAY_S, PHONES_AVAILABILITY
-from testbed.world.trace_files import read_devices, read_sessions
+from testbed.world.sessions import DAY_S, PHONES_AVAILABILITY, Availability, Block, sessions
+from testbed.world.trace_files import COLUMNS, SessionFile, as_file, read_devices, read_sessions
 from venn.wire.notation import Constant, Distribution, LogNormal
+
+SHOWN = (0.05, 0.25, 0.50, 0.75, 0.95)
+
+
+class Kind(StrEnum):
+    """How it is best drawn."""
+
+    PERCENTILES = "percentiles"  # of a quantity: a curve
+    PARTS = "parts"  # of a whole, or correlations: bars
+    HOURS = "hours"  # of the day
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    at: str  # e.g. "50 %", "cpu, ram"
+    asked: float  # NaN: nothing was, as of a file
+    made: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    name: str
+    unit: str  # "": none
+    kind: Kind
+    rows: tuple[Row, ...]
+
+    @property
+    def worst(self) -> Row | None:
+        """Where what was made is furthest from what was asked: by ratio for percentiles, by difference for the rest.
+
+        None: nothing was asked.
+        """
+        rows = [row for row in self.rows if not math.isnan(row.asked)]
+        if self.kind is Kind.PERCENTILES:
+            return max(rows, key=_ratio, default=None)
+        return max(rows, key=lambda row: abs(row.made - row.asked), default=None)
+
+
+def _ratio(row: Row) -> float:
+    return abs(row.made / row.asked - 1) if row.asked else abs(row.made)
+
+
+def percentiles(name: str, unit: str, asked: Sequence[float], made: Reals, parts: Sequence[float] = SHOWN) -> Compared:
+    """``asked`` at the same parts in (0, 1). Nothing made counts as 0."""
+    found = np.quantile(made, parts) if len(made) else np.zeros(len(parts))
+    rows = (Row(f"{100 * part:g} %", float(a), float(m)) for part, a, m in zip(parts, asked, found, strict=True))
+    return Compared(name, unit, Kind.PERCENTILES, tuple(rows))
+
+
+def found(name: str, unit: str, made: Reals, parts: Sequence[float] = SHOWN) -> Compared:
+    """What a file holds: nothing was asked."""
+    return percentiles(name, unit, [math.nan] * len(parts), made, parts)
+
+
+def drawn_from(name: str, unit: str, asked: Distribution, made: Reals, scale: float = 1.0) -> Compared:
+    """``made`` was drawn from ``asked``; both are shown divided by ``scale``."""
+    return percentiles(name, unit, list(at(asked, np.array(SHOWN)) / scale), made / scale)
+
+
+MOST_VALUES = 12  # of a label that are told apart
+_UNITS = {"memory": ("GB", 1e9), "link": ("Mbit/s", 1e6), "inference": ("ms", 1e-3)}
+
+
+def describe_file(path: Path) -> tuple[Compared, ...]:
+    """Raises UsageError."""
+    if path.suffix == ".csv":
+        with opened_csv(path, (COLUMNS[0],)) as (header, _):
+            sessions = set(COLUMNS) <= set(header)
+        return describe_session_file(read_sessions(path, None)) if sessions else _of_devices(path)
+    if path.suffix == ".parquet":
+        return _of_devices(path)
+    held = read_dictionary(path)
+    return describe_columns(held) if isinstance(held, Columns) else describe_session_file(as_file(held))
+
+
+def _of_devices(path: Path) -> tuple[Compared, ...]:
+    return describe_columns(read_devices(path).columns)
+
+
+def describe_columns(columns: Columns) -> tuple[Compared, ...]:
+    """Percentiles of each number and parts of each label, of those devices that report it."""
+    numbers = []
+    for name, column in columns.numbers.items():
+        unit, scale = _UNITS.get(name, ("", 1.0))
+        numbers.append(found(name, unit, column[~np.isnan(column)] / scale))
+    reported = {name: float((~np.isnan(column)).mean()) for name, column in columns.numbers.items()}
+    reported |= {name: float((each.code >= 0).mean()) for name, each in columns.labels.items()}
+    rows = tuple(Row(name, math.nan, 100 * part) for name, part in reported.items())
+    return (
+        *numbers,
+        Compared("devices", "", Kind.PARTS, (Row("all", math.nan, columns.rows),)),
+        *([Compared("reported by", "% of devices", Kind.PARTS, rows)] if rows else []),
+        *(_values(name, each.code, each.values) for name, each in columns.labels.items()),
+    )
+
+
+def _values(name: str, code: NDArray[np.int32], values: tuple[str, ...]) -> Compared:
+    """The most frequent ones, and the rest together."""
+    counts = np.bincount(code[code >= 0], minlength=len(values))
+    most = np.argsort(-counts, kind="stable")[:MOST_VALUES].tolist()
+    rest = int(counts.sum() - counts[most].sum())
+    rows = [Row(values[place], math.nan, 100 * int(counts[place]) / len(code)) for place in most]
+    rows += [Row("others", math.nan, 100 * rest / len(code))] if rest else []
+    return Compared(name, "% of devices", Kind.PARTS, tuple(rows))
+
+
+def describe_session_file(file: SessionFile) -> tuple[Compared, ...]:
+    """Lengths, gaps, how often devices check in and when."""
+    lengths, gaps = Spread(), Spread()
+    left = np.full(file.devices, np.nan)  # when each device's last session ended
+    begun = np.zeros(int(LATEST_S / BIN_S) + 1)
+    last_s = 0.0
+    for block in file.blocks():
+        lengths.add(block.end_s - block.start_s)
+        gaps.add(_gaps(block, left))
+        begun += np.bincount((block.start_s / BIN_S).astype(np.intp), minlength=len(begun))
+        last_s = max(last_s, float(block.end_s.max()))
+    days = last_s / DAY_S
+    rows = [Row("sessions", math.nan, file.rows), Row("devices", math.nan, file.devices), Row("days", math.nan, days)]
+    rows += [Row("left out, without any length", math.nan, file.empty)] if file.empty else []
+    often = Row("mean", math.nan, file.rows / file.devices / days)
+    return (
+        lengths.described("session"),
+        *([gaps.described("gap")] if gaps.counts.any() else []),
+        Compared("it holds", "", Kind.PARTS, tuple(rows)),
+        Compared("check-ins", "per device and day", Kind.PARTS, (often,)),
+        over_the_day(begun[: int(last_s / BIN_S) + 1], BIN_S),
+    )
+
+
+def _gaps(block: Block, left: Reals) -> Reals:
+    """Before each session but its device's first; ``left`` is brought up to date."""
+    order = np.argsort(block.device, kind="stable")
+    device, start, end = block.device[order], block.start_s[order], block.end_s[order]
+    again = np.concatenate([[False], device[1:] == device[:-1]])
+    before = np.where(again, np.concatenate([[np.nan], end[:-1]]), left[device])
+    left[device] = end
+    gaps = start - before
+    return gaps[~np.isnan(gaps)]
+
+
+class Spread:
+    """Percentiles of values that stream by, to within 0.2 %: counts between edges that lie 0.2 % apart."""
+
+    def __init__(self) -> None:
+        self._edges = np.geomspace(1e-3, 1e9, 13_801)  # ms to 30 years
+        self.counts = np.zeros(len(self._edges) + 1)
+
+    def add(self, values: Reals) -> None:
+        self.counts += np.bincount(np.searchsorted(self._edges, values), minlength=len(self.counts))
+
+    def described(self, name: str) -> Compared:
+        """In minutes."""
+        reached = np.searchsorted(np.cumsum(self.counts), np.array(SHOWN) * self.counts.sum())
+        values = np.concatenate([[0.0], self._edges])[np.minimum(reached, len(self._edges))]
+        minutes = (values / 60).tolist()
+        rows = (Row(f"{100 * part:g} %", math.nan, each) for part, each in zip(SHOWN, minutes, strict=True))
+        return Compared(name, "min", Kind.PERCENTILES, tuple(rows))
+
+
+BIN_S = 300.0  # of the curve over the day
+HOUR_S = 3600.0
+
+
+class _Tally:
+    """What is kept of sessions that stream by."""
+
+    def __init__(self, about: Availability, devices: int, until_s: float) -> None:
+        self._about = about
+        self._left = np.full(devices, np.nan)  # when each device's last session ended
+        # Of gaps that begin late only the short ones end in time: they would make all look shorter.
+        self._gaps_until_s = until_s - min(10 * about.gap.mean, until_s / 2)
+        self.lengths: list[Reals] = []
+        self.gaps: list[Reals] = []  # as the day counts them
+        bins = int(np.ceil(until_s / BIN_S))
+        self.begun, self.ended = np.zeros(bins), np.zeros(bins)
+        self.there_at_0 = 0
+
+    def add(self, block: Block) -> None:
+        began = block.start_s > 0
+        self.there_at_0 += int((~began).sum())
+        self.lengths.append((block.end_s - block.start_s)[began])
+        bins = len(self.begun)
+        self.begun += np.bincount((block.start_s[began] / BIN_S).astype(np.intp), minlength=bins)[:bins]
+        ends = (block.end_s / BIN_S).astype(np.intp)
+        self.ended += np.bincount(ends[ends < bins], minlength=bins)
+        self._add_gaps(block)
+
+    def _add_gaps(self, block: Block) -> None:
+        order = np.lexsort((block.start_s, block.device))
+        device, start, end = block.device[order], block.start_s[order], block.end_s[order]
+        same = np.concatenate([[False], device[1:] == device[:-1]])
+        left = np.where(same, np.concatenate([[np.nan], end[:-1]]), self._left[device])
+        day = self._about.day
+        gaps = day.passed(start) - day.passed(left)
+        self.gaps.append(gaps[left < self._gaps_until_s])  # not a number is in no order
+        self._left[device] = end  # of several the last one stays
+
+    def away(self, devices: int) -> Reals:
+        """How many are away in the middle of each bin."""
+        there = self.there_at_0 + np.cumsum(self.begun - self.ended) - (self.begun - self.ended) / 2
+        return np.asarray(devices - there)
+
+
+def describe_generated(about: Availability, devices: int, until_s: float, seed: int) -> tuple[Compared, ...]:
+    """The sessions of so many devices until then."""
+    tally = _Tally(about, devices, until_s)
+    for block in sessions(about, devices, seed, until_s):
+        tally.add(block)
+    lengths, gaps = np.concatenate(tally.lengths), np.concatenate(tally.gaps)
+    made_per_device = float(tally.begun.sum()) / devices / (until_s / DAY_S)
+    return (
+        drawn_from("session", "min", about.session, lengths, 60.0),
+        drawn_from("gap", "min, as the day counts them", about.gap, gaps, 60.0),
+        Compared("check-ins", "per device and day", Kind.PARTS, (Row("mean", DAY_S / about.cycle_s, made_per_device),)),
+        _hours(about, tally, devices),
+        over_the_day(tally.begun, BIN_S),
+    )
+
+
+def over_the_day(begun: Reals, bin_s: float) -> Compared:
+    """Check-ins by the hour, their mean being 1; ``begun`` counts them in bins of so long from midnight on."""
+    hour = ((np.arange(len(begun)) * bin_s % DAY_S) // HOUR_S).astype(np.intp)
+    come = np.bincount(hour, weights=begun, minlength=24)
+    per_bin = come / np.maximum(np.bincount(hour, minlength=24), 1)
+    seen = np.unique(hour)
+    mean = per_bin[seen].mean() or 1.0
+    rows = (Row(f"{at:02}:00", np.nan, float(per_bin[at] / mean)) for at in seen.tolist())
+    return Compared("check-ins over the day", "over the mean", Kind.HOURS, tuple(rows))
+
+
+def _hours(about: Availability, tally: _Tally, devices: int) -> Compared:
+    """How likely a device that is away comes back, over the day, its mean being 1."""
+    middle: Reals = (np.arange(len(tally.begun), dtype=np.float64) + 0.5) * BIN_S
+    hour = ((middle % DAY_S) // HOUR_S).astype(np.intp)
+    come, away, asked = (
+        np.bincount(hour, weights=each, minlength=24).astype(np.float64)
+        for each in (tally.begun, tally.away(devices), about.day.pace(middle))
+    )
+    bins = np.maximum(np.bincount(hour, minlength=24), 1)
+    rate = come / np.maximum(away, 1)
+    seen = away > 0
+    made = np.where(seen, rate / rate[seen].mean(), 0.0)
+    rows = (Row(f"{at:02}:00", float(asked[at] / bins[at]), float(made[at])) for at in range(24) if seen[at])
+    return Compared("return of those that are away", "over the mean", Kind.HOURS, tuple(rows))
+
 
 SESSIONS = 20  # of each device
 SCALES = {"memory": ("GB", 1e9), "session": ("s", 1.0), "gap": ("s", 1.0)}

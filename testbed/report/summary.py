@@ -1,24 +1,22 @@
-"""The summary of a run: the figures of its table, report and summary.json, each with its unit in its name."""
+"""The summary of a run: the figures of its table, report and summary.json, and what its timeline did to devices."""
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 
+from coordinator.engine.ids import job_name
 from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.model import AttemptStatus, LeaseEnd, Repeat
 from coordinator.engine.record import Digest
 from testbed.report.audit import audit
-from testbed.report.emulation import SIMULATED, overhead_s, read_emulation, task_times
-from testbed.report.history import History, JobHistory, read_history
-from testbed.report.host import judge_host
-from testbed.report.injected import injected
-from testbed.report.job_figures import AttemptSums, job_figures, mean_jct, sum_attempts
+from testbed.report.explain import waits
+from testbed.report.history import History, JobHistory, SessionHistory, read_history
+from testbed.report.host import SIMULATED, judge_host, overhead_s, read_emulation, task_times
 from testbed.report.record import RunRecord
-from testbed.report.waits import waits
-from testbed.runfolder.attempts import SimulatedJobFacts, SimulatedRecord, simulated_of
-from testbed.runfolder.jsonlines import Row, metrics, number, text, texts
+from testbed.runfolder.attempts import Attempts, JobFacts, SimulatedRecord, job_figures, mean_jct, simulated_of
+from testbed.runfolder.jsonlines import Row, maybe, metrics, number, text, texts
 from testbed.runfolder.summary import (
     Audit,
     Emulation,
@@ -32,7 +30,9 @@ from testbed.runfolder.summary import (
     Waited,
 )
 from testbed.scenario.expect import evaluate, is_simulated, parse_expectation, with_defaults
+from testbed.world.timeline import Verb
 from venn.wire.errors import UsageError
+from venn.wire.requirements import Whom
 
 ACCURACY = "accuracy"  # the metric that has a column of its own
 _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, saturated=False, reasons=(), too_small=())
@@ -125,20 +125,26 @@ def _plain(value: object) -> object:
 def _jobs(record: RunRecord, history: History, emulation: Emulation) -> tuple[JobFigures, ...]:
     """The figures of all jobs, by arrival."""
     jobs = sorted(history.jobs.values(), key=lambda job: (job.arrived_at, job.name))
-    attempts = [(index, attempt) for index, job in enumerate(jobs) for attempt in job.attempts]
-    times = [attempt.times(history.ended_s) for _, attempt in attempts]
-    sums = sum_attempts(
-        len(jobs),
-        [index for index, _ in attempts],
-        opened_s=[opened for opened, _, _ in times],
-        filled_s=[filled for _, filled, _ in times],
-        ended_s=[ended for _, _, ended in times],
-        closed=[attempt.status is AttemptStatus.CLOSED for _, attempt in attempts],
-        aborted=[attempt.status is AttemptStatus.ABORTED for _, attempt in attempts],
-    )
+    rows = [
+        (place, one.round, one.attempt, *one.times(history.ended_s), one.status is AttemptStatus.CLOSED, one.responses)
+        for place, job in enumerate(jobs)
+        for one in job.attempts
+    ]
+    facts = [
+        JobFacts(
+            job.name,
+            job.spec.requirement_label,
+            job.arrived_at,
+            job.completed_at(),
+            _wasted(job, history.ended_s),
+            repeats=job.spec.repeat is Repeat.ALLOW,
+        )
+        for job in jobs
+    ]
     waited = waits(history)
     return tuple(
-        _job(record, history, job, of_job, waited[job.name], emulation) for job, of_job in zip(jobs, sums, strict=True)
+        _job(record, history, job, figures, waited[job.name], emulation)
+        for job, figures in zip(jobs, job_figures(facts, Attempts.of_rows(rows)), strict=True)
     )
 
 
@@ -146,24 +152,17 @@ def _job(
     record: RunRecord,
     history: History,
     job: JobHistory,
-    sums: AttemptSums,
+    figures: JobFigures,
     waited: tuple[Waited, ...],
     emulation: Emulation,
 ) -> JobFigures:
     last = _last_metrics(record, job.name)
     leases = [lease for attempt in job.attempts for lease in attempt.leases]
-    figures = job_figures(
-        job.name,
-        job.spec.requirement_label,
-        sums,
-        arrived_s=job.arrived_at,
-        completed_s=job.completed_at(),
-        wasted_device_s=_wasted(job, history.ended_s),
-    )
     measured = figures.jct_s is not None and emulation is not SIMULATED
     return replace(
         figures,
         finished=job.finished,
+        aborts=len(job.aborted()),  # an attempt may still be open
         accuracy=last.get(ACCURACY),
         metrics=last,
         overhead_s=overhead_s(history, job, emulation.limited) if measured else None,
@@ -255,7 +254,11 @@ def _digest(record: RunRecord) -> str:
 def summarise_outcome(record: SimulatedRecord) -> Summary:
     """The figures of a simulated run without a journal. What only single leases and sessions tell is None or empty."""
     virtual_s = record.simulated.virtual_s
-    jobs, attempts = _simulated_jobs(record), record.attempts
+    attempts = record.attempts
+    jobs = tuple(
+        replace(figures, repeats=Repeats(None) if facts.repeats else None)
+        for facts, figures in zip(record.jobs, job_figures(record.jobs, attempts), strict=True)
+    )
     ends = {LeaseEnd(reason): count for reason, count in record.leases.items()}
     leases = sum_leases(ends, granted=sum(ends.values()) + record.live, live=record.live)
     in_rounds = int(attempts.counted[attempts.closed].sum())
@@ -298,27 +301,79 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
     return judged(summary, record.about, record.folder)
 
 
-def _simulated_jobs(record: SimulatedRecord) -> tuple[JobFigures, ...]:
-    attempts = record.attempts
-    sums = sum_attempts(
-        len(record.jobs),
-        attempts.job,
-        opened_s=attempts.opened_s,
-        filled_s=attempts.filled_s,
-        ended_s=attempts.ended_s,
-        closed=attempts.closed,
-        aborted=~attempts.closed,
-    )
-    return tuple(_simulated_job(facts, of_job) for facts, of_job in zip(record.jobs, sums, strict=True))
+AWAY = "not_connected"  # in no session with the coordinator at the time
+UNSEEN = "nothing"  # its session went on
+IN_FORCE = "in_force"  # a link that was changed: it was read back, or the run had ended
+CHECKED_IN = "checked_in"
+BEGIN = ("join", "reconnect")  # what begins a session, where the others end one
+
+LONGEST_LIVENESS_S = 60.0  # a simulated device is never silent: what an action does, it does at once
+_EARLY_S = 0.05  # the clock of an engine is not quite that of the wall
+_LATE_S = 2.0  # more, on a busy machine
 
 
-def _simulated_job(facts: SimulatedJobFacts, sums: AttemptSums) -> JobFigures:
-    figures = job_figures(
-        facts.name,
-        facts.requirement,
-        sums,
-        arrived_s=facts.arrived_s,
-        completed_s=facts.ended_s,
-        wasted_device_s=facts.wasted_device_s,
-    )
-    return replace(figures, repeats=Repeats(None) if facts.repeats else None)
+def injected(
+    rows: Sequence[Row], history: History, *, started_unix_s: float, liveness_s: float
+) -> tuple[Injected, ...]:
+    """One row per verb of churn.jsonl, in the order of their first actions. ``started_unix_s`` is engine time 0."""
+    sessions: dict[str, list[SessionHistory]] = {}
+    for session in history.sessions.values():
+        sessions.setdefault(session.device, []).append(session)
+    observer = _Observer(history, sessions, min(liveness_s, LONGEST_LIVENESS_S))
+    kinds: dict[str, list[tuple[str, float | None]]] = {}
+    for row in rows:
+        until, verb = maybe(row.get("until_s")), text(row, "verb")
+        lasts = None if until is None else until - number(row, "at_s")
+        seen = observer.see(verb, text(row, "target"), number(row, "at") - started_unix_s, lasts)
+        kinds.setdefault(verb, []).append(seen)
+    return tuple(_row(verb, found) for verb, found in kinds.items())
+
+
+def _row(verb: str, found: Sequence[tuple[str, float | None]]) -> Injected:
+    times = [after for _, after in found if after is not None]
+    counts = Counter(what for what, _ in found)
+    return Injected(verb, len(found), dict(counts.most_common()), max(times) if times else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observer:
+    """The end that followed an action, and after how many seconds; None: nothing did."""
+
+    history: History
+    sessions: Mapping[str, Sequence[SessionHistory]]  # by device
+    liveness_s: float
+
+    def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
+        if verb == Verb.LIMIT:
+            return IN_FORCE, None
+        word, _, job = target.partition(" ")
+        if word == Whom.COORDINATOR:
+            again = [when for when in self.history.restarts if verb == Verb.CRASH and when >= at]
+            return ("restarted", again[0] - at) if again else (UNSEEN, None)
+        if word == Whom.BROKER:
+            return UNSEEN, None  # nobody of ours talks to it
+        noticed_s = 2 * self.liveness_s  # at the latest: silence ends nothing while a coordinator is young
+        limit = at + min(noticed_s, noticed_s if lasts is None else lasts) + _LATE_S
+        if word == Whom.DRIVER:
+            limit = at + _LATE_S if verb == Verb.CRASH else limit  # its connection ends at once
+            lost = [when for when, whose in self.history.drivers_lost if job_name(whose) == job and at <= when <= limit]
+            return ("driver_lost", lost[0] - at) if lost else (UNSEEN, None)
+        return self._begun(target, at) if verb in BEGIN else self._ended(target, at, limit)
+
+    def _begun(self, device: str, at: float) -> tuple[str, float | None]:
+        starts = [one.started_at for one in self.sessions.get(device, ()) if at - _EARLY_S <= one.started_at]
+        first = min(starts, default=None)
+        return (UNSEEN, None) if first is None or first > at + self.liveness_s else (CHECKED_IN, max(0.0, first - at))
+
+    def _ended(self, device: str, at: float, limit: float) -> tuple[str, float | None]:
+        there = [
+            one
+            for one in self.sessions.get(device, ())
+            if one.started_at <= at and (one.ended_at is None or one.ended_at >= at - _EARLY_S)
+        ]
+        if not there:
+            return AWAY, None
+        last = there[-1]
+        if last.end is None or last.ended_at is None or last.ended_at > limit:
+            return UNSEEN, None
+        return last.end.value, max(0.0, last.ended_at - at)

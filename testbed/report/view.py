@@ -1,4 +1,4 @@
-"""The live view on a running coordinator, as a client of AdminService; plain lines where there is no terminal."""
+"""The client of a coordinator's AdminService: the live view, a snapshot, and why a job or a device waits."""
 
 import asyncio
 import time
@@ -13,12 +13,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from testbed.report.explain import Explanation, Line
 from testbed.report.screen import Frame, Panel, movement, plain_lines, render
 from testbed.report.terminal import pressed
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2 import DeviceStatus, Snapshot
 from venn.v1.admin_pb2_grpc import AdminServiceStub
 from venn.wire.channel import open_channel
+from venn.wire.errors import UsageError
 from venn.wire.status import peer_error
 
 if TYPE_CHECKING:
@@ -167,3 +169,20 @@ async def _devices(admin: "AdminServiceAsyncStub", before: Sequence[DeviceStatus
     except grpc.RpcError:
         return before
     return answer.devices
+
+
+TIMEOUT_S = 10
+
+
+async def ask(address: str, token: str, subject: str) -> Explanation:
+    """Raises UsageError if it knows no such job or device, PeerError if it is not there or refuses."""
+    async with open_channel(address, token=token) as channel:
+        try:
+            answer = await admin_of(channel).Explain(admin_pb2.ExplainRequest(subject=subject), timeout=TIMEOUT_S)
+        except grpc.RpcError as error:
+            failure = peer_error(error, where=f"coordinator {address}")
+            if failure.reason == "UNKNOWN_SUBJECT":  # the caller's mistake, not the coordinator's
+                raise UsageError(failure.reason, failure.message, where=failure.where, fix=failure.fix) from None
+            raise failure from None
+    history = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.story)
+    return Explanation(answer.subject, answer.state, tuple(answer.reasons), history)

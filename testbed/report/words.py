@@ -1,7 +1,9 @@
-"""The form of figures for people, the same in every table and on every page."""
+"""Figures in words, the same in every table and on every page: the form of numbers, and sentences of a summary."""
 
 import math
 import re
+
+from testbed.runfolder.summary import Injected, Simulated, Summary
 
 _FILE = re.compile(r"^.*/(?=[^/]+\.py:)")
 
@@ -71,3 +73,89 @@ def slug(policy: str) -> str:
     """A file's name for a policy, which may be FILE.py:NAME or have parameters."""
     plain = "".join(character if character.isalnum() or character in "-_." else "-" for character in policy)
     return plain.strip("-.")
+
+
+def job_lines(summary: Summary) -> list[str]:
+    """Remarks on single jobs: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average``"""
+    return [*_staleness_lines(summary), *_repeat_lines(summary)]
+
+
+def _repeat_lines(summary: Summary) -> list[str]:
+    lines = []
+    for job in summary.jobs:
+        if job.repeats is not None:
+            many = job.repeats.responses
+            of = "in its rounds came from devices that count there already"
+            told = (
+                f"it was not counted how many responses {of}" if many is None else f"{counted(many, 'response')} {of}"
+            )
+            lines.append(f"{job.name} lets a device count several times in a round: {told}")
+    return lines
+
+
+def _staleness_lines(summary: Summary) -> list[str]:
+    return [
+        f"{job.name} is asynchronous: {counted(job.rounds, 'flush', 'flushes')}, responses "
+        f"{job.staleness.mean:.1f} rounds stale on average, {job.staleness.most} at most; it has no delay of its own"
+        for job in summary.jobs
+        if job.staleness is not None
+    ]
+
+
+def lease_sum(summary: Summary) -> str:
+    """``816 = 558 responses + 132 stragglers + ...``"""
+    leases = summary.leases
+    words = ["responses", "stragglers", "lost", "failed", "expired", "revoked"] + (["live"] if leases.live else [])
+    return f"{leases.granted} = " + " + ".join(f"{getattr(leases, word)} {word}" for word in words)
+
+
+def response_sum(summary: Summary) -> str:
+    """``558 acknowledged = 547 in rounds + 11 in aborted attempts + 0 lost; 0 counted twice``"""
+    pending = f" + {summary.responses_pending} in open attempts" if summary.responses_pending else ""
+    return (
+        f"{summary.responses_acknowledged} acknowledged = {summary.responses_in_rounds} in rounds + "
+        f"{summary.responses_in_aborted} in aborted attempts{pending} + {summary.responses_lost} lost; "
+        f"{summary.responses_counted_twice} counted twice"
+    )
+
+
+def session_sum(summary: Summary) -> str:
+    """``912 = 610 said goodbye + 290 lost their connection + ...; 121 ended in mid-task``"""
+    ends = summary.sessions_by_end
+    goodbye = sum(count for end, count in ends.items() if end.startswith("goodbye"))
+    parts = [f"{goodbye} with a goodbye"]
+    parts += [f"{count} {end.replace('_', ' ')}" for end, count in ends.items() if not end.startswith("goodbye")]
+    if summary.devices_lost_in_task is None:
+        return f"{summary.sessions}; a simulation without a journal has no details"
+    killed = f", {counted(summary.processes_killed, 'process', 'processes')} killed" if summary.processes_killed else ""
+    return f"{summary.sessions} = {' + '.join(parts)}; {summary.devices_lost_in_task} ended in mid-task{killed}"
+
+
+def task_lines(summary: Summary) -> list[str]:
+    """``count on pis: 2.31 s measured, 2.40 s modelled, 0.58 s of the processor, held back 41 times (12 tasks)``"""
+    return [
+        f"{each.job} on {each.fleet}: {each.measured_s:.2f} s measured, "
+        + (f"{each.modelled_s:.2f} s modelled, " if each.modelled_s is not None else "")
+        + f"{each.compute_cpu_s:.2f} s of the processor, held back {each.held_back:.0f} times "
+        f"({counted(each.tasks, 'task')})"
+        for each in summary.emulation.tasks
+    ]
+
+
+def simulated_line(simulated: Simulated) -> str:
+    """``933 check-ins and 175 plans, event by event: 1 min 39 s in 0.2 s``"""
+    how = "in bulk" if simulated.path == "bulk" else "event by event"
+    why = f" ({simulated.why})" if simulated.why else ""
+    return (
+        f"{simulated.check_ins} check-ins and {simulated.plans} plans, {how}{why}: "
+        f"{span(simulated.virtual_s)} of virtual time in {seconds(simulated.wall_s)} s"
+    )
+
+
+def observed_words(one: Injected) -> str:
+    """``4 connection ended, 1 not there; within 0.2 s``"""
+    if not one.observed:
+        return "(no journal)"
+    parts = [f"{count} {what.replace('_', ' ')}" for what, count in one.observed.items()]
+    within = "" if one.slowest_s is None else f"; within {seconds(one.slowest_s)} s"
+    return ", ".join(parts) + within

@@ -1,13 +1,14 @@
 """A simulated run that kept no journal, as its folder tells it: rounds.csv, and what outcome.json and run.json say.
 
 ``outcome.json`` holds ``digest``, ``leases`` (ended, by reason), ``live``, ``unheard``, ``injected`` (actions of the
-timeline, by verb) and ``jobs``: by arrival, the fields of ``SimulatedJobFacts``. ``run.json`` holds ``simulated``, the
+timeline, by verb) and ``jobs``: by arrival, the fields of ``JobFacts``. ``run.json`` holds ``simulated``, the
 fields of ``Simulated``, for every simulated run.
 """
 
 import csv
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.runfolder.jsonlines import Row, damaged
 from testbed.runfolder.paths import RunFolder
-from testbed.runfolder.summary import Simulated
+from testbed.runfolder.summary import JobFigures, Simulated
 from venn.wire.errors import UsageError
 
 T = TypeVar("T")
@@ -26,18 +27,18 @@ HEADER = ("job", "round", "attempt", "opened_s", "filled_s", "ended_s", "closed"
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedJobFacts:
+class JobFacts:
     name: str
     requirement: str  # its name, else its text
     arrived_s: float
     ended_s: float | None  # None: unfinished
     wasted_device_s: float
-    repeats: bool  # a device may count several times in a round
+    repeats: bool = False  # a device may count several times in a round
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attempts:
-    """Every attempt of a simulation that ended, in order of its end; every column has a value per attempt."""
+    """Every attempt that ended, in order of its end; every column has a value per attempt."""
 
     job: NDArray[np.int32]  # its place among the jobs
     round: NDArray[np.int32]
@@ -47,6 +48,13 @@ class Attempts:
     ended_s: NDArray[np.float64]
     closed: NDArray[np.bool_]  # else aborted
     counted: NDArray[np.int32]  # responses
+
+    @classmethod
+    def of_rows(cls, rows: Sequence[Sequence[float]]) -> "Attempts":
+        """Makes columns of rows, each with the values of one attempt in the order of the fields."""
+        types = (np.int32, np.int32, np.int32, np.float64, np.float64, np.float64, np.bool_, np.int32)
+        columns = np.array(rows, np.float64).reshape(-1, len(types)).T
+        return cls(*(column.astype(kind) for column, kind in zip(columns, types, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,7 @@ class SimulatedRecord:
     live: int
     unheard: int  # responses that count for their driver, and that no coordinator has heard of
     injected: dict[str, int]  # actions of the timeline, by verb
-    jobs: tuple[SimulatedJobFacts, ...]  # by arrival
+    jobs: tuple[JobFacts, ...]  # by arrival
     attempts: Attempts
 
 
@@ -78,7 +86,7 @@ def load_simulated(folder: Path) -> SimulatedRecord:
     leases, injected, jobs = (outcome.get(key) for key in ("leases", "injected", "jobs"))
     if simulated is None or not (isinstance(leases, dict) and isinstance(injected, dict) and isinstance(jobs, list)):
         raise damaged(place.outcome, 1)
-    found = tuple(_made(SimulatedJobFacts, job, place.outcome) for job in jobs)
+    found = tuple(_made(JobFacts, job, place.outcome) for job in jobs)
     return SimulatedRecord(
         folder=folder,
         about=about,
@@ -94,7 +102,7 @@ def load_simulated(folder: Path) -> SimulatedRecord:
     )
 
 
-def _attempts(path: Path, jobs: Sequence[SimulatedJobFacts]) -> Attempts:
+def _attempts(path: Path, jobs: Sequence[JobFacts]) -> Attempts:
     places = {job.name: place for place, job in enumerate(jobs)}
     rows = []
     try:
@@ -106,17 +114,39 @@ def _attempts(path: Path, jobs: Sequence[SimulatedJobFacts]) -> Attempts:
                     raise damaged(path, line) from None
     except OSError as error:
         raise UsageError("RUN_DAMAGED", f"cannot be read: {error.strerror}", where=str(path)) from None
-    job, round_, attempt, opened, filled, ended, closed, counted = np.array(rows).reshape(-1, len(HEADER)).T
-    return Attempts(
-        job=job.astype(np.int32),
-        round=round_.astype(np.int32),
-        attempt=attempt.astype(np.int32),
-        opened_s=opened,
-        filled_s=filled,
-        ended_s=ended,
-        closed=closed.astype(np.bool_),
-        counted=counted.astype(np.int32),
-    )
+    return Attempts.of_rows(rows)
+
+
+def job_figures(jobs: Sequence[JobFacts], attempts: Attempts) -> list[JobFigures]:
+    """The figures that follow from jobs and their attempts; an attempt that did not close is an abort."""
+    spent = (attempts.filled_s - attempts.opened_s, attempts.ended_s - attempts.filled_s)
+    counts = (np.bincount(attempts.job[which], minlength=len(jobs)) for which in (attempts.closed, ~attempts.closed))
+    times = (np.bincount(attempts.job, weights=each, minlength=len(jobs)) for each in spent)
+    columns = (column.tolist() for column in (*counts, *times))
+    found = []
+    for job, rounds, aborts, delay_s, collect_s in zip(jobs, *columns, strict=True):
+        jct = None if job.ended_s is None else job.ended_s - job.arrived_s
+        figures = JobFigures(
+            name=job.name,
+            requirement=job.requirement,
+            finished=jct is not None,
+            rounds=rounds,
+            aborts=aborts,
+            arrived_s=job.arrived_s,
+            jct_s=jct,
+            delay_s=delay_s,
+            collect_s=collect_s,
+            gaps_s=None if jct is None else jct - delay_s - collect_s,
+            wasted_device_s=job.wasted_device_s,
+        )
+        found.append(figures)
+    return found
+
+
+def mean_jct(jobs: Iterable[JobFigures]) -> float | None:
+    """The mean JCT of those that finished, seconds; None if there is none."""
+    jcts = [job.jct_s for job in jobs if job.jct_s is not None]
+    return math.fsum(jcts) / len(jcts) if jcts else None
 
 
 def _object(path: Path) -> Row:

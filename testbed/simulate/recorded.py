@@ -14,7 +14,7 @@ from coordinator.engine.ids import job_name
 from coordinator.engine.model import EngineSettings, Repeat
 from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
-from testbed.runfolder.attempts import HEADER, SimulatedJobFacts
+from testbed.runfolder.attempts import HEADER, JobFacts
 from testbed.runfolder.lives import journal_files
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Simulated
@@ -109,7 +109,7 @@ def keep_outcome(folder: RunFolder, simulation: Simulation, outcome: Outcome) ->
     write_atomic(folder.attempts, _rounds(names, outcome))
     arrived = [index for index, job in enumerate(simulation.jobs) if job.arrives_s <= outcome.now_s]
     jobs = [
-        SimulatedJobFacts(
+        JobFacts(
             name=names[index],
             requirement=simulation.jobs[index].spec.requirement_label,
             arrived_s=simulation.jobs[index].arrives_s,

@@ -23,7 +23,7 @@ from rich.console import Console
 
 from coordinator.engine.ids import job_name
 from coordinator.service.policy import policy_of, told_with_its_plan
-from testbed.report.build import Ending, Result, build_summary
+from testbed.report.result import Ending, Result, build_summary
 from testbed.runfolder.machine import commit, machine, versions
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary

@@ -75,7 +75,8 @@ def test_nothing_is_lost_and_nothing_counts_twice(seed: int, policy: str) -> Non
     assert record.journal.digest in ("", outcome.digest)
     told = [
         (one.round, one.attempt, one.ended_at, one.status.value == "closed", one.responses)
-        for one in read_history(record.journal).attempts()
+        for job in read_history(record.journal).jobs.values()
+        for one in job.attempts
         if one.ended_at is not None
     ]
     attempts = outcome.attempts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.report.build import PAGE, build_report
+from testbed.report.result import PAGE, build_report
 from testbed.scenario import load, packaged
 from testbed.simulate.scenario import run_simulated
 

@@ -19,7 +19,7 @@ from testbed.live.throttle.namespace import RefusedError
 from testbed.live.throttle.plan import FleetPlan, Plan
 from testbed.live.throttle.probe import DUTY, RLIMIT, Machine
 from testbed.live.throttle.relay import LinkSpec, write_specs
-from testbed.report.emulation import FILE as EMULATION
+from testbed.report.host import EMULATION_FILE
 from testbed.runfolder.paths import RunFolder
 from testbed.world.limits import SAME, Limits, Relayed, changed, same
 from testbed.world.timeline import LinkChange
@@ -71,7 +71,7 @@ class Account:
                 rows.append({"fleet": name, "key": key, "asked": value, "read_back": got, "means": means})
         fleets = [{"fleet": each.fleet, "count": each.count} for each in self.plan.fleets.values()]
         told: dict[str, object] = {"fleets": fleets, "limits": rows, "degraded": list(degraded)}
-        write_atomic(root / EMULATION, json.dumps(told, indent=2) + "\n")
+        write_atomic(root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
 
 
 def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:

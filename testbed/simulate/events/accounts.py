@@ -66,7 +66,7 @@ class Accounts:
         device_s = self._device_s + self._attained(engine, engine.now if killed else now)
         return Outcome(
             ended_s=np.array(self._ended_s),
-            attempts=self._table(),
+            attempts=Attempts.of_rows(self._attempts),
             check_ins=check_ins,
             plans=self._plans + engine.plan_number,
             leases={reason: count + engine.world.ends[reason] for reason, count in self._leases.items()},
@@ -171,20 +171,6 @@ class Accounts:
             if self._breaks:
                 self._useful_of[job, ended.round] = useful_s
         self._attempts.append(_Ended(job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
-
-    def _table(self) -> Attempts:
-        columns = list(zip(*self._attempts, strict=True)) or [()] * 8
-        job, round_, attempt, opened, filled, ended, closed, counted = columns
-        return Attempts(
-            job=np.array(job, np.int32),
-            round=np.array(round_, np.int32),
-            attempt=np.array(attempt, np.int32),
-            opened_s=np.array(opened, np.float64),
-            filled_s=np.array(filled, np.float64),
-            ended_s=np.array(ended, np.float64),
-            closed=np.array(closed, np.bool_),
-            counted=np.array(counted, np.int32),
-        )
 
 
 def _at_least_0(values: Reals) -> Reals:

@@ -9,8 +9,7 @@ import grpc
 import pytest
 from rich.console import Console
 
-from testbed.report.explain import ask
-from testbed.report.view import snapshot_once, watch
+from testbed.report.view import ask, snapshot_once, watch
 from tests.unit.report.snapshots import snapshot
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from coordinator.policies.fifo import Fifo
 from testbed.compare.cell import cell_row
 from testbed.compare.facts import alone_s, covered_s, find_facts, folded, take_sample
-from testbed.report.comparison_data import RunResult, read_facts, read_run
+from testbed.report.comparison import RunResult, read_facts, read_run
 from testbed.simulate.model import Simulation
 from testbed.simulate.run import simulate
 from testbed.testing.worlds import Session, job, world
@@ -25,7 +25,7 @@ def test_supply_is_counted_by_hour_of_the_day() -> None:
     assert rates["all"] == (360.0, pytest.approx(360, rel=0.01))
     assert rates["h >= 1"] == (120.0, pytest.approx(120, rel=0.02))
     assert all(value is None for group in facts.groups for value in group.per_hour[2:])
-    assert read_facts(json.loads(json.dumps(facts.row()))) == facts
+    assert read_facts(json.loads(json.dumps(asdict(facts)))) == facts
 
 
 def test_hours_of_several_days_are_laid_over_each_other() -> None:

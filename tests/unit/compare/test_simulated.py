@@ -18,7 +18,7 @@ from testbed.compare.folder import build_comparison, prepare, print_comparison, 
 from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
 from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
 from testbed.compare.runs import Progress, kept_cells, run_cells
-from testbed.report.comparison_data import read_run
+from testbed.report.comparison import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
 from testbed.scenario.packaged import packaged

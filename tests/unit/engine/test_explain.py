@@ -18,7 +18,7 @@ from coordinator.engine.model import FailureReason, JobEnd, LeaseEnd, Outcome
 from coordinator.engine.requirements import AllDevices, Comparison, Every
 from testbed.report.record import load_run
 from testbed.report.summary import summarise
-from testbed.report.table import lease_sum
+from testbed.report.words import lease_sum
 from testbed.testing.engine import ScriptedEngine, needs
 from tests.unit.engine.test_leases import working
 from tests.unit.report.world import World

@@ -26,7 +26,7 @@ from testbed.live.prepare import Capacity, check_fits, need, prepare
 from testbed.live.throttle.cgroup import NONE
 from testbed.live.throttle.plan import make_plan
 from testbed.live.throttle.probe import NETEM, RELAY, Check, Machine
-from testbed.report.emulation import read_emulation
+from testbed.report.host import read_emulation
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
 from testbed.world.limits import Limits

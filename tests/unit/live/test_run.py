@@ -12,7 +12,7 @@ from rich.console import Console
 
 from testbed.live import host, run
 from testbed.live.run import LiveRun
-from testbed.report.build import Summary
+from testbed.report.result import Summary
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 from tests.unit.live.conftest import Stage, until

@@ -10,7 +10,7 @@ from testbed.report.audit import audit
 from testbed.report.history import read_history
 from testbed.report.record import load_run
 from testbed.report.summary import summarise
-from testbed.report.table import job_lines
+from testbed.report.words import job_lines
 from testbed.runfolder.summary import Staleness
 from tests.unit.report.world import World
 
@@ -42,7 +42,7 @@ def test_it_adds_up(world: World, tmp_path: Path) -> None:
 
 def test_a_round_lasts_from_flush_to_flush(world: World, tmp_path: Path) -> None:
     record = load_run(world.write(tmp_path))
-    attempts = [*read_history(record.journal).attempts()]
+    attempts = [one for job in read_history(record.journal).jobs.values() for one in job.attempts]
     assert [(one.round, one.opened_at, one.ended_at) for one in attempts] == [(1, 1.0, 3.0), (2, 3.0, 5.0)]
     assert [one.split(9.0) for one in attempts] == [(0.0, 2.0), (0.0, 2.0)]
     (job,) = summarise(record).jobs
@@ -58,7 +58,7 @@ def test_a_round_may_end_before_the_coordinator_hears_that_it_began(world: World
     world.lines.insert(closed + 1, {**opened, "t": 5.0})
     record = load_run(world.write(tmp_path))
     assert audit(record).findings == ()
-    attempts = [*read_history(record.journal).attempts()]
+    attempts = [one for job in read_history(record.journal).jobs.values() for one in job.attempts]
     assert [(one.round, one.opened_at, one.ended_at) for one in attempts] == [(1, 1.0, 3.0), (2, 3.0, 5.0)]
 
 

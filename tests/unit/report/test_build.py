@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from testbed.report.build import build_report
+from testbed.report.result import build_report
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.pages import check_page
 from tests.unit.report.world import World

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from testbed.report.build import build_report
+from testbed.report.draw_devices import churn, host
+from testbed.report.draw_jobs import curves, learning, rounds
 from testbed.report.explain import explain
-from testbed.report.figures.devices import churn
-from testbed.report.figures.host import host
-from testbed.report.figures.jobs import learning, rounds
 from testbed.report.history import read_history
-from testbed.report.job_figures import curves
 from testbed.report.record import load_run
+from testbed.report.result import build_report
 from testbed.report.summary import summarise
 from testbed.runfolder.summary import CLOCK
 from tests.unit.report.world import World

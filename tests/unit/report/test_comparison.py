@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from testbed.report.comparison import MEAN_JCT, P50_JCT, P95_JCT, P99_JCT, PAIRED, Comparison, compare, fairness
-from testbed.report.comparison_data import RunResult, read_run
+from testbed.report.comparison import (
+    MEAN_JCT,
+    P50_JCT,
+    P95_JCT,
+    P99_JCT,
+    PAIRED,
+    Comparison,
+    RunResult,
+    compare,
+    fairness,
+    read_run,
+)
 from testbed.report.comparison_page import write_comparison
 from testbed.report.comparison_table import (
     claim,
@@ -22,7 +32,7 @@ from testbed.report.comparison_table import (
     problems,
     sheets,
 )
-from testbed.report.figures.worlds import knob_of
+from testbed.report.draw_comparison import knob_of
 from testbed.runfolder.jsonlines import Row
 from tests.unit.report.pages import check_page
 

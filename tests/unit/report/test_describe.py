@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from testbed.report.figures.population import drawings
-from testbed.report.population import describe_fleets, describe_phones
-from testbed.report.traces import Compared, Kind, Row, drawn_from
+from testbed.report.draw_devices import drawings
+from testbed.report.population import Compared, Kind, Row, describe_fleets, describe_phones, drawn_from
 from testbed.world.fleets import FleetSpec
 from venn.wire.notation import parse_distribution
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.report.figures.population import drawings
-from testbed.report.population import describe_population
-from testbed.report.traces import Compared, Kind, Spread, describe_file, over_the_day
+from testbed.report.draw_devices import drawings
+from testbed.report.population import Compared, Kind, Spread, describe_file, describe_population, over_the_day
 from testbed.scenario.requirements import requirement_of
 from testbed.world.population import PopulationSpec
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from coordinator.engine.requirements import AllDevices
-from testbed.report.build import PAGE, build_report
-from testbed.report.emulation import FILE, overhead_s, task_times
 from testbed.report.explain import explain
 from testbed.report.history import History, read_history
+from testbed.report.host import EMULATION_FILE, overhead_s, task_times
 from testbed.report.record import load_run
-from testbed.report.table import task_lines
+from testbed.report.result import PAGE, build_report
+from testbed.report.words import task_lines
 from testbed.runfolder.summary import TaskTimes
 from tests.unit.report.world import World
 
@@ -55,7 +55,7 @@ def test_overhead_is_what_is_left_of_a_jct_without_tasks_and_waiting(history: Hi
 
 def test_a_report_has_both(folder: Path) -> None:
     told = {"fleets": [{"fleet": "pis", "count": 2}], "limits": [LIMIT], "degraded": []}
-    (folder / FILE).write_text(json.dumps(told))
+    (folder / EMULATION_FILE).write_text(json.dumps(told))
     summary = build_report(folder)
     assert summary.emulation.tasks == (TIMES,)
     assert summary.jobs[0].overhead_s == pytest.approx(4.0)

@@ -3,7 +3,8 @@
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
 from testbed.report.history import History, SessionHistory
-from testbed.report.injected import injected, observed_words
+from testbed.report.summary import injected
+from testbed.report.words import observed_words
 from testbed.runfolder.journal import Journal
 from testbed.runfolder.summary import Injected
 

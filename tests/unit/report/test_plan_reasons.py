@@ -5,8 +5,7 @@ from pathlib import Path
 from coordinator.engine import events as past
 from coordinator.engine.ids import JobId
 from coordinator.engine.requirements import AllDevices
-from testbed.report.history import read_history
-from testbed.report.plan_reasons import plan_reasons
+from testbed.report.explain import plan_reasons
 from testbed.runfolder.journal import read_journal
 from tests.unit.report.world import World
 
@@ -35,7 +34,6 @@ def test_they_are_found_by_playing_the_journal_again(tmp_path: Path) -> None:
         (2.0, {SECOND: f"behind {FIRST}: its job arrived earlier"}),
         (7.0, {FIRST: f"behind {SECOND}: its request needs fewer devices"}),
     ]
-    assert read_history(journal).reasons == plan_reasons(journal)
 
 
 def test_no_code_is_run_that_the_journal_names(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 from coordinator.engine.requirements import AllDevices, Comparison, Every
+from testbed.report.draw_devices import diagram
 from testbed.report.history import read_history
-from testbed.report.regions import diagram
 from testbed.runfolder.journal import read_journal
 from tests.unit.report.crowd import Crowd
 from tests.unit.report.world import World

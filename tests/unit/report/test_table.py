@@ -9,8 +9,9 @@ from rich.console import Console
 from coordinator.engine.model import Repeat
 from coordinator.engine.requirements import AllDevices
 from testbed.report.record import load_run
+from testbed.report.result import print_summary
 from testbed.report.summary import summarise
-from testbed.report.table import job_lines, print_summary
+from testbed.report.words import job_lines
 from testbed.runfolder.summary import Finding, Repeats, Summary
 from tests.unit.report.world import World
 

@@ -4,28 +4,31 @@ from pathlib import Path
 
 import pytest
 
-from testbed.report.job_figures import job_figures, sum_attempts
+from testbed.report.page import BETWEEN, FOR_DEVICES, FOR_RESPONSES, MOST_JOBS, job_times, whole_sentence
 from testbed.report.record import load_run
 from testbed.report.summary import summarise
-from testbed.report.times import BETWEEN, DEVICES, MOST_JOBS, RESPONSES, job_times, whole_sentence
+from testbed.runfolder.attempts import Attempts, JobFacts, job_figures
 from testbed.runfolder.summary import JobFigures
 from tests.unit.report.crowd import Crowd
 
 
 def figures(name: str, delay_s: float, *, finished: bool = True) -> JobFigures:
     """A job of two attempts, the second of which aborted; it arrived at 1 s, and 5 s passed between them."""
-    attempts = {"opened_s": [1.0, 16.0], "filled_s": [1.0 + delay_s, 16.0], "ended_s": [11.0, 26.0]}
-    [sums] = sum_attempts(1, [0, 0], **attempts, closed=[True, False], aborted=[False, True])
-    completed_s = 26.0 if finished else None
-    return job_figures(name, "any", sums, arrived_s=1.0, completed_s=completed_s, wasted_device_s=0.0)
+    attempts = [(0, 1, 1, 1.0, 1.0 + delay_s, 11.0, True, 5), (0, 2, 1, 16.0, 16.0, 26.0, False, 0)]
+    [found] = job_figures([JobFacts(name, "any", 1.0, 26.0 if finished else None, 0.0)], Attempts.of_rows(attempts))
+    return found
 
 
 def test_attempts_are_summed_by_job() -> None:
-    sums = sum_attempts(
-        3, [0, 2, 0], opened_s=[0, 1, 9], filled_s=[4, 1, 9], ended_s=[6, 8, 12], closed=[1, 0, 0], aborted=[0, 1, 0]
-    )
-    assert [(one.rounds, one.aborts, one.delay_s, one.collect_s) for one in sums] == [
-        (1, 0, 4.0, 5.0),  # the second one is still open
+    jobs = [JobFacts(name, "any", 0.0, None, 0.0) for name in ("one", "none", "two")]
+    attempts = [
+        (0, 1, 1, 0.0, 4.0, 6.0, True, 3),
+        (2, 1, 1, 1.0, 1.0, 8.0, False, 0),
+        (0, 2, 1, 9.0, 9.0, 12.0, True, 3),
+    ]
+    found = job_figures(jobs, Attempts.of_rows(attempts))
+    assert [(one.rounds, one.aborts, one.delay_s, one.collect_s) for one in found] == [
+        (2, 0, 4.0, 5.0),
         (0, 0, 0.0, 0.0),
         (0, 1, 0.0, 7.0),
     ]
@@ -42,8 +45,8 @@ def test_shares_are_of_the_completion_time() -> None:
     [found] = job_times([figures("one", 5.0)])
     assert found.sentence == "25.0 s, of which 5.0 s (20 %) waiting for devices."
     assert [(part.text, part.share, part.amount) for part in found.parts] == [
-        (DEVICES, 0.2, "5.0 s"),
-        (RESPONSES, 0.6, "15.0 s"),
+        (FOR_DEVICES, 0.2, "5.0 s"),
+        (FOR_RESPONSES, 0.6, "15.0 s"),
         (BETWEEN, 0.2, "5.0 s"),
     ]
     [unfinished] = job_times([figures("one", 5.0, finished=False)])
@@ -55,7 +58,7 @@ def test_reasons_are_parts_of_the_delay(tmp_path: Path) -> None:
     for job, times in zip(found.jobs, job_times(found.jobs), strict=True):
         assert times.name == job.name
         assert sum(part.share for part in times.parts) == pytest.approx(1.0, abs=0.01)
-        assert {part.text for part in times.parts} > {RESPONSES}
+        assert {part.text for part in times.parts} > {FOR_RESPONSES}
     assert "The largest reason, " in whole_sentence(found.jobs)
 
 

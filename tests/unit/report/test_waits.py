@@ -14,13 +14,12 @@ from coordinator.engine.counts import job_counts
 from coordinator.engine.ids import JobId
 from coordinator.engine.requirements import AllDevices, Comparison
 from coordinator.engine.waiting import Part, Why
-from testbed.report.build import build_report
-from testbed.report.explain import explain
-from testbed.report.figures.jobs import MOST_NAMED, waiting
+from testbed.report.draw_jobs import MOST_NAMED, waiting
+from testbed.report.explain import explain, longest, rules, waits
 from testbed.report.history import History, read_history
 from testbed.report.record import load_run
+from testbed.report.result import build_report
 from testbed.report.summary import summarise
-from testbed.report.waits import longest, rules, waits
 from testbed.runfolder.journal import read_journal
 from testbed.testing.engine import ScriptedEngine
 from tests.unit.report.world import Lease, World

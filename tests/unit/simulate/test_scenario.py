@@ -13,8 +13,8 @@ import pytest
 
 from coordinator.policies.fifo import Fifo
 from testbed.cli.main import main
-from testbed.report.build import Result, build_report
 from testbed.report.replay import replay
+from testbed.report.result import Result, build_report
 from testbed.scenario import load
 from testbed.scenario.loader import parse
 from testbed.simulate import scenario as virtual

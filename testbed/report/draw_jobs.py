@@ -1,9 +1,11 @@
-"""Figures of jobs: where their completion time went, their rounds, what they learned, why they waited."""
+"""Figures of jobs: where their time went, their attempts, what they learned, why they waited."""
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -12,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from coordinator.engine.model import AttemptStatus
 from coordinator.engine.waiting import Why
-from testbed.report.figures.drawing import (
+from testbed.report.drawing import (
     COLLECT,
     DELAY,
     GAPS,
@@ -28,11 +30,39 @@ from testbed.report.figures.drawing import (
     lanes,
     legend_above,
 )
+from testbed.report.explain import in_short
 from testbed.report.history import AttemptHistory, History, JobHistory
-from testbed.report.job_figures import Curve, Target
-from testbed.report.waits import in_short
-from testbed.report.words import duration, metric, seconds
-from testbed.runfolder.summary import CLOCK, JobFigures, Summary, Waited
+from testbed.report.record import RunRecord
+from testbed.report.words import duration, metric, percent, seconds, span
+from testbed.runfolder.attempts import Attempts
+from testbed.runfolder.jsonlines import integer, metrics
+from testbed.runfolder.summary import CLOCK, Expected, JobFigures, Summary, Waited
+from testbed.scenario.expect import parse_expectation
+from venn.wire.notation import parse_number
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One metric of one job, a point per closed round."""
+
+    job: str
+    metric: str
+    rounds: tuple[int, ...]
+    arrived_s: float
+    times_s: tuple[float, ...]  # when each round closed
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A metric that was to reach a value, and when it first did."""
+
+    job: str
+    metric: str
+    value: float
+    reached_s: float | None  # since the job arrived
+    reached_round: int | None
+
 
 MOST_NAMED = 8  # parts of waits with a job's name
 _DIGIT = 0.011  # of the width of the axes that a digit of a round's number takes
@@ -249,3 +279,95 @@ def describe_target(target: Target) -> str:
         return f"{target.job}: {target.metric} {metric(target.value)} was not reached"
     reached = f"after {seconds(target.reached_s)} s (round {target.reached_round})"
     return f"{target.job}: {target.metric} {metric(target.value)} {reached}"
+
+
+_HOUR_S = 3600.0
+_SPANS = 120  # that the time is cut into
+
+
+def completed(summary: Summary) -> Drawing:
+    """The share of jobs that had completed so long after they arrived."""
+    times = sorted(job.jct_s for job in summary.jobs if job.jct_s is not None)
+    shares = [(place + 1) / len(summary.jobs) for place in range(len(times))]
+    figure = Figure(figsize=(WIDTH_IN, 2.6))
+    axes = figure.add_subplot()
+    axes.step([0.0, *(time / _HOUR_S for time in times)], [0.0, *shares], where="post", color=COLLECT)
+    hovers = Hovers()
+    said = [f"{percent(share)} of the jobs in {span(time)}" for time, share in zip(times, shares, strict=True)]
+    hovers.points(axes, [time / _HOUR_S for time in times], shares, said)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlim(left=0)
+    axes.set_xlabel("job completion time, hours")
+    axes.set_ylabel("share of jobs that are done")
+    axes.grid()
+    rows = list(zip(times, shares, strict=True))
+    return Drawing("completed", "The share of jobs done over time", figure, ("jct_s", "share"), rows, hovers)
+
+
+def attempts_over_time(attempts: Attempts) -> Drawing:
+    """Mean delay and collection of the attempts that ended in each span of time, and how many aborted."""
+    ended = attempts.ended_s
+    delay, collect = attempts.filled_s - attempts.opened_s, ended - attempts.filled_s
+    aborted = (~attempts.closed).astype(np.float64)
+    edges = np.linspace(0.0, ended.max() if len(ended) else 1.0, _SPANS + 1)
+    place = np.clip(np.searchsorted(edges, ended, side="left") - 1, 0, _SPANS - 1)
+    counts = np.bincount(place, minlength=_SPANS)
+    have = np.flatnonzero(counts)
+    means = [np.bincount(place, weights=each, minlength=_SPANS)[have] / counts[have] for each in (delay, collect)]
+    lost = np.bincount(place, weights=aborted, minlength=_SPANS)[have]
+    hours = edges[have + 1] / _HOUR_S
+    figure = Figure(figsize=(WIDTH_IN, 3.6))
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    above.stackplot(hours, means, colors=(DELAY, COLLECT), labels=("scheduling delay", "response collection"))
+    above.set_ylabel("mean seconds")
+    legend_above(above)
+    below.step(hours, counts[have], where="pre", color=QUIET, label="attempts")
+    below.step(hours, lost, where="pre", color=DELAY, label="aborted")
+    below.set_ylabel("attempts ended")
+    below.set_xlabel(CLOCK.replace("seconds", "hours"))
+    below.legend(ncols=2, loc="upper right")
+    hovers = Hovers()
+    texts = [
+        f"until {span(until)}: {int(count)} attempts, {int(gone)} aborted, "
+        f"delay {seconds(waited)} s, collection {seconds(worked)} s"
+        for until, waited, worked, count, gone in zip(edges[have + 1], *means, counts[have], lost, strict=True)
+    ]
+    for axes, heights in ((above, (means[0] + means[1]) / 2), (below, counts[have])):
+        hovers.points(axes, hours.tolist(), heights.tolist(), texts)
+    rows = list(zip(edges[have + 1], *means, counts[have], lost, strict=True))
+    header = ("until_s", "mean_delay_s", "mean_collect_s", "attempts", "aborted")
+    return Drawing("attempts", "Delay and collection of attempts over time", figure, header, rows, hovers)
+
+
+def curves(record: RunRecord, history: History) -> tuple[Curve, ...]:
+    found = []
+    for job in history.jobs.values():
+        closed = {attempt.round: attempt.ended_at for attempt in job.closed() if attempt.ended_at is not None}
+        driver = record.drivers.get(job.name)
+        points: dict[str, list[tuple[int, float, float]]] = {}
+        for row in driver.rounds if driver else ():
+            number = integer(row, "round")
+            if row.get("status") == AttemptStatus.CLOSED and number in closed:
+                for name, value in metrics(row).items():
+                    points.setdefault(name, []).append((number, closed[number], value))
+        for name, values in sorted(points.items()):
+            numbers, times, heights = zip(*values, strict=True)
+            found.append(Curve(job.name, name, numbers, job.arrived_at, times, heights))
+    return tuple(found)
+
+
+def targets(expectations: Sequence[Expected], found: Sequence[Curve]) -> tuple[Target, ...]:
+    """A target for each expectation that a metric of a job reaches a value."""
+    wanted = []
+    for one in expectations:
+        asked = parse_expectation(one.expect)
+        if len(asked.path) < 3 or asked.path[0] != "jobs" or asked.operator not in (">=", ">"):
+            continue
+        job, metric, value = asked.path[1], asked.path[-1], parse_number(asked.number)
+        curve = next((curve for curve in found if (curve.job, curve.metric) == (job, metric)), None)
+        if curve is None:
+            continue
+        first = next((index for index, height in enumerate(curve.values) if height >= value), None)
+        reached = (None, None) if first is None else (curve.times_s[first] - curve.arrived_s, curve.rounds[first])
+        wanted.append(Target(job, metric, value, *reached))
+    return tuple(wanted)

@@ -1,17 +1,107 @@
-"""The final table: what a run came to, on one screen; plain text where it does not go to a terminal."""
+"""The result of a run: its summary and report, built from its folder, its exit code, and the table at its end.
 
+Drawing takes longer than a small simulation: what draws is imported when a report is asked for.
+"""
+
+import json
 from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testbed.report.host import BUSY_FOR_S, BUSY_FRACTION, stall_line
-from testbed.report.injected import observed_words
-from testbed.report.words import counted, gib, metric, percent, seconds, span
-from testbed.runfolder.summary import JobFigures, Simulated, Summary
+from testbed.report.history import read_history
+from testbed.report.host import host_line, stall_line
+from testbed.report.record import load_run
+from testbed.report.summary import summarise, summarise_outcome, to_json
+from testbed.report.words import (
+    counted,
+    job_lines,
+    lease_sum,
+    metric,
+    observed_words,
+    response_sum,
+    seconds,
+    session_sum,
+    simulated_line,
+    span,
+    task_lines,
+)
+from testbed.runfolder.attempts import load_simulated
+from testbed.runfolder.paths import RunFolder
+from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario.backends import each_device
+from venn.wire.errors import ExitCode, VennError
+from venn.wire.files import write_atomic
 from venn.wire.text import printable
+
+
+@dataclass(slots=True)
+class Ending:
+    """The end of a run, beside what its jobs did."""
+
+    gave_up: bool = False  # the duration was over
+    interrupted: bool = False  # somebody stopped it, or a part died without which nothing goes on
+    failures: list[VennError] = field(default_factory=list)  # parts that ended with an error of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run that is over."""
+
+    folder: RunFolder
+    summary: Summary
+    page: Path | None  # None: it is drawn when it is asked for, by `venn report`
+    ending: Ending
+
+    @property
+    def exit_code(self) -> int:
+        if self.ending.failures:
+            return self.ending.failures[0].exit_code
+        if self.ending.interrupted:
+            return ExitCode.INTERRUPTED
+        return ExitCode.OK if self.summary.passed else ExitCode.FAILED
+
+
+PAGE = "report.html"
+SUMMARY = "summary.json"
+FIGURES = "figures"
+
+
+def build_summary(folder: Path) -> Summary:
+    """Read a run folder and write summary.json into it.
+
+    Raises UsageError if the folder is no run's, PeerError if the disk is full.
+    """
+    if RunFolder(folder).outcome.is_file():
+        return _kept(folder, summarise_outcome(load_simulated(folder)))
+    return _kept(folder, summarise(load_run(folder)))
+
+
+def build_report(folder: Path) -> Summary:
+    """The same, and write report.html and figures/ into it."""
+    if RunFolder(folder).outcome.is_file():
+        from testbed.report.page import draw_outcome_report
+
+        outcome = load_simulated(folder)
+        summary = _kept(folder, summarise_outcome(outcome))
+        draw_outcome_report(outcome, summary, page=PAGE, figures=FIGURES)
+        return summary
+    from testbed.report.page import draw_report
+
+    record = load_run(folder)
+    history = read_history(record.journal)
+    summary = _kept(folder, summarise(record, history))
+    draw_report(record, history, summary, page=PAGE, figures=FIGURES)
+    return summary
+
+
+def _kept(folder: Path, summary: Summary) -> Summary:
+    write_atomic(folder / SUMMARY, json.dumps(to_json(summary), indent=2).encode() + b"\n")
+    return summary
+
 
 LEAST_WIDTH = 108  # columns; a narrower terminal wraps, nothing is left out
 HEADERS = (  # a blank sets a column apart from the one before
@@ -87,33 +177,6 @@ def _job_cells(job: JobFigures) -> list[str]:
     ]
 
 
-def job_lines(summary: Summary) -> list[str]:
-    """Remarks on single jobs: ``pen is asynchronous: 30 flushes, responses 1.3 rounds stale on average``"""
-    return [*_staleness_lines(summary), *_repeat_lines(summary)]
-
-
-def _repeat_lines(summary: Summary) -> list[str]:
-    lines = []
-    for job in summary.jobs:
-        if job.repeats is not None:
-            many = job.repeats.responses
-            of = "in its rounds came from devices that count there already"
-            told = (
-                f"it was not counted how many responses {of}" if many is None else f"{counted(many, 'response')} {of}"
-            )
-            lines.append(f"{job.name} lets a device count several times in a round: {told}")
-    return lines
-
-
-def _staleness_lines(summary: Summary) -> list[str]:
-    return [
-        f"{job.name} is asynchronous: {counted(job.rounds, 'flush', 'flushes')}, responses "
-        f"{job.staleness.mean:.1f} rounds stale on average, {job.staleness.most} at most; it has no delay of its own"
-        for job in summary.jobs
-        if job.staleness is not None
-    ]
-
-
 def _total_cells(summary: Summary) -> list[str]:
     """Means of the times over finished jobs, so that they add up too; totals of the counts over all."""
     jobs = summary.jobs
@@ -142,35 +205,6 @@ def total(counts: Iterable[int | None]) -> str:
     return "-" if None in known else str(sum(count for count in known if count is not None))
 
 
-def lease_sum(summary: Summary) -> str:
-    """``816 = 558 responses + 132 stragglers + ...``"""
-    leases = summary.leases
-    words = ["responses", "stragglers", "lost", "failed", "expired", "revoked"] + (["live"] if leases.live else [])
-    return f"{leases.granted} = " + " + ".join(f"{getattr(leases, word)} {word}" for word in words)
-
-
-def response_sum(summary: Summary) -> str:
-    """``558 acknowledged = 547 in rounds + 11 in aborted attempts + 0 lost; 0 counted twice``"""
-    pending = f" + {summary.responses_pending} in open attempts" if summary.responses_pending else ""
-    return (
-        f"{summary.responses_acknowledged} acknowledged = {summary.responses_in_rounds} in rounds + "
-        f"{summary.responses_in_aborted} in aborted attempts{pending} + {summary.responses_lost} lost; "
-        f"{summary.responses_counted_twice} counted twice"
-    )
-
-
-def session_sum(summary: Summary) -> str:
-    """``912 = 610 said goodbye + 290 lost their connection + ...; 121 ended in mid-task``"""
-    ends = summary.sessions_by_end
-    goodbye = sum(count for end, count in ends.items() if end.startswith("goodbye"))
-    parts = [f"{goodbye} with a goodbye"]
-    parts += [f"{count} {end.replace('_', ' ')}" for end, count in ends.items() if not end.startswith("goodbye")]
-    if summary.devices_lost_in_task is None:
-        return f"{summary.sessions}; a simulation without a journal has no details"
-    killed = f", {counted(summary.processes_killed, 'process', 'processes')} killed" if summary.processes_killed else ""
-    return f"{summary.sessions} = {' + '.join(parts)}; {summary.devices_lost_in_task} ended in mid-task{killed}"
-
-
 def _reasons(summary: Summary) -> list[str]:
     """Why jobs did not finish, where somebody said so."""
     return [f"{job.name:<11}{printable(job.message, 400)}" for job in summary.jobs if job.message]
@@ -191,27 +225,6 @@ def _overhead(summary: Summary) -> list[str]:
     return [f"overhead   {', '.join(parts)} of their JCT: transfers, aggregation, messages, lateness"] if parts else []
 
 
-def task_lines(summary: Summary) -> list[str]:
-    """``count on pis: 2.31 s measured, 2.40 s modelled, 0.58 s of the processor, held back 41 times (12 tasks)``"""
-    return [
-        f"{each.job} on {each.fleet}: {each.measured_s:.2f} s measured, "
-        + (f"{each.modelled_s:.2f} s modelled, " if each.modelled_s is not None else "")
-        + f"{each.compute_cpu_s:.2f} s of the processor, held back {each.held_back:.0f} times "
-        f"({counted(each.tasks, 'task')})"
-        for each in summary.emulation.tasks
-    ]
-
-
-def simulated_line(simulated: Simulated) -> str:
-    """``933 check-ins and 175 plans, event by event: 1 min 39 s in 0.2 s``"""
-    how = "in bulk" if simulated.path == "bulk" else "event by event"
-    why = f" ({simulated.why})" if simulated.why else ""
-    return (
-        f"{simulated.check_ins} check-ins and {simulated.plans} plans, {how}{why}: "
-        f"{span(simulated.virtual_s)} of virtual time in {seconds(simulated.wall_s)} s"
-    )
-
-
 def _machine(summary: Summary) -> list[str]:
     if summary.simulated is not None:
         return [f"simulated  {simulated_line(summary.simulated)}", f"digest     {summary.digest}"]
@@ -227,27 +240,6 @@ def _machine(summary: Summary) -> list[str]:
         f"           {verdict}",
         *(f"           {each}" for each in (*summary.host.reasons, stall_line(summary.host)) if each),
     ]
-
-
-def host_line(summary: Summary) -> str:
-    """One line of how busy the machine was, and whether the figures can be trusted."""
-    host = summary.host
-    if host.cpu_max is None:
-        return "was not watched, so its load is not known"
-    lag = max(host.lag_p99_max_s.values(), default=0.0)
-    short = host.cpu_max > BUSY_FRACTION and not any("processor" in reason for reason in host.reasons)
-    moment = f" (over {percent(BUSY_FRACTION)} for less than {BUSY_FOR_S} s)" if short else ""
-    busy = (
-        f"{percent(host.cpu_max)} busy at most{moment}, {percent(host.cpu_mean)} on average, "
-        f"{gib(host.memory_max_bytes)} GiB used, event loops late by {lag * 1000:.0f} ms at most"
-    )
-    if host.saturated:
-        return f"{busy}: TOO BUSY, do not trust these figures"
-    if summary.interrupted:
-        return f"{busy}: not too busy, but the run was interrupted and its figures are partial"
-    if summary.duration_s < BUSY_FOR_S:
-        return f"{busy}: the run was too short to judge, under {BUSY_FOR_S} s"
-    return f"{busy}: figures can be trusted"
 
 
 def _audit_lines(summary: Summary) -> list[str]:
