@@ -65,7 +65,7 @@ _CHEAPEST_FIRST = (OFFERED, RUNNING, DELIVERED)
 
 
 def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left: int | None) -> Request:
-    """The job asks for its devices. Its order in time is the caller's to check."""
+    """Open an attempt of the job. The caller has checked that it comes in order."""
     world.requests_opened += 1
     spec = job.spec
     request = Request(
@@ -98,7 +98,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
 
 
 def open_next(world: World, request: Request) -> None:
-    """The driver has the model of the round that began at the last flush: it is offered from here on."""
+    """Offer the round that began at the last flush: its driver has the model for it now."""
     request.offered = request.round, request.attempt
     request.used = {device: seq for device, seq in request.used.items() if request.uses(request.leases[seq])}
     for lease in request.live():
@@ -126,7 +126,7 @@ def answer_open(world: World, request: Request, round_: int, attempt: int) -> No
 def record(
     world: World, request: Request, round_: int, attempt: int, responses: tuple[tuple[LeaseSeq, Outcome], ...]
 ) -> None:
-    """The driver's words, in its order, about one of the request's rounds."""
+    """Apply the driver's decisions, in its order, about one of the request's rounds."""
     for seq, outcome in responses:
         lease = request.leases.get(seq)
         if lease is not None and lease.recorded is None:
@@ -138,7 +138,7 @@ def record(
 
 
 def close(world: World, request: Request) -> None:
-    """Enough responses: running leases finish as stragglers, unless the job wants them revoked."""
+    """Close a round that has enough responses: running leases go on, unless the job wants them revoked."""
     request.job.closed_rounds += 1
     if request.asynchronous and request.rounds_left != 1:
         _flush(world, request)
@@ -151,7 +151,7 @@ def close(world: World, request: Request) -> None:
 
 
 def abort(world: World, request: Request, reason: AttemptEndReason) -> None:
-    """Its responses are waste, and so is what its devices still do."""
+    """End the attempt without a model: its responses are waste, and so is what its devices still do."""
     begun = request.offered == (request.round, request.attempt)
     _finish(world, request, RequestStep.ABORT, reason)
     request.job.aborts += begun  # an asynchronous round that its driver has not begun is nothing lost
@@ -159,7 +159,7 @@ def abort(world: World, request: Request, reason: AttemptEndReason) -> None:
 
 
 def revoke_leases(world: World, request: Request) -> None:
-    """Stop its devices. What a device has a receipt for waits for the driver's record."""
+    """Revoke a request's leases, but for those whose devices have a receipt: they wait for the driver's record."""
     for lease in list(request.live()):
         if lease.state is not DELIVERED:
             end(world, lease, LeaseEnd.REVOKED)

@@ -23,7 +23,7 @@ class Calendar(Generic[Entry]):
         self._seconds: list[int] = []  # the keys of that, a heap
 
     def note(self, entry: Entry) -> None:
-        """At inf: it is never due."""
+        """Add an entry. One at inf is never due."""
         at = entry[0]
         if at < self.soonest:
             self.soonest = at

@@ -18,7 +18,7 @@ class Purpose(IntEnum):
 
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:
-    """64 uniform bits."""
+    """Draw 64 uniform bits."""
     state = _begun(seed, purpose)
     for value in ids:
         state = mix(state ^ (value & _MASK))
@@ -26,18 +26,18 @@ def draw(seed: int, purpose: Purpose, *ids: int) -> int:
 
 
 def index(bits: int, n: int) -> int:
-    """A uniform index in [0, n) from 64 bits; n < 2**32."""
+    """Make a uniform index in [0, n) of 64 bits; n < 2**32."""
     return ((bits >> 32) * n) >> 32
 
 
 def fraction(bits: int) -> float:
-    """Uniform in [0, 1) with 53 bits."""
+    """Make a number that is uniform in [0, 1), with 53 bits."""
     return (bits >> 11) * 2.0**-53
 
 
 @lru_cache(maxsize=1024)
 def number_of(name: str) -> int:
-    """64 bits that stand for a name among the ids of a draw: FNV-1a of its UTF-8 bytes (Fowler, Noll, Vo)."""
+    """Hash a name to 64 bits, to be one of the ids of a draw: FNV-1a of its UTF-8 bytes (Fowler, Noll, Vo)."""
     bits = 0xCBF29CE484222325
     for byte in name.encode():
         bits = ((bits ^ byte) * 0x100000001B3) & _MASK

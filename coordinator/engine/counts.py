@@ -88,13 +88,13 @@ def device_counts(engine: Engine) -> DeviceCounts:
 
 
 def lease_counts(engine: Engine) -> LeaseSum:
-    """Live: OFFERED, RUNNING, ABSENT, or finished by the device and not recorded by the driver yet."""
+    """The sum of all leases. DELIVERED ones, which the driver has not recorded yet, are live as well."""
     world = engine.world
     return sum_leases(world.ends, granted=world.leases_granted, live=len(world.leases))
 
 
 def region_counts(engine: Engine, most: int | None = None) -> tuple[list[RegionCount], int]:
-    """By check-in rate, descending, the first ``most`` of them, and how many more there are.
+    """The regions by check-in rate, descending, at most ``most`` of them, and how many more there are.
 
     Regions without known devices and check-ins are left out.
     """
@@ -118,7 +118,7 @@ def job_counts(engine: Engine) -> list[JobCount]:
 
 
 def job_count(engine: Engine, job: Job, present: Present | None = None) -> JobCount:
-    """``present`` saves those who ask about many jobs from looking at all devices for each."""
+    """The counts of one job. ``present`` saves those who ask about many jobs from looking at all devices for each."""
     latest, spec = job.latest, job.spec
     reasons = [] if job.ended else job_reasons(engine.world, job, present)
     return JobCount(

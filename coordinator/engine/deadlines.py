@@ -36,14 +36,14 @@ class Deadlines(Calendar[tuple[float, Kind, Key]]):
         self._hints: Mapping[Kind, dict[Key, float]] = {kind: {} for kind in Kind}
 
     def set(self, kind: Kind, key: Key, at: float) -> None:
-        """(kind, key) is due at ``at`` or later. A later time than the present entry's needs no call; inf: never."""
+        """Note: (kind, key) is due at ``at`` or later. A time after the present entry's needs no call. inf: never."""
         hints = self._hints[kind]
         if at < hints.get(key, math.inf):
             hints[key] = at
             self.note((at, kind, key))
 
     def next(self) -> float | None:
-        """When the first is due. Entries whose time has moved are put where they belong."""
+        """When the first is due, or None. Entries whose time has moved are put where they belong."""
         first = self.first()
         return None if first is None else first[0]
 

@@ -32,7 +32,7 @@ _BY_RECORD = frozenset({LeaseEnd.COUNTED, LeaseEnd.STRAGGLER, LeaseEnd.REJECTED}
 
 
 def check_in(world: World, event: DeviceCheckedIn) -> None:
-    """The newest stream of an instance wins; another instance waits until the first one's session has ended."""
+    """Open a session: the newest stream of an instance wins, another instance waits until that session has ended."""
     if event.session in world.sessions:
         return  # the same frame again
     device = world.devices.get(event.device)
@@ -61,7 +61,7 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
 
 
 def heard(world: World, session: Session) -> None:
-    """A sign of life from the device itself: it may get offers again."""
+    """Note a sign of life from the device itself: it may get offers again."""
     device = session.device
     if device.quiet:
         device.quiet = False
@@ -134,7 +134,7 @@ def session_ended(world: World, event: SessionEnded, session: Session) -> None:
 
 
 def drain(world: World, event: DevicesDrained) -> None:
-    """Idle devices go now, busy ones after their task."""
+    """Send devices away: idle ones now, busy ones after their task."""
     if event.devices is None:
         world.draining = True
         waiting = list(world.idle_sessions())

@@ -1,5 +1,5 @@
-"""What is to be done, and what has changed. Imperatives go to a device or a driver; the rest is told to followers
-of a job and kept in the record. The order within one ``handle`` is the order in which they took effect."""
+"""Effects: what is to be done, and what has changed. Imperatives go to a device or a driver; the rest is told to
+followers of a job and kept in the record. The order within one ``handle`` is the order in which they took effect."""
 
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import (
@@ -37,7 +37,7 @@ class CloseSession:
 
 @value
 class OfferLease:
-    """A lease is granted (OFFERED) and offered; its place is taken from now."""
+    """Offer a lease to a device. It is granted (OFFERED), and its place is taken from now."""
 
     session: SessionSeq
     device: DeviceId
@@ -60,7 +60,7 @@ class RevokeLease:
 
 @value
 class SendAway:
-    """ComeBack. ``after_s`` is None at a limit per interval: the device's own next availability interval."""
+    """Tell an idle device to leave (ComeBack). ``after_s``: None until its own next availability interval."""
 
     session: SessionSeq
     device: DeviceId
@@ -73,7 +73,7 @@ class SendAway:
 
 @value
 class AcceptJob:
-    """JobSubmitted stands, now or already. ``open_request`` is its open attempt, if any."""
+    """Answer that JobSubmitted stands, now or already. ``open_request`` is its open attempt, if any."""
 
     job: JobId
     open_request: RequestId | None
@@ -81,7 +81,7 @@ class AcceptJob:
 
 @value
 class RefuseJob:
-    """JobSubmitted, AttemptOpened, ... do not stand: KEY_REUSED, SUPERSEDED, UNKNOWN_JOB, JOB_ENDED, OUT_OF_ORDER."""
+    """Answer that an event of a driver does not stand: KEY_REUSED, SUPERSEDED, UNKNOWN_JOB, JOB_ENDED, OUT_OF_ORDER."""
 
     job: JobId
     reason: str
@@ -90,8 +90,8 @@ class RefuseJob:
 
 @value
 class AcceptAttempt:
-    """AttemptOpened stands, now or already (then ``status`` may be CLOSED or ABORTED). All rounds of an asynchronous
-    request have its number."""
+    """Answer that AttemptOpened stands, now or already (then ``status`` may be CLOSED or ABORTED). All rounds of an
+    asynchronous request have its number."""
 
     request: RequestId
     job: JobId
@@ -105,7 +105,7 @@ class AcceptAttempt:
 
 @value
 class FillAttempt:
-    """Live leases + counted responses reached C for the first time: the scheduling delay ends."""
+    """The attempt is full: live leases + counted responses reached C for the first time. The scheduling delay ends."""
 
     request: RequestId
     job: JobId
@@ -129,7 +129,7 @@ class EndAttempt:
 
 @value
 class AnswerResponses:
-    """ResponsesRecorded was handled: how the attempt stands now."""
+    """Answer a ResponsesRecorded that was handled: how the attempt stands now."""
 
     job: JobId
     round: int
@@ -140,7 +140,7 @@ class AnswerResponses:
 
 @value
 class RunLease:
-    """The device accepted: the lease is RUNNING."""
+    """The lease is RUNNING: its device has accepted it."""
 
     lease: LeaseSeq
     device: DeviceId
@@ -148,7 +148,7 @@ class RunLease:
 
 @value
 class MissLease:
-    """Its session ended while RUNNING: the lease is ABSENT and its place is free."""
+    """The lease is ABSENT, and its place free: its session ended while it was RUNNING."""
 
     lease: LeaseSeq
     device: DeviceId
@@ -156,7 +156,7 @@ class MissLease:
 
 @value
 class ResumeLease:
-    """Its device returned in time: RUNNING again."""
+    """The lease is RUNNING again: its device returned in time."""
 
     lease: LeaseSeq
     device: DeviceId
@@ -165,7 +165,7 @@ class ResumeLease:
 
 @value
 class EndLease:
-    """A lease is over, which was offered with this round and attempt. A second one, COUNTED, corrects the first: its
+    """The lease is over, which was offered with this round and attempt. A second one, COUNTED, corrects the first: its
     driver had counted it before it heard."""
 
     lease: LeaseSeq
@@ -182,7 +182,7 @@ class EndLease:
 
 @value
 class EndSession:
-    """A session is over, for this reason, once; ``in_task`` if a lease of it was RUNNING then."""
+    """The session is over, for this reason, once; ``in_task`` if a lease of it was RUNNING then."""
 
     session: SessionSeq
     device: DeviceId
@@ -192,7 +192,7 @@ class EndSession:
 
 @value
 class PauseJob:
-    """No leases for it until its driver does something: JOB_CRASHES, DRIVER_AWAY."""
+    """The job gets no leases until its driver does something: JOB_CRASHES, DRIVER_AWAY."""
 
     job: JobId
     reason: str
@@ -213,7 +213,7 @@ class EndJob:
 
 @value
 class AdoptPlan:
-    """The plan was remade."""
+    """The plan was made anew."""
 
     number: int  # of the plan, from 1
 

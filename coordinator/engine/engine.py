@@ -93,7 +93,7 @@ _ON_EVENT: Mapping[type, Callable[[World, Any], None]] = {
 
 
 class Engine:
-    """Not to be entered twice at a time. The mappings it shows are its own: read, never changed."""
+    """The engine of a coordinator. No call within a call. The mappings that it shows are its own: only read them."""
 
     def __init__(self, settings: EngineSettings, policy: Policy) -> None:
         self.world = World(settings, lambda kind, key: DUE_AT[kind](self.world, key))
@@ -104,7 +104,7 @@ class Engine:
     # -- the life of the engine
 
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What follows from ``event`` at ``now``, in order. ``now`` never decreases. Raises InvariantError: our bug."""
+        """Handle an event; returns the effects in order. ``now`` never decreases. Raises InvariantError: our bug."""
         world = self.world
         if world.started is None:
             self._start(now)
@@ -153,7 +153,7 @@ class Engine:
         return self.world.deadlines.next() if self.world.deadlines.soonest <= until else None
 
     def set_policy(self, policy: Policy) -> None:
-        """Takes effect with the event PolicyChanged, which is to follow."""
+        """Replace the policy. It takes effect with the event PolicyChanged, which is to follow."""
         self.matcher.policy = policy
 
     def validate(self) -> None:
@@ -173,27 +173,27 @@ class Engine:
 
     @property
     def devices(self) -> Mapping[DeviceId, Device]:
-        """Known ones, connected or not."""
+        """The devices that are known, connected or not."""
         return self.world.devices
 
     @property
     def sessions(self) -> Mapping[SessionSeq, Session]:
-        """Open ones."""
+        """The open sessions."""
         return self.world.sessions
 
     @property
     def jobs(self) -> Mapping[JobId, Job]:
-        """By arrival, ended ones included."""
+        """The jobs by arrival, ended ones included."""
         return self.world.jobs
 
     @property
     def requests(self) -> Mapping[RequestId, Request]:
-        """Attempts of unfinished jobs, and the last one of jobs that ended."""
+        """The attempts of unfinished jobs, and the last one of jobs that ended."""
         return self.world.requests
 
     @property
     def leases(self) -> Mapping[LeaseSeq, Lease]:
-        """Live ones: not ended."""
+        """The live leases: those that have not ended."""
         return self.world.leases
 
     @property
@@ -202,7 +202,7 @@ class Engine:
 
     @property
     def plan_number(self) -> int:
-        """Number of the plan in force, from 1; 0 before the first plan."""
+        """The number of the plan in force, from 1; 0 before the first plan."""
         return self.world.plan_number
 
     @property
@@ -214,11 +214,11 @@ class Engine:
         return self.world.supply
 
     def explain_job(self, job: JobId) -> list[str]:
-        """Why it waits now, then its recent history, a line each. KeyError if there is no such job."""
+        """Say why a job waits now, then its recent history, a line each. Raises KeyError."""
         return explain.job_lines(self.world, self.world.jobs[job])
 
     def explain_device(self, device: DeviceId) -> list[str]:
-        """Why it idles now, then its recent history, a line each. KeyError if there is no such device."""
+        """Say why a device idles now, then its recent history, a line each. Raises KeyError."""
         return explain.device_lines(self.world, self.matcher, self.world.devices[device])
 
     # -- events

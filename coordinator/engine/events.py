@@ -1,4 +1,4 @@
-"""What happened. Values in the past tense; ``Engine.handle(event, now)`` turns each into effects.
+"""Events: what happened, in the past tense. ``Engine.handle(event, now)`` turns each into effects.
 
 Every event can arrive late, twice or out of order; what no longer makes sense is answered, never raised. Events come in
 turns: plans are made and devices matched at ``TurnEnded`` alone.
@@ -22,7 +22,7 @@ from coordinator.engine.value import value
 
 @value
 class DeviceCheckedIn:
-    """A stream said CheckIn. The host has numbered it; the engine answers SessionOpened or SessionRefused."""
+    """A device checked in, on a stream that the host has numbered. The engine answers OpenSession or CloseSession."""
 
     session: SessionSeq
     device: DeviceId
@@ -89,7 +89,7 @@ class TaskFailed:
 
 @value
 class LeaseReleased:
-    """After a revoke: the device has stopped."""
+    """The device has stopped with a lease that was revoked."""
 
     session: SessionSeq
     lease: LeaseSeq
@@ -177,7 +177,7 @@ class PolicyChanged:
 
 @value
 class DevicesDrained:
-    """No new leases for these devices (None: for all); idle ones are sent away, busy ones after their task."""
+    """Somebody drains these devices (None: all): no new leases; idle ones are sent away, busy ones after their task."""
 
     devices: tuple[DeviceId, ...] | None
 
@@ -189,7 +189,7 @@ class TimePassed:
 
 @value
 class TurnEnded:
-    """All that came at once has been handled: now one plan is made for all of it, and devices are matched.
+    """The turn is over: now one plan is made for all that came at once, and devices are matched.
 
     The host says it at the end of each turn of its loop in which the engine is left ``unsettled``.
     """

@@ -1,4 +1,4 @@
-"""Why a job or a device waits, in words, and what happened to it last."""
+"""Explanations: why a job or a device waits, in words, and what happened to it last."""
 
 from typing import assert_never
 
@@ -22,7 +22,7 @@ def device_lines(world: World, matcher: Matcher, device: Device) -> list[str]:
 
 
 def job_reasons(world: World, job: Job, present: Present | None = None) -> list[str]:
-    """What keeps the job from its next devices, the strongest reason first; empty: nothing, as far as is known.
+    """Say what keeps a job from its next devices, the strongest reason first; empty: nothing, as far as is known.
 
     ``present`` saves those who ask about many jobs from looking at all devices for each.
     """
@@ -42,7 +42,7 @@ def job_reasons(world: World, job: Job, present: Present | None = None) -> list[
 
 
 def device_reasons(world: World, matcher: Matcher, device: Device) -> list[str]:
-    """What keeps the device from its next lease, the strongest reason first."""
+    """Say what keeps a device from its next lease, the strongest reason first."""
     match device.state:
         case DeviceState.GONE:
             return [f"it is gone: {_left(device)}", *_held(device.lease)]

@@ -26,7 +26,7 @@ _MOST_DOUBLINGS = 30  # beyond it a longer cooling is over any bound
 
 
 def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason, message: str) -> None:
-    """The device says that its task failed. That nobody reaches a driver that is away says nothing about the device."""
+    """End a lease whose task failed, as its device says. One that cannot reach a driver that is away does not cool."""
     job = lease.request.job
     if job.followed or reason is not FailureReason.DRIVER_UNREACHABLE:
         cool(world, lease.device, job)
@@ -35,7 +35,7 @@ def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason,
 
 
 def decline(world: World, lease: Lease, reason: FailureReason, retry_after_s: float, message: str) -> None:
-    """The device does not take an offer. BUSY is about the device, anything else about it and this job."""
+    """End a lease that its device declined. BUSY is about the device, anything else about it and this job."""
     settings, device = world.settings, lease.device
     wait_s = min(max(retry_after_s, 0.0), settings.cooling_most_s)
     if reason is FailureReason.BUSY:
@@ -47,14 +47,14 @@ def decline(world: World, lease: Lease, reason: FailureReason, retry_after_s: fl
 
 
 def reject(world: World, lease: Lease) -> None:
-    """The driver refused the response."""
+    """End a lease whose response the driver refused."""
     cool(world, lease.device, lease.request.job)
     blame(world, lease, FailureReason.RESPONSE_REJECTED, "its driver refused the response")
     end(world, lease, LeaseEnd.REJECTED)
 
 
 def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
-    """One more failure of the pair. ``wait_s`` > 0: as long as the device asked for."""
+    """Note a failure of the pair, which cools. ``wait_s`` > 0: as long as the device asked for."""
     settings = world.settings
     before = device.cooling.get(job.id)
     failures = before.failures if before is not None else 0
@@ -64,7 +64,7 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
 
 
 def warm(world: World, device: Device, job: Job) -> None:
-    """A response: the failures of the pair are forgotten."""
+    """Forget the failures of the pair: it has brought a response."""
     if job.id not in device.cooling:
         return
     device.cooling = {id_: one for id_, one in device.cooling.items() if id_ != job.id}
@@ -91,12 +91,12 @@ def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> No
 
 
 def forgive(job: Job) -> None:
-    """Nothing of what crashed so far counts any longer."""
+    """Forget what has crashed so far."""
     job.crashed.clear()
 
 
 def pause(world: World, job: Job, reason: str, message: str) -> None:
-    """Nothing is leased to the job until the reason is lifted."""
+    """Pause a job: nothing is leased to it until the reason is lifted."""
     job.pauses[reason] = message
     world.change(job)
     world.note_job(job, "PAUSED", f"{reason}: {message}")
@@ -104,7 +104,7 @@ def pause(world: World, job: Job, reason: str, message: str) -> None:
 
 
 def lift(world: World, job: Job, reason: str) -> None:
-    """One reason to pause less; with the last one the job goes on."""
+    """Take a reason to pause away; with the last one the job goes on."""
     if job.pauses.pop(reason, None) is not None and not job.pauses:
         world.change(job)
         world.note_job(job, "RESUMED")

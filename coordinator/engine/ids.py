@@ -1,4 +1,4 @@
-"""Names of things. Numbers are given out by the engine in ascending order, except sessions, which its host numbers."""
+"""Ids of devices, jobs, leases and the like. The engine numbers in ascending order, but for sessions: its host does."""
 
 from typing import NewType
 

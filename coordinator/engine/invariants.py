@@ -1,4 +1,7 @@
-"""What must always hold between two events: invariants 1, 3, 4 and 7, and that the state is in one piece."""
+"""Invariants: what must always hold between two events, and that the state is in one piece.
+
+The numbers are those of docs/architecture.md.
+"""
 
 import math
 from collections import Counter
@@ -17,7 +20,7 @@ _IN_HAND = (LeaseState.OFFERED, LeaseState.RUNNING)
 
 
 def check(world: World, matcher: Matcher) -> None:
-    """Raises InvariantError at the first that does not hold."""
+    """Check all invariants. Raises InvariantError at the first that does not hold."""
     for device in world.devices.values():
         _check_device(world, device)
     for lease in world.leases.values():
@@ -89,7 +92,7 @@ def _check_lease(world: World, lease: Lease) -> None:
 
 
 def _check_request(request: Request) -> None:
-    """Places (invariant 1), responses that count once (2), times that add up (7)."""
+    """Places (invariant 1), responses that count once (2), times that add up (6)."""
 
     def need(holds: bool, what: str) -> None:
         if not holds:
@@ -128,7 +131,7 @@ def _check_repeats(request: Request, need: Callable[[bool, str], None]) -> None:
 
 
 def _check_sums(world: World) -> None:
-    """Leases and devices add up (invariant 7)."""
+    """Leases and devices add up (invariant 6)."""
     need(
         world.leases_granted == sum(world.ends.values()) + len(world.leases),
         lambda: f"{world.leases_granted} leases granted, {dict(world.ends)} ended, {len(world.leases)} live",

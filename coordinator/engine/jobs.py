@@ -73,7 +73,7 @@ def follow(world: World, event: DriverFollowed) -> None:
 
 
 def lose_driver(world: World, event: DriverLost) -> None:
-    """A stale word, about a stream of an older driver, changes nothing."""
+    """Note that the driver is away. News of a stream of an older driver change nothing."""
     job = world.jobs.get(event.job)
     if job is None or job.ended or event.incarnation != job.incarnation or not job.followed:
         return
@@ -109,7 +109,7 @@ def open_(world: World, event: AttemptOpened) -> None:
 
 
 def record_responses(world: World, event: ResponsesRecorded) -> None:
-    """Records of an ended job are still heard: its driver may have been faster than its own words."""
+    """Apply what a driver decided, of an ended job as well: its driver may have decided before it ended the job."""
     job = world.jobs.get(event.job)
     if job is None:
         _refuse(world, event.job, "UNKNOWN_JOB", "no such job; submit it first")
@@ -160,7 +160,7 @@ def end_job(world: World, event: JobEnded) -> None:
 
 
 def driver_gone(world: World, job: Job) -> None:
-    """The grace has passed without a driver."""
+    """Abort the open attempt: the grace has passed without a driver."""
     if job.request is not None:
         abort(world, job.request, AttemptEndReason.DRIVER_AWAY)
 
@@ -173,7 +173,7 @@ def driver_due(world: World, job: Job) -> float | None:
 
 
 def look_for_work(world: World) -> None:
-    """Groups have gone: the patience of devices that are left without a job to serve begins."""
+    """Begin the patience of devices that are left without a job to serve, since groups have gone."""
     for sessions in world.idle.values():
         for session in sessions.values():
             if not _is_wanted(world, session.device):

@@ -41,7 +41,7 @@ class LeaseSum:
 
 
 def sum_leases(ends: Mapping[LeaseEnd, int], *, granted: int, live: int) -> LeaseSum:
-    """``ends`` says how many ended with each reason; ``granted`` and ``live`` were counted apart from them."""
+    """Sum leases by how they ended: ``ends`` is by reason; ``granted`` and ``live`` were counted apart."""
     words = dict.fromkeys(WORD.values(), 0)
     for end, count in ends.items():
         words[WORD[end]] += count

@@ -84,7 +84,7 @@ def grant(world: World, session: Session, request: Request) -> None:
 
 
 def accept(world: World, lease: Lease) -> None:
-    """The device works on it from here; that is what its limits count."""
+    """Note that the device works on it from here; that is what its limits count."""
     _step(lease, ACCEPT)
     device = lease.device
     device.tasks_in_interval += 1
@@ -96,7 +96,7 @@ def accept(world: World, lease: Lease) -> None:
 
 
 def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
-    """The device has its receipt and is free; the lease waits for the driver's record."""
+    """Free the device, which has its receipt; the lease waits for the driver's record."""
     lease.receipt = receipt
     if lease.state is OFFERED:  # its acceptance was lost
         accept(world, lease)
@@ -116,7 +116,7 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
 
 
 def miss(world: World, lease: Lease) -> None:
-    """The session of a RUNNING lease is lost: its place is free at once."""
+    """Free the place of a RUNNING lease whose session is lost."""
     _step(lease, MISS)
     lease.device.history.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.effects.append(MissLease(lease.seq, lease.device.id))
@@ -124,7 +124,7 @@ def miss(world: World, lease: Lease) -> None:
 
 
 def take_back(world: World, lease: Lease, session: Session) -> None:
-    """Its device has returned: it runs on if there is a place, and is replaced otherwise."""
+    """Go on with an ABSENT lease whose device has returned, if there is a place; else it is REPLACED."""
     if lease.request.unmet > 0:
         _step(lease, RETURN)
         lease.session = session.seq
@@ -146,7 +146,7 @@ def end(
     failure: FailureReason | None = None,
     message: str = "",
 ) -> None:
-    """A lease is over. Frees its place, and its device where that is not still at work."""
+    """End a lease: free its place, and its device where that is not still at work."""
     device, request, was, now = lease.device, lease.request, lease.state, world.now
     job = request.job
     _step(lease, END)
@@ -175,14 +175,14 @@ def end(
 
 
 def expiry(world: World, lease: Lease) -> float:
-    """When it ends by itself. While its driver is away, that waits for at most the driver grace in all."""
+    """When a lease ends by itself. While its driver is away, that waits for at most the driver grace in all."""
     if lease.request.job.away_since is None:
         return lease.ends_at
     return lease.ends_at + world.settings.driver_grace_s - lease.extended_s
 
 
 def correct(world: World, lease: Lease) -> None:
-    """An ended lease turns out to be COUNTED: that is its end from now on (see ``attempts``)."""
+    """Let an ended lease end COUNTED from now on: its driver had counted it (see ``attempts``)."""
     if lease.reason is None or lease.reason is _COUNTED:
         return
     _step(lease, CORRECT)
@@ -203,13 +203,13 @@ def revoke(world: World, session: Session, seq: LeaseSeq, reason: LeaseEnd, unti
 
 
 def stopped(world: World, device: Device, seq: LeaseSeq) -> None:
-    """The device no longer works on a lease that had ended."""
+    """Note that the device no longer works on a lease that had ended."""
     if device.stopping.pop(seq, None) is not None:
         free(world, device)
 
 
 def free(world: World, device: Device) -> None:
-    """If nothing keeps a connected device busy, it is idle; or it has reached a limit, or is to go."""
+    """Make a connected device idle if nothing keeps it busy; or it has reached a limit, or is to go."""
     session = device.session
     if device.lease is not None or device.stopping or session is None or device.state is not BUSY:
         return
@@ -218,7 +218,7 @@ def free(world: World, device: Device) -> None:
 
 
 def settle(world: World, session: Session) -> None:
-    """Where an idle device goes from here: away at a limit or when drained, else to be matched."""
+    """Send an idle device away at a limit or when drained, else let it be matched."""
     device = session.device
     if device.drained or world.draining:
         close(world, session, SessionEnd.DRAINED)
@@ -230,7 +230,7 @@ def settle(world: World, session: Session) -> None:
 
 
 def send_away(world: World, session: Session, reason: ComeBackReason, after_s: float | None) -> None:
-    """The device is to leave by itself, within a liveness interval."""
+    """Tell a device to leave by itself, within a liveness interval."""
     session.leave_by = world.now + world.settings.liveness_s
     world.deadlines.set(_LEAVE, session.seq, session.leave_by)
     session.device.history.append((world.now, "SENT AWAY", reason))
@@ -238,7 +238,7 @@ def send_away(world: World, session: Session, reason: ComeBackReason, after_s: f
 
 
 def drawn_s(world: World, session: Session, devices: int) -> float:
-    """Seconds, drawn from a window in which so many devices come back at the wanted rate."""
+    """Draw seconds from a window in which so many devices come back at the wanted rate."""
     settings = world.settings
     window_s = max(settings.heartbeat_s, devices / settings.come_back_per_s)
     return window_s * fraction(draw(settings.seed, Purpose.COME_BACK, session.seq))
@@ -251,7 +251,7 @@ def close(world: World, session: Session, reason: SessionEnd) -> None:
 
 
 def lose(world: World, session: Session, reason: SessionEnd) -> None:
-    """A session is over: an offered lease ends, a running one is ABSENT until its device returns or it expires."""
+    """End a session: an offered lease ends, a running one is ABSENT until its device returns or it expires."""
     device, lease = session.device, session.device.lease
     in_task = lease is not None and lease.state is RUNNING
     del world.sessions[session.seq]

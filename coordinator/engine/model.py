@@ -181,7 +181,7 @@ class JobSpec:
 
     @property
     def places(self) -> int:
-        """C: live leases and counted responses together never exceed it; asynchronously live leases alone."""
+        """C: live leases and counted responses together never exceed it; asynchronously, live leases alone."""
         return self.demand + _of(self.over_commit, self.demand)
 
 
@@ -190,7 +190,7 @@ MOST_SESSIONS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    """Fixed for an incarnation, recorded with its first event."""
+    """The settings of an engine: fixed for an incarnation, recorded with its first event."""
 
     seed: int
     policy: str  # its name, for the record

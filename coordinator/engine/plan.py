@@ -99,7 +99,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Read-only, at one instant.
+    """What a policy sees at one instant; read-only.
 
     While nothing in them has changed ``groups`` and ``supply`` are the very objects of the view before, so that a
     policy can keep what it derived from them.
@@ -130,7 +130,7 @@ def _no_reasons() -> Reasons:
 
 @dataclass(frozen=True)
 class Plan:
-    """Who gets the next device.
+    """A decision of a policy: who gets the next device.
 
     Thousands of plans are made for each that somebody asks about: so why requests wait is a function, which holds what
     it needs of the view (``View.jobs`` is no part of that: it is live).
@@ -156,7 +156,7 @@ class Plan:
 
 
 class Policy(Protocol):
-    """Made once per engine. ``plan`` is a pure function of the view."""
+    """The rule that decides who gets devices. Made once per engine; ``plan`` is a pure function of the view."""
 
     name: str
 
@@ -164,7 +164,7 @@ class Policy(Protocol):
 
 
 def flaw(plan: object, view: View, before: Plan) -> str:
-    """Why what a policy returned cannot be followed; empty: it can. What it decides of tiers is checked apart.
+    """Say why what a policy returned cannot be followed; empty: it can. What it decides of tiers is checked apart.
 
     ``before``: the plan before, which could be.
     """

@@ -79,7 +79,7 @@ class Profile:
 
     @property
     def tail_s(self) -> float:
-        """0: not known."""
+        """The percentile of its times that closes a round, seconds; 0: not known."""
         return self.quantile(self.percent, 100) if self.total >= ENOUGH else 0.0
 
     def _reach(self, wanted: int) -> int:
@@ -125,14 +125,14 @@ class ResponseTimes:
 
 @dataclass(slots=True)
 class Profiles:
-    """Of one job."""
+    """The response times of one job."""
 
     everyone: Profile
     tiers: list[Profile]
     places: Profile  # until a place brings a response: as ``everyone``, and what was lost
 
     def add(self, seconds: float, tier: int, *, chosen: bool) -> None:
-        """A response of a device of this tier (NO_TIER: unknown); ``chosen``: its attempt was restricted, ever."""
+        """Count a response of a device of this tier, or NO_TIER; ``chosen``: its attempt was restricted, ever."""
         bin_ = bin_of(seconds)
         if tier >= 0:
             self.tiers[tier].add(bin_)
@@ -141,7 +141,7 @@ class Profiles:
             self.places.add(bin_)
 
     def lose(self, seconds: float, *, chosen: bool) -> None:
-        """A place was given back without a response, so long after it was leased. Nothing while few are known."""
+        """Count a place given back without a response, so long after it was leased; not while few are known."""
         places = self.places
         if places.total >= ENOUGH and not chosen:
             places.add(bin_of(seconds + places.quantile(1 + places.total * STRIDE % TURN, TURN)))
@@ -153,13 +153,13 @@ class Profiles:
         return self.places if row < 0 else self.tiers[row - 1] if row else self.everyone
 
     def tails(self) -> tuple[float, ...]:
-        """Seconds over all tiers, then of each tier; 0: not known."""
+        """The tails over all tiers, then of each tier, seconds; 0: not known."""
         everyone = self.everyone.tail_s
         return (everyone, *[tier.tail_s or everyone for tier in self.tiers])
 
 
 def closing_percent(needed: int, places: int) -> int:
-    """Of the response that closes a round that takes ``needed`` of ``places``."""
+    """The percentile of the response that closes a round that takes ``needed`` of ``places``."""
     return min(-(-100 * needed // places), MOST_PERCENT)
 
 

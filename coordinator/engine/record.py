@@ -61,7 +61,7 @@ class _Codecs(dict[type, _Codec]):
 
 
 def text_of(record: Event | Effect) -> str:
-    """JSON of an event or an effect, without a detour over lists: half of what a busy coordinator records is this."""
+    """Write an event or an effect as JSON, without a detour over lists: a busy coordinator does little else."""
     return _CODECS[record.__class__].text(record)
 
 
@@ -70,7 +70,7 @@ def event_to_json(event: Event) -> list[object]:
 
 
 def event_from_json(record: object) -> Event:
-    """Raises RecordError."""
+    """Read an event from its JSON. Raises RecordError."""
     return cast(Event, _untag(record, _EVENTS))
 
 
@@ -79,7 +79,7 @@ def effect_to_json(effect: Effect) -> list[object]:
 
 
 def effect_from_json(record: object) -> Effect:
-    """Raises RecordError."""
+    """Read an effect from its JSON. Raises RecordError."""
     return cast(Effect, _untag(record, _EFFECTS))
 
 
@@ -88,7 +88,7 @@ def settings_to_json(settings: EngineSettings) -> dict[str, object]:
 
 
 def settings_from_json(record: Mapping[str, object]) -> EngineSettings:
-    """Raises RecordError."""
+    """Read the settings from its JSON. Raises RecordError."""
     make = cast(Callable[..., EngineSettings], EngineSettings)
     try:
         return make(**record)

@@ -90,13 +90,13 @@ class Regions:
         return group.id in self.regions[self.classes[class_id].region].groups
 
     def wanted(self, class_id: int, device: DeviceId, capabilities: Capabilities) -> bool:
-        """Is there an unfinished job that such a device may serve?"""
+        """Whether there is an unfinished job that such a device may serve."""
         if class_id == OVERFLOW:
             return any(group.requirement.matches(device, capabilities) for group in self.groups.values())
         return bool(self.regions[self.classes[class_id].region].groups)
 
     def views(self) -> tuple[GroupView, ...]:
-        """By group id; the same tuple as before while nothing in it has changed."""
+        """The groups as policies see them, by group id; the same tuple as before while nothing in it has changed."""
         if self._views is None:
             self._views = tuple(GroupView(group.id, group.regions) for _, group in sorted(self.groups.items()))
         return self._views
@@ -110,7 +110,7 @@ class Regions:
         return class_id
 
     def count(self, class_id: int, change: int) -> None:
-        """A known device joins (+1) or leaves (-1) a class."""
+        """Count a known device that joins (+1) or leaves (-1) a class."""
         if class_id == OVERFLOW:
             self.overflow_devices += change
             groups: Iterable[GroupId] = self.groups
@@ -121,13 +121,13 @@ class Regions:
             self.groups[group].devices += change
 
     def add_job(self, requirement: Requirement, name: str) -> Group:
-        """One more job. If its group is new (``jobs`` is 1) ``rebuild`` follows, if with new atoms after ``recut``."""
+        """Add a job. If its group is new (``jobs`` is 1), ``rebuild`` follows, after ``recut`` if with new atoms."""
         group = self.groups.setdefault(group_of(requirement), Group(group_of(requirement), requirement, name))
         group.jobs += 1
         return group
 
     def remove_job(self, group: Group) -> None:
-        """A job has ended. If its group goes with it (``jobs`` is 0), ``rebuild`` follows."""
+        """Remove a job. If its group goes with it (``jobs`` is 0), ``rebuild`` follows."""
         group.jobs -= 1
         if group.jobs == 0:
             del self.groups[group.id]

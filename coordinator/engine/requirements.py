@@ -35,7 +35,7 @@ class AllDevices:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``name operator value``; text only with ``=`` and ``!=``, on labels."""
+    """The requirement ``name operator value``; text only with ``=`` and ``!=``, on labels."""
 
     name: str
     operator: Operator
@@ -113,7 +113,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Exactly these devices."""
+    """The requirement that only these devices meet."""
 
     ids: tuple[DeviceId, ...]
 

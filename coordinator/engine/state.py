@@ -90,11 +90,11 @@ class Device:
 
     @property
     def limited_in_interval(self) -> bool:
-        """Has it reached its limit per availability interval?"""
+        """Whether it has reached its limit per availability interval."""
         return 0 < self.tasks_per_session <= self.tasks_in_interval
 
     def limited(self, now: float) -> bool:
-        """Has it reached a limit of its own?"""
+        """Whether it has reached a limit of its own."""
         if 0 < self.tasks_per_session <= self.tasks_in_interval:
             return True
         return 0 < self.tasks_per_day <= self.tasks_today and self.day == day_of(now)
@@ -180,7 +180,7 @@ class Request(Places):
 
     @property
     def responses(self) -> int:
-        """In its present round."""
+        """The counted responses in its present round."""
         return self.counted + self.held
 
     @property
@@ -199,7 +199,7 @@ class Request(Places):
 
     @property
     def at_target(self) -> bool:
-        """Only spare places are left: it comes after those that are below their target."""
+        """Whether only spare places are left: it comes after those that are below their target."""
         return self.placed + self.counted >= self.target < self.places
 
     @property
@@ -209,7 +209,7 @@ class Request(Places):
         return AttemptStatus.CLOSED if self.state is RequestState.CLOSED else AttemptStatus.ABORTED
 
     def status_of(self, round_: int) -> AttemptStatus:
-        """Of one of its rounds: those before the present one have closed."""
+        """The status of one of its rounds: those before the present one have closed."""
         return AttemptStatus.CLOSED if round_ < self.round else self.status
 
     def left_from(self, round_: int) -> int | None:
@@ -218,7 +218,7 @@ class Request(Places):
 
     @property
     def once(self) -> bool:
-        """A device counts at most once in a round."""
+        """Whether a device counts at most once in a round."""
         return self.job.spec.repeat is Repeat.ONCE
 
     @property
@@ -232,12 +232,12 @@ class Request(Places):
         return self.eligible - len(self.used)
 
     def counts(self, device: Device) -> bool:
-        """Once a round: it has a response in the present one."""
+        """Whether the device counts in the present round; known where a device counts once a round."""
         lease = self.leases.get(self.used.get(device.id, LeaseSeq(0)))
         return lease is not None and lease.counts_in == self.round
 
     def uses(self, lease: Lease) -> bool:
-        """Once a round: for this lease its device is not leased to it again, in the round on offer."""
+        """Whether its device is not leased to it again in the round on offer, because of this lease; once a round."""
         delivered = lease.state is not ENDED and lease.receipt is Outcome.COUNTED
         return self.once and (delivered or lease.counts_in >= self.offered[0])
 
@@ -295,11 +295,11 @@ class Job:
 
     @property
     def servable(self) -> bool:
-        """May be offered devices."""
+        """Whether it may be offered devices."""
         return self.followed and not self.pauses
 
     def requests(self) -> list[Request]:
-        """Each once, in the order in which they were opened."""
+        """Its attempts, each once, in the order in which they were opened."""
         return list({request.id: request for request in self.attempts.values()}.values())
 
     def attained(self, now: float) -> float:
@@ -308,5 +308,5 @@ class Job:
 
 
 def day_of(now: float) -> int:
-    """Days are counted in engine time."""
+    """The number of the day, counted in engine time."""
     return int(now // DAY_S)

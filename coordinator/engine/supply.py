@@ -34,13 +34,13 @@ class Supply:
         self._by_region_of: tuple[object, object] = (None, None)  # ... these counts and views of regions
 
     def count(self, class_id: int, devices: int = 1) -> None:
-        """So many devices of this class checked in, for the first time in their availability intervals."""
+        """Count check-ins of devices of this class, each the first in its availability interval."""
         running = self.buckets[-1]
         running[class_id] = running.get(class_id, 0) + devices
         self.totals[class_id] = self.totals.get(class_id, 0) + devices
 
     def tick(self, now: float) -> None:
-        """``next_tick`` has come: publish the counts."""
+        """Publish the counts: ``next_tick`` has come."""
         if self._bucket == 0 and now < self.start + self.bucket_s:
             self._cold_ticks += 1
             self.next_tick = min(self.start + self._cold_ticks * self.cold_s, self.start + self.bucket_s)
@@ -65,11 +65,11 @@ class Supply:
         return self._by_region
 
     def plan_made(self, counts: Mapping[RegionId, int]) -> None:
-        """A plan was made of these ``counts``, which are never changed from here on."""
+        """Note the ``counts`` that a plan was made of; they are never changed from here on."""
         self._planned, self._planned_span_s = counts, self.span_s
 
     def moved(self, counts: Mapping[RegionId, int]) -> bool:
-        """Has the rate of a region changed by more than a tenth since the last plan?"""
+        """Whether the rate of a region has changed by more than a tenth since the last plan."""
         before, was_us, is_us = self._planned, _microseconds(self._planned_span_s), _microseconds(self.span_s)
         return any(
             abs(counts.get(region, 0) * was_us - before.get(region, 0) * is_us) * 10 > before.get(region, 0) * is_us
@@ -77,7 +77,7 @@ class Supply:
         )
 
     def recut(self, shares: Mapping[int, tuple[tuple[int, int], ...]]) -> int:
-        """Classes were cut anew: old class -> (new class, weight). Returns the check-ins shared in proportion."""
+        """Move counts to classes cut anew: old -> (new class, weight). Returns how many were shared in proportion."""
         guessed = sum(self.totals.get(class_id, 0) for class_id, into in shares.items() if len(into) > 1)
         self.buckets = deque(_recut(bucket, shares) for bucket in self.buckets)
         self.totals = {}

@@ -33,7 +33,7 @@ class Tiers:
         self.supply = tuple(Supply(settings, start) for _ in range(self.number)) if self.number > 1 else ()
 
     def count(self, reference_s: float, tier: int, class_id: int) -> None:
-        """A device with such a score (0: none) checked in, for the first time in its availability interval."""
+        """Count a check-in of a device with such a score (0: none), the first in its availability interval."""
         if reference_s > 0.0:
             self.counts[bin_of(reference_s)] += 1
         if tier >= 0:
@@ -46,7 +46,7 @@ class Tiers:
         return bisect_left(self.cuts, bin_of(reference_s))
 
     def tick(self, now: float) -> None:
-        """``next_tick`` of the supply has come."""
+        """Publish the counts of each tier and cut anew: ``next_tick`` of the supply has come."""
         if self.number == 1:
             return
         for supply in self.supply:
@@ -59,7 +59,7 @@ class Tiers:
             self.counts = [count // 2 for count in self.counts]
 
     def recut(self, shares: Mapping[int, tuple[tuple[int, int], ...]]) -> None:
-        """Capability classes were cut anew: old class -> (new class, weight)."""
+        """Move counts to capability classes that were cut anew: old class -> (new class, weight)."""
         for supply in self.supply:
             supply.recut(shares)
 
@@ -70,5 +70,5 @@ def is_within(tier: int, asked: int, *, or_faster: bool) -> bool:
 
 
 def tier_text(tier: int, number: int) -> str:
-    """For people, who count from 1."""
+    """Name a tier for people, who count from 1."""
     return f"tier {tier + 1} of {number}, 1 the fastest"

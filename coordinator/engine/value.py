@@ -12,5 +12,5 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def value(kind: type[T]) -> type[T]:
-    """Equal and hashed by its fields."""
+    """Make a class a value: equal and hashed by its fields."""
     return dataclass(slots=True, unsafe_hash=True)(kind)

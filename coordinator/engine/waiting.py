@@ -36,7 +36,7 @@ class Part:
 
     @property
     def text(self) -> str:
-        """In words."""
+        """The part in words."""
         job = "" if self.job is None else job_name(self.job)
         match self.why:
             case Why.ABSENT:
@@ -59,7 +59,7 @@ ABSENT, OWN, HELD = Part(Why.ABSENT), Part(Why.OWN), Part(Why.HELD)
 
 
 def holder(waiting: JobId, opened_at: float, *, job: JobId, granted_at: float, rule: str) -> Part:
-    """What a device that works for another attempt is to the one that waits; engine seconds."""
+    """Say what a device that works for another attempt is to the one that waits; engine seconds."""
     if job == waiting:
         return OWN
     return Part(Why.GIVEN, job, rule) if granted_at >= opened_at else Part(Why.BUSY, job)
@@ -104,7 +104,7 @@ class Present:
         return classes, apart
 
     def keep_from(self, request: Request) -> dict[Part, float]:
-        """What the devices do that it may use: so many of each part; of ABSENT one, if there are none."""
+        """Count what the devices do that it may use: so many of each part; of ABSENT one, if there are none."""
         world, group = self._world, request.job.group
         classes, apart = self._alike
         mine = [classes[class_id] for class_id in eligible_classes(world, request.job) if class_id in classes]

@@ -1,4 +1,4 @@
-"""The whole state of the engine, and what is being said about the event in hand. No rule of the protocol is here."""
+"""The whole state of the engine, and the effects of the event in hand. No rule of the protocol is here."""
 
 from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
@@ -60,17 +60,17 @@ class World:
         self.deadlines = Deadlines(truth)
 
     def is_unsettled(self) -> bool:
-        """A plan is to be made, or devices are to be matched."""
+        """Whether a plan is to be made, or devices are to be matched."""
         return bool(self.fresh) or self.dirty or self.vacant
 
     def change(self, job: Job) -> None:
-        """It may be served from here on, or may not: the plan's inputs have changed."""
+        """Note that a job may be served from here on, or may not: the plan's inputs have changed."""
         self.dirty = True
         if job.request is not None:
             self.changed[job.request.id] = job.request
 
     def move(self, device: Device, step: DeviceStep) -> None:
-        """A step of a device's life."""
+        """Take a step of a device's life."""
         before = device.state
         after = _after((before, step)) or advance(DEVICE, before, step, device.id, device.history)
         if after is not before:
@@ -80,20 +80,20 @@ class World:
             device.state = after
 
     def make_idle(self, session: Session) -> None:
-        """Into the pool of those that can be matched."""
+        """Put a session into the pool of those that can be matched."""
         self.idle.setdefault(session.device.capability_class, {})[session.seq] = session
         session.waits_since = self.now
         self.fresh.append(session)
 
     def leave_idle(self, session: Session) -> None:
-        """Out of the pool, if it is there."""
+        """Take a session out of the pool, if it is there."""
         alike = self.idle.get(session.device.capability_class)
         if alike is not None and alike.pop(session.seq, None) is not None and not alike:
             del self.idle[session.device.capability_class]  # what is listed is worth a look
         session.wake_at = None
 
     def idle_sessions(self) -> Iterator[Session]:
-        """All of them, in order of session."""
+        """The sessions of all idle devices, in order of session."""
         everyone = {seq: session for sessions in self.idle.values() for seq, session in sessions.items()}
         return (everyone[seq] for seq in sorted(everyone))
 

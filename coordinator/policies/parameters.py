@@ -11,11 +11,11 @@ _WORDS = {"yes": True, "true": True, "no": False, "false": False}
 
 
 class PolicyError(ValueError):
-    """No such policy, or what stands behind the name is none."""
+    """The error of a policy that does not exist, or whose name stands for something else."""
 
 
 def pairs(text: str) -> dict[str, str]:
-    """``fairness=2; tiers=1`` by key. Raises PolicyError."""
+    """Split ``fairness=2; tiers=1`` by key. Raises PolicyError."""
     texts: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(";"))):
         key, equals, value = (word.strip() for word in part.partition("="))

@@ -73,7 +73,7 @@ def absolute(name: str) -> str:
 
 
 def summary(name: str) -> str:
-    """What the policy's own docstring says in its first line."""
+    """The first line of the policy's own docstring."""
     text = (load_policy(name).__doc__ or "").strip()
     return text.splitlines()[0] if text else ""
 

@@ -191,7 +191,7 @@ def with_spare(view: View, targets: Mapping[RequestId, int], why: Callable[[], R
 def by_target(
     requests: Iterable[RequestView], targets: Mapping[RequestId, int]
 ) -> tuple[list[RequestView], list[RequestView]]:
-    """Below it, and at it."""
+    """Split requests into those below their target and those at it."""
     below: list[RequestView] = []
     at: list[RequestView] = []
     for request in requests:

@@ -22,7 +22,7 @@ MOST_EXPONENT = 50.0  # beyond it powers of the ratios are no longer numbers
 
 
 class FairShares:
-    """Of the jobs in one view."""
+    """How far the jobs of one view are with their fair shares."""
 
     def __init__(self, view: View, exponent: float, left: Callable[[RequestView], int] = left_of_job) -> None:
         """``left``: what is left to do of a request, or of its job."""
@@ -33,11 +33,11 @@ class FairShares:
         self._times = {request.job: self._time(request) for request in view.requests}
 
     def demand(self, request: RequestView) -> float:
-        """What orders it in its group."""
+        """The demand by which a request is ordered in its group."""
         return self._left(request) / power(share(*self._times[request.job]), self._exponent)
 
     def weight(self, queue: Sequence[RequestView]) -> float:
-        """What each of its requests counts for, held against those of another queue."""
+        """The weight of each of its requests, held against those of another queue."""
         waited = fair = 0.0
         for request in queue:  # from left to right: ``sum`` rounds otherwise on newer Pythons
             times = self._times[request.job]
@@ -62,7 +62,7 @@ def fair_s(jobs: int, rounds: int, places: int, span_s: float, supply: float, ta
 
 
 def share(waited: float, fair: float) -> float:
-    """How far a job, or a queue, is with its fair share of time."""
+    """Compute how far a job, or a queue, is with its fair share of time."""
     return min(max(waited / fair, LEAST), MOST) if fair > 0.0 else LEAST
 
 

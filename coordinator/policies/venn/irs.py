@@ -181,7 +181,7 @@ class _Queue:
         self._sizes = [self.size]  # requests up to the end of each part
 
     def take(self, share: int, ends: Sequence[int], rate: int) -> None:
-        """The queue grows by ``share``; requests that were served at ``rate`` join it at that."""
+        """Let the queue grow by ``share``; requests that were served at ``rate`` join it at that."""
         self.rate += share
         self._grown += share
         if ends:

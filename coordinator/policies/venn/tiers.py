@@ -45,7 +45,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Restrictions:
-    """For a plan."""
+    """What a plan decides of tiers."""
 
     tiers: Mapping[RequestId, int]
     review_at: float | None
@@ -55,7 +55,7 @@ NOWHERE = Restrictions({}, None)
 
 
 class Rule(Protocol):
-    """What is asked before a request is restricted, and while it is."""
+    """The rule of tiers: what is asked before a request is restricted, and while it is."""
 
     def choice(self, view: View, request: RequestView, holding: Holding) -> int:
         """A tier, ANY_TIER, or UNDECIDED as long as its queue owns nothing."""
@@ -69,7 +69,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One tier is drawn, and taken where it pays."""
+    """The rule that draws one tier, and takes it where it pays."""
 
     paper: bool = False  # by the published rule
     percent: int = 0  # of the tail; 0: of the response that closes a round
@@ -90,7 +90,7 @@ class Drawn:
         return tier if worth_it else ANY_TIER
 
     def tail_s(self, view: View, request: RequestView, tier: int) -> float:
-        """Over all tiers (-1), or of one; 0: not known."""
+        """The tail of a request's response times over all tiers (-1), or of one, seconds; 0: not known."""
         job = view.jobs[request.job]
         if self.percent == 0:
             return job.tails_s[1 + tier] if job.tails_s else 0.0
@@ -102,7 +102,7 @@ class Drawn:
 
 
 def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restrictions:
-    """Of the first request of each queue, and of those that were restricted before."""
+    """Decide the tiers of the first request of each queue, and of those that were restricted before."""
     tiers: dict[RequestId, int] = {}
     review_at = math.inf
     for holding in holdings:
@@ -125,7 +125,7 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
 
 
 def restricted(queue: Iterable[RequestView]) -> list[RequestView]:
-    """Those that are for one tier."""
+    """The requests that are for one tier."""
     return [request for request in queue if request.tier >= 0]
 
 
@@ -144,7 +144,7 @@ def pays(work: float, rate: int, rate_u: int, tail_s: float, fast_s: float) -> b
 
 
 def pays_by_paper(tiers: int, work: float, rate: int, tail_s: float, fast_s: float) -> bool:
-    """The same by the published rule."""
+    """Whether a tier is worth the wait by the published rule."""
     collecting = tail_s * rate / work  # c
     return tiers + fast_s / tail_s * collecting < 1.0 + collecting
 
