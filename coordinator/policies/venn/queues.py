@@ -68,7 +68,7 @@ class Landscape:
         return self._owners
 
     def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
-        """The queues, those of the last plan where neither the requests nor ``demand``, which orders them have changed."""
+        """The queues: those of the last plan if neither the requests have changed nor ``demand``, which orders them."""
         if requests is self._requests and demand is self._demand:  # time alone has passed
             return self._queues
         waiting: list[list[RequestView]] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
