@@ -23,15 +23,19 @@ LOADED = re.compile(
 )
 FROM_ROOT = re.compile(r"\]\(docs/")
 TYPES = {
-    "job-files": ("Types of a job file", "What a [job file](../writing-a-job.md) imports.", "job_driver"),
+    "job-files": (
+        "Types of a job file",
+        "[Writing a job](../writing-a-job.md) explains these types in words.",
+        "job_driver",
+    ),
     "policies": (
         "Types of a policy",
-        "What a [policy](../writing-a-policy.md) sees and returns.",
+        "[Writing a policy](../writing-a-policy.md) explains these types in words.",
         "coordinator.engine.plan",
     ),
     "testing": (
         "Tools for tests",
-        "For [testing a policy](../testing-a-policy.md).",
+        "[Testing a policy](../testing-a-policy.md) explains these tools in words.",
         "testbed.testing\n    options: {show_submodules: true}",
     ),
 }

@@ -45,3 +45,11 @@ def test_every_command_is_in_the_reference(hooks: ModuleType) -> None:
         re.findall(r"^### (.*)$", page, re.MULTILINE)
     )
     assert "| `--policy " in page
+
+
+def test_the_comment_of_a_field_is_its_text_in_the_reference() -> None:
+    griffe = pytest.importorskip("griffe", reason="the site needs venn-testbed[docs]")
+    extensions = griffe.load_extensions(str(ROOT / "docs" / "site" / "comments.py"))
+    plan = griffe.load("coordinator.engine.plan", search_paths=[str(ROOT)], extensions=extensions)
+    assert plan["RequestView.arrival"].docstring.value == "of the job, engine time"
+    assert plan["RequestView.job"].docstring is None
