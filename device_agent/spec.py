@@ -18,15 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from device_agent.sessions import LEAST_SESSION_S, Availability, Sessions
 from venn.v1.common_pb2 import Capabilities
+from venn.wire.chance import Ids, Purpose, uniform
 from venn.wire.errors import UsageError
 from venn.wire.notation import Constant, Distribution, parse_distribution
 from venn.wire.text import printable
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MOST_LABEL_VALUES = 64
-SETTLING_CYCLES = 64  # sessions and gaps before the epoch: by then how they began is forgotten
-LEAST_SESSION_S = 0.001
+_AT_ONCE = 32  # sessions of a device that are drawn together
+_TICKS_PER_S = 2**20  # generated times are cut to these, so that no processor's last digit makes a difference
 
 Spans = Mapping[str, Sequence[tuple[float, float]]]  # device -> its (start, end), seconds, in order
 
@@ -97,18 +99,17 @@ def generated(seed: int, device: str, session: Distribution, gap: Distribution, 
 
     ``crash`` is the probability that a session ends without a goodbye.
     """
-    rng = _generator(seed, device, "availability")
-    at = -(session.mean + gap.mean) * (SETTLING_CYCLES + rng.random())
+    own, place = _number(device), np.zeros(1, np.int64)
+    drawn = Sessions(Availability(session, gap), own, seed)
     number = 0
-    length, pause, chance = session.sample, gap.sample, rng.random
     while True:
-        start = at
-        lasts, away, crashes = length(rng), pause(rng), chance() < crash
-        end = start + (lasts if lasts > LEAST_SESSION_S else LEAST_SESSION_S)
-        at = end + (away if away > 0.0 else 0.0)
-        if end > 0:
-            number += 1
-            yield Interval(number, max(0.0, start), end, Ending.CRASH if crashes else Ending.GOODBYE)
+        block = drawn.next(place, _AT_ONCE)
+        times = (np.floor(each * _TICKS_PER_S) / _TICKS_PER_S for each in (block.start_s, block.end_s))
+        crashes = uniform(seed, Purpose.CRASH, own, block.number) < crash
+        for start, end, crashed in zip(*(each.tolist() for each in (*times, crashes)), strict=True):
+            if end > 0:
+                number += 1
+                yield Interval(number, max(0.0, start), end, Ending.CRASH if crashed else Ending.GOODBYE)
 
 
 def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Interval]:
@@ -117,9 +118,10 @@ def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Inter
         raise UsageError(
             "NOT_IN_TRACE", "the trace has no such device", where=device, fix="give it a row, or --name another"
         )
-    rng = _generator(seed, device, "crash")
-    for number, (start, end) in enumerate(spans[device], start=1):
-        yield Interval(number, start, end, _ending(rng, crash))
+    numbers = np.arange(1, len(spans[device]) + 1)
+    crashes = uniform(seed, Purpose.CRASH, _number(device), numbers) < crash
+    for number, crashed, (start, end) in zip(numbers.tolist(), crashes.tolist(), spans[device], strict=True):
+        yield Interval(number, start, end, Ending.CRASH if crashed else Ending.GOODBYE)
 
 
 def as_trace(value: Sequence[Sequence[float]] | None) -> tuple[tuple[float, float], ...] | None:
@@ -149,10 +151,6 @@ def read_trace(path: Path) -> Spans:
     return spans
 
 
-def _ending(rng: np.random.Generator, crash: float) -> Ending:
-    return Ending.CRASH if rng.random() < crash else Ending.GOODBYE
-
-
 def _add_row(spans: dict[str, list[tuple[float, float]]], row: Mapping[str, str | None], where: str) -> None:
     try:
         start, end = float(row["start_s"] or ""), float(row["end_s"] or "")
@@ -170,9 +168,9 @@ def _bad_trace(where: str, message: str) -> UsageError:
     return UsageError("TRACE", message, where=where, fix="write rows like flagship-07,0.0,41.5 in order of time")
 
 
-def _generator(seed: int, device: str, purpose: str) -> np.random.Generator:
-    digest = hashlib.sha256(f"{seed}/{device}/{purpose}".encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
+def _number(device: str) -> Ids:
+    """The number that names a device of this name in all draws."""
+    return np.frombuffer(hashlib.sha256(device.encode()).digest()[:8], "<i8")
 
 
 def without(intervals: Iterable[Interval], absences: Sequence[Absence]) -> Iterator[Interval]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
+from device_agent.sessions import DAY_S, Availability, Block
 from device_agent.spec import DeviceSpec, Interval, generated
-from testbed.world.chance import Reals, at
 from testbed.world.columns import LATEST_S, Columns, GeneratedPhones, opened_csv
 from testbed.world.fedscale import read_dictionary
 from testbed.world.fleets import FleetSpec, expand
@@ -29,8 +29,9 @@ from testbed.world.phones import (
     phones,
 )
 from testbed.world.population import PopulationSpec
-from testbed.world.sessions import DAY_S, PHONES_AVAILABILITY, Availability, Block, sessions
+from testbed.world.sessions import PHONES_AVAILABILITY, sessions
 from testbed.world.trace_files import COLUMNS, SessionFile, as_file, read_devices, read_sessions
+from venn.wire.chance import Reals, at
 from venn.wire.notation import Constant, Distribution, LogNormal
 
 SHOWN = (0.05, 0.25, 0.50, 0.75, 0.95)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from pydantic import Field, field_validator
 
+from device_agent.sessions import Availability, Day
 from testbed.scenario.errors import Part, wrong
 from testbed.scenario.fields import (
     Bytes,
@@ -36,7 +37,7 @@ from testbed.scenario.fields import (
 from testbed.scenario.readers import GENERATED, PHONES
 from testbed.world.jobs import PAPER, Which
 from testbed.world.population import PopulationSpec
-from testbed.world.sessions import PHONES_AVAILABILITY, Availability, Day
+from testbed.world.sessions import PHONES_AVAILABILITY
 from venn.wire.notation import format_fraction
 
 _ALL = MappingProxyType({"all": Fraction(1)})

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.requirements import Comparison
-from device_agent.spec import LEAST_SESSION_S, Absence, AbsenceKind
+from device_agent.sessions import LEAST_SESSION_S
+from device_agent.spec import Absence, AbsenceKind
 from testbed.world.absences import expand_timeline, selected
 from testbed.world.arrays import CheckIns, Ids, Reals
 from testbed.world.columns import chunks

@@ -26,9 +26,10 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.world.chance import Reals
+from device_agent.sessions import Block
 from testbed.world.columns import LATEST_S, Cell, Columns, ColumnsBuilder, bad
-from testbed.world.sessions import MOST_ROWS, Block, numbered, ticks
+from testbed.world.sessions import MOST_ROWS, numbered, ticks
+from venn.wire.chance import Reals
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable

@@ -134,7 +134,7 @@ def capabilities_of(fleet: FleetSpec, seed: int) -> list[Capabilities]:
     """What each device has by ``fleet.devices``. Raises UsageError for a file that no devices can be made of."""
     if fleet.devices is None:
         return [Capabilities()] * fleet.count
-    from testbed.world.population import given  # SciPy comes with it
+    from testbed.world.population import given
 
     found = given(fleet.devices, fleet=fleet.name, count=fleet.count, seed=seed)
     for number, one in enumerate(found, start=1):

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.engine.chance import index
-from testbed.world.chance import Purpose, at, draws, uniform
+from venn.wire.chance import Purpose, at, draws, uniform
 from venn.wire.errors import UsageError
 from venn.wire.notation import Distribution
 

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Comparison, Requirement, comparisons
+from device_agent.sessions import Block
 from testbed.world.arrays import CheckIns
-from testbed.world.chance import Purpose, Reals, uniform
 from testbed.world.columns import Columns, Devices, GeneratedPhones, chunks
 from testbed.world.population import PopulationSpec
-from testbed.world.sessions import Block, Replay, sessions
+from testbed.world.sessions import Replay, sessions
 from testbed.world.trace_files import read_devices, read_sessions
+from venn.wire.chance import Purpose, Reals, uniform
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean
 

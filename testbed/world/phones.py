@@ -24,7 +24,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.world.chance import Purpose, Reals, normal, normal_score
+from venn.wire.chance import Purpose, Reals, normal, normal_score
 
 PERCENTILES = (0.01, 0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95, 0.99)
 _LAST = 3.09  # the normal score that one in a thousand is above

@@ -10,8 +10,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from coordinator.engine.requirements import Capabilities
+from device_agent.sessions import Availability
 from testbed.world.columns import Devices, GeneratedPhones
-from testbed.world.sessions import PHONES_AVAILABILITY, Availability
+from testbed.world.sessions import PHONES_AVAILABILITY
 from testbed.world.trace_files import read_devices
 
 

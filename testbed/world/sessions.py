@@ -1,110 +1,31 @@
-"""Sessions of a large population: generated, or a period that is repeated.
+"""The sessions of a large population, in order of time, block by block; those of a period can be repeated for ever.
 
-Day and night: how likely a device that is away comes back, over the hours.
+Memory grows with the number of devices and of the rows of a block, and not with the time that is covered.
 
-When the devices of a large population are there: all their sessions, in order of time, block by block.
-
-A device is there for a session, away for a gap, and so on; gaps pass faster by day or by night (``Day``). Its n-th
-session is a function of (seed, device, n) alone. Memory grows with the number of devices and of the rows of a block,
-and not with the time that is covered.
-
-The sessions of a period, kept and repeated for ever.
-
-They are kept at 24 bytes each (7 million sessions: 168 MB), so that a long run neither generates nor reads them again.
-In the n-th repeat (n = 0, 1, ...) every time is n periods later, and a device's intervals are numbered on. Times are
-cut to the multiples of TICK_S, in which sums and differences are exact up to 272 years: repeats are equal to the last
-bit, and sessions of a device never overlap by a rounding error.
+Sessions of a period are kept at 24 bytes each (7 million sessions: 168 MB), so that a long run neither generates nor
+reads them again. In the n-th repeat (n = 0, 1, ...) every time is n periods later, and a device's intervals are
+numbered on. Times are cut to the multiples of TICK_S, in which sums and differences are exact up to 272 years: repeats
+are equal to the last bit, and sessions of a device never overlap by a rounding error.
 
 What is under way at the end of the period goes on into the next one, until the device's first session of that begins.
 So sessions that had begun before time 0 stand at its beginning once, and not in every repeat; only a device that has no
 other session is there again from the beginning.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.world.chance import Ids, Purpose, Reals, at, uniform
+from device_agent.sessions import DAY_S, Availability, Block, Day, Sessions
+from venn.wire.chance import Ids, Reals
 from venn.wire.errors import UsageError
-from venn.wire.notation import Distribution, Exponential, LogNormal
+from venn.wire.notation import Exponential, LogNormal
 
-DAY_S = 86_400.0
-_GRID = 4096  # parts of a day to begin the search in: within 10 ms
-_STEPS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """A sine over the day, 1 on average: gaps pass faster where it is high. Time 0 is midnight."""
-
-    swing: float = 1.0  # the most over the least, >= 1; 1: no day and night
-    peak_s: float = 0.0  # when it is highest, seconds after midnight
-
-    def __post_init__(self) -> None:
-        if not (1 <= self.swing < np.inf):
-            raise ValueError(f"a swing of {self.swing} is not 1 or more")
-
-    @property
-    def _amplitude(self) -> float:
-        return (self.swing - 1) / (self.swing + 1)
-
-    def pace(self, time_s: Reals) -> Reals:
-        """Seconds of gap that pass in a second, at these times."""
-        return 1 + self._amplitude * np.cos(2 * np.pi * (time_s - self.peak_s) / DAY_S)
-
-    def passed(self, time_s: Reals) -> Reals:
-        """Seconds of gap that pass until these times, from some moment on that is always the same."""
-        return time_s + self._amplitude * DAY_S / (2 * np.pi) * np.sin(2 * np.pi * (time_s - self.peak_s) / DAY_S)
-
-    def after(self, time_s: Reals, gap_s: Reals) -> Reals:
-        """When a gap that began then is over."""
-        if self.swing == 1:
-            return time_s + gap_s
-        wanted = self.passed(time_s) + gap_s
-        first, times = _inverse(self)
-        midnight = np.floor((wanted - first) / DAY_S) * DAY_S
-        place = (wanted - midnight - first) * (_GRID / DAY_S)
-        below = np.minimum(place.astype(np.intp), _GRID - 1)
-        found = midnight + times[below] + (place - below) * (times[below + 1] - times[below])
-        for _ in range(_STEPS):  # of Newton's: always as many, so that no device's time depends on who is asked with it
-            found = found - (self.passed(found) - wanted) / self.pace(found)
-        return np.asarray(np.maximum(found, time_s))
-
-
-@cache
-def _inverse(day: Day) -> tuple[float, Reals]:
-    """What has passed at midnight, and the times at which each _GRID-th part of a day more has passed."""
-    times = np.linspace(0.0, DAY_S, 4 * _GRID + 1)
-    passed = day.passed(times)
-    return float(passed[0]), np.interp(passed[0] + np.linspace(0.0, DAY_S, _GRID + 1), passed, times)
-
-
-LEAST_SESSION_S = 0.001
 MOST_ROWS = 1_000_000  # of a block
 ROWS = 1 << 17  # of a block on average
-SETTLING_S = DAY_S  # of sessions and gaps before time 0: by then how they began is forgotten
-
-
-@dataclass(frozen=True, slots=True)
-class Availability:
-    """Of each device. Durations are in seconds."""
-
-    session: Distribution
-    gap: Distribution
-    day: Day = field(default_factory=Day)
-
-    @property
-    def cycle_s(self) -> float:
-        """From one session's start to the next one's, on average."""
-        return self.session.mean + self.gap.mean
-
-    def devices_for(self, sessions_per_s: float) -> int:
-        """How many devices check in so often."""
-        return max(1, round(sessions_per_s * self.cycle_s))
 
 
 # As many devices as make 7 million sessions in 5 days, as the paper's trace has. Their lengths are ours: phones charge
@@ -115,41 +36,12 @@ PHONES_AVAILABILITY = Availability(
 PHONE_SESSIONS_PER_S = 7e6 / (5 * DAY_S)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A row per session, by (start, device)."""
-
-    start_s: Reals
-    end_s: Reals  # > start
-    device: Ids  # its number, from 0
-    number: Ids  # of the session among all of its device, ascending; some came before time 0
-
-    def __len__(self) -> int:
-        return len(self.device)
-
-    def rows(self, which: slice | Ids) -> "Block":
-        return Block(self.start_s[which], self.end_s[which], self.device[which], self.number[which])
-
-    @classmethod
-    def of(cls, parts: Sequence["Block"]) -> "Block":
-        """All of them, one after the other."""
-        empty = Block(np.empty(0), np.empty(0), np.empty(0, np.int64), np.empty(0, np.int64))
-        columns = ([getattr(part, name) for part in (empty, *parts)] for name in cls.__slots__)
-        return cls(*(np.concatenate(each) for each in columns))
-
-    def there_at_0(self) -> "Block":
-        """The sessions that have not ended by then, as if they began then."""
-        there = np.flatnonzero(self.end_s > 0)
-        left = self.rows(there[np.argsort(self.device[there])])
-        return Block(np.zeros(len(left)), left.end_s, left.device, left.number)
-
-
 def sessions(availability: Availability, devices: int, seed: int, until_s: float) -> Iterator[Block]:
     """All sessions that begin before ``until_s``, or without an end, and end after 0, at most MOST_ROWS to a block.
 
     One that had begun before 0 begins at 0. Blocks follow each other in time.
     """
-    state = _State(availability, devices, seed)
+    state = Sessions(availability, np.arange(devices, dtype=np.int64), seed)
     block = state.begin_before(0.0).there_at_0()
     # Small blocks are sorted faster; a day at most, so that a small population does not wait for a year of sessions.
     width_s = max(min(ROWS * availability.cycle_s / devices, DAY_S), 1.0)
@@ -160,41 +52,6 @@ def sessions(availability: Availability, devices: int, seed: int, until_s: float
         if number * width_s >= until_s:
             return
         block = block.rows(slice(0))
-
-
-class _State:
-    """Of each device the start and the number of its next session."""
-
-    def __init__(self, availability: Availability, devices: int, seed: int) -> None:
-        self._availability, self._seed = availability, seed
-        phase = uniform(seed, Purpose.PHASE, np.arange(devices, dtype=np.int64))
-        self._start = -SETTLING_S - availability.cycle_s * phase
-        self._number = np.ones(devices, dtype=np.int64)
-
-    def begin_before(self, limit_s: float) -> Block:
-        """The next sessions of all devices, as long as they begin before the limit."""
-        found = []
-        device = np.flatnonzero(self._start < limit_s)
-        while len(device):
-            found.append(self._next_of(device))
-            device = device[self._start[device] < limit_s]
-        whole = Block.of(found)
-        order = np.argsort(whole.start_s)
-        start = whole.start_s[order]
-        if (start[1:] == start[:-1]).any():  # two at once are rare, and sorting by two columns takes four times as long
-            order = np.lexsort((whole.device, whole.start_s))
-        return whole.rows(order)
-
-    def _next_of(self, device: Ids) -> Block:
-        """One session of each of these devices."""
-        about, number = self._availability, self._number[device]
-        start = self._start[device]
-        length = at(about.session, uniform(self._seed, Purpose.SESSION, device, number))
-        end = start + np.maximum(length, LEAST_SESSION_S)
-        gap = np.maximum(at(about.gap, uniform(self._seed, Purpose.GAP, device, number)), 0.0)
-        self._start[device] = about.day.after(end, gap)
-        self._number[device] += 1
-        return Block(start, end, device, number)
 
 
 TICK_S = 2.0**-20  # about a microsecond

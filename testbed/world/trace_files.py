@@ -21,10 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from testbed.world.chance import Ids, Reals
+from device_agent.sessions import Block
 from testbed.world.columns import LATEST_S, Cell, Columns, ColumnsBuilder, ListedDevices, Rows, bad, opened_csv
 from testbed.world.fedscale import Behaviour, read_behaviour, read_capacities
-from testbed.world.sessions import TICK_S, Block, numbered, ticks
+from testbed.world.sessions import TICK_S, numbered, ticks
+from venn.wire.chance import Ids, Reals
 from venn.wire.errors import UsageError
 from venn.wire.text import did_you_mean, printable
 

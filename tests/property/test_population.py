@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testbed.world.sessions import Availability, Block, Day, Replay, numbered, sessions
+from device_agent.sessions import Availability, Block, Day
+from testbed.world.sessions import Replay, numbered, sessions
 from venn.wire.errors import UsageError
 from venn.wire.notation import Constant, Exponential, Uniform
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.chance import mix
-from testbed.world.chance import mix_wrapping
+from venn.wire.chance import mix_wrapping
 
 try:
     import numba

@@ -6,7 +6,8 @@ from itertools import islice, takewhile
 import numpy as np
 import pytest
 
-from testbed.world.sessions import DAY_S, PHONES_AVAILABILITY, TICK_S, Block, Replay, numbered, sessions
+from device_agent.sessions import DAY_S, Block
+from testbed.world.sessions import PHONES_AVAILABILITY, TICK_S, Replay, numbered, sessions
 from venn.wire.errors import UsageError
 
 DEVICES, PERIOD = 300, 2 * DAY_S

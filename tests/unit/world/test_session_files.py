@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.sessions import Block
 from testbed.world import trace_files
-from testbed.world.sessions import Block
 from testbed.world.trace_files import SessionFile, read_sessions
 from venn.wire.errors import UsageError
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from device_agent.sessions import DAY_S, Availability, Block, Day
 from testbed.world import sessions as module
-from testbed.world.chance import Purpose, at, uniform
-from testbed.world.sessions import DAY_S, PHONE_SESSIONS_PER_S, PHONES_AVAILABILITY, Availability, Block, Day, sessions
+from testbed.world.sessions import PHONE_SESSIONS_PER_S, PHONES_AVAILABILITY, sessions
+from venn.wire.chance import Purpose, at, uniform
 from venn.wire.notation import parse_distribution
 
 HOUR = 3600.0

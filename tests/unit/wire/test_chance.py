@@ -4,7 +4,7 @@ import numpy as np
 
 from coordinator.engine.chance import Purpose as EnginePurpose
 from coordinator.engine.chance import draw
-from testbed.world.chance import Purpose, draws, normal, uniform
+from venn.wire.chance import Purpose, draws, normal, uniform
 
 DEVICE = np.array([0, 1, 7, 2**40, -1], dtype=np.int64)
 NUMBER = np.array([1, 1, 3, 9, 2**62], dtype=np.int64)
