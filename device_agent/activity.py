@@ -7,17 +7,11 @@ from pathlib import Path
 from device_agent.actions import LeaseKey
 from device_agent.spec import Interval
 from venn.v1 import common_pb2, device_pb2
+from venn.wire.calls import enum_name
 from venn.wire.files import JsonLines, file_error
 from venn.wire.process import LagMonitor
 
 LOAD_S = 1.0
-OUTCOMES = {
-    common_pb2.OUTCOME_UNSPECIFIED: "",
-    common_pb2.OUTCOME_COUNTED: "counted",
-    common_pb2.OUTCOME_STRAGGLER: "straggler",
-    common_pb2.OUTCOME_DUPLICATE: "duplicate",
-    common_pb2.OUTCOME_REJECTED: "rejected",
-}
 
 
 class ActivityLog:
@@ -47,8 +41,8 @@ class ActivityLog:
                     "job": f"{attempt.job.owner}/{attempt.job.name}/{attempt.job.run}",
                     "round": attempt.round,
                     "attempt": attempt.attempt,
-                    "outcome": OUTCOMES.get(receipt.outcome, ""),
-                    "first_outcome": OUTCOMES.get(receipt.first_outcome, ""),
+                    "outcome": _outcome(receipt.outcome),
+                    "first_outcome": _outcome(receipt.first_outcome),
                     "digest": receipt.digest.hex(),
                     "compute_s": measure.compute.ToNanoseconds() / 1e9,
                     "compute_cpu_s": measure.compute_cpu.ToNanoseconds() / 1e9,
@@ -94,3 +88,9 @@ class ActivityLog:
         if self._sessions is not None:
             at = round(time.time(), 6)
             self._sessions.write({"device": device, "interval": interval.number, **what, "at": at})
+
+
+def _outcome(outcome: common_pb2.Outcome.ValueType) -> str:
+    """The name of an outcome; empty if there is none, or only a newer driver knows it."""
+    known = outcome in common_pb2.Outcome.values() and outcome != common_pb2.OUTCOME_UNSPECIFIED
+    return enum_name(common_pb2.Outcome, outcome) if known else ""

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from google.protobuf.duration_pb2 import Duration
-
 from device_agent.actions import StartTask
 from device_agent.artifacts import ArtifactStore, Fetched
 from device_agent.machine import AllowedCode
@@ -16,6 +14,7 @@ from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
 from device_agent.workers import Output, Work, WorkerPool
 from venn.v1 import common_pb2, device_pb2
+from venn.wire.calls import duration
 from venn.wire.text import printable
 
 NO_DATA = "/dev/null"
@@ -81,7 +80,7 @@ class Assignment:
         code = await self._fetch(self._task.code) if self._task.code.digest else None
         model = await self._fetch(self._task.model)
         ready = self._clock()
-        self._measure.fetch.CopyFrom(_duration(ready - began))
+        self._measure.fetch.CopyFrom(duration(ready - began))
         self._reports.moved(Stage.WORKING, 0)
         output = await self._means.pool.run(self._work(code, model))
         await self._hold(output, ready)
@@ -89,7 +88,7 @@ class Assignment:
         submitting = self._clock()
         response = Response(output.body, output.digest, output.weight, output.metrics)
         receipt = await self._transfer.submit(response, lambda offset: self._reports.moved(Stage.SUBMITTING, offset))
-        self._measure.submit.CopyFrom(_duration(self._clock() - submitting))
+        self._measure.submit.CopyFrom(duration(self._clock() - submitting))
         self._measure.download_bytes = self._transfer.downloaded
         self._measure.upload_bytes = self._transfer.uploaded
         return Finished(receipt, self._measure)
@@ -125,19 +124,19 @@ class Assignment:
 
     async def _hold(self, output: Output, ready: float) -> None:
         """Hold the result: where time is modelled it waits until it has passed; a task that took longer is late."""
-        self._measure.compute.CopyFrom(_duration(output.compute_s))
-        self._measure.compute_cpu.CopyFrom(_duration(output.compute_cpu_s))
+        self._measure.compute.CopyFrom(duration(output.compute_s))
+        self._measure.compute_cpu.CopyFrom(duration(output.compute_cpu_s))
         self._measure.held_back = max(0, output.held_back)
         modelled_s = self._modelled_s()
         if modelled_s <= 0:
             return
         due, now = ready + modelled_s, self._clock()
         if now > due:
-            self._measure.late.CopyFrom(_duration(now - due))
+            self._measure.late.CopyFrom(duration(now - due))
             return
         self._reports.moved(Stage.HELD, 0)
         await asyncio.sleep(due - now)
-        self._measure.held.CopyFrom(_duration(due - now))
+        self._measure.held.CopyFrom(duration(due - now))
 
     def _modelled_s(self) -> float:
         cpu = self._spec.numbers.get("cpu", 0.0)
@@ -154,9 +153,3 @@ def parameters(task: common_pb2.Task) -> dict[str, bool | int | float | str]:
         if kind is not None:
             found[printable(name, 128)] = getattr(value, kind)
     return found
-
-
-def _duration(seconds: float) -> Duration:
-    length = Duration()
-    length.FromNanoseconds(max(0, round(seconds * 1e9)))
-    return length

@@ -41,21 +41,13 @@ class FirstContact:
     def __init__(self, patience_s: float) -> None:
         self._patience_s = patience_s
         self._since: float | None = None  # the first try that failed
-        self._met = False
-
-    def met(self) -> None:
-        """Note that the coordinator was there: from now on devices dial for ever, for it may come back."""
-        self._met = True
-
-    @property
-    def was_met(self) -> bool:
-        return self._met
+        self.met = False  # once the coordinator was there, devices dial for ever: it may come back
 
     def failed(self, now: float) -> bool:
         """Note one more try that failed; returns whether it was the last."""
         if self._since is None:
             self._since = now
-        return not self._met and now >= self._since + self._patience_s
+        return not self.met and now >= self._since + self._patience_s
 
 
 class Stream:

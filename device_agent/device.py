@@ -35,7 +35,7 @@ from device_agent.session import Session
 from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
-from venn.wire.calls import Backoff
+from venn.wire.calls import Backoff, enum_name
 from venn.wire.logs import log
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable
@@ -149,7 +149,7 @@ class Device:
                 await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
                 continue
             except Refused as error:  # of another version: while one after the other is upgraded that passes
-                if error.reason != ANOTHER_VERSION or not self._setting.first_contact.was_met:
+                if error.reason != ANOTHER_VERSION or not self._setting.first_contact.met:
                     raise
                 log(logger, logging.WARNING, f"{error}; dialling again", device=self.spec.device)
                 await asyncio.sleep(UPGRADE_S * self._rng.uniform(0.5, 1.5))
@@ -193,7 +193,7 @@ class Device:
 
     def _hear(self, frame: device_pb2.ConnectResponse) -> None:
         if frame.WhichOneof("frame") == "welcome":
-            self._setting.first_contact.met()
+            self._setting.first_contact.met = True
             self._backoff.reset()
             self._say(f"joined the coordinator at {self._setting.coordinator}", **self._described())
         self._do(self._session.receive(frame, self._loop.time()))
@@ -344,7 +344,7 @@ class Device:
             reason = printable(receipt.reason, 300)
             log(logger, logging.WARNING, f"response rejected: {reason}", device=self.spec.device, lease=key.lease)
         else:
-            outcome = common_pb2.Outcome.Name(receipt.outcome).removeprefix("OUTCOME_").lower()
+            outcome = enum_name(common_pb2.Outcome, receipt.outcome)
             self._say("task done", outcome=outcome, lease=key.lease)
         self._do(self._session.finished(key, receipt, measure, self._loop.time()))
 

@@ -1,54 +1,57 @@
 """The flags of `venn agent` and `venn swarm`, and what they mean."""
 
-import hashlib
-import os
+import functools
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
-import numpy as np
 import typer
 
+from device_agent.hosting import Run
+from device_agent.machine import parse_allowed
 from device_agent.spec import DeviceSpec
+from device_agent.throttle import read_throttle
+from venn.wire.command import Context
 from venn.wire.errors import UsageError
-from venn.wire.notation import parse_distribution, parse_fraction
+from venn.wire.notation import parse_distribution, parse_duration, parse_fraction
 
 Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
 Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local data, by name; repeatable.")]
-Label = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")]
-Session = Annotated[
-    str | None, typer.Option(metavar="DIST", help="Length of a session, e.g. exp(8s); default: no end.")
-]
-Gap = Annotated[str | None, typer.Option(metavar="DIST", help="Time between two sessions, e.g. exp(4s).")]
-Crash = Annotated[str, typer.Option(metavar="FRACTION", help="Part of the sessions that end without a goodbye.")]
-Trace = Annotated[Path | None, typer.Option(metavar="CSV", help="File of sessions: device,start_s,end_s.")]
-Epoch = Annotated[float | None, typer.Option(metavar="UNIX", help="Unix time of time 0; default: now.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of sessions and gaps.")]
-PerSession = Annotated[int, typer.Option(min=0, help="Most tasks in one session; 0: no limit.")]
-PerDay = Annotated[int, typer.Option(min=0, help="Most tasks in one day; 0: no limit.")]
 AllowCode = Annotated[
     list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="Job code that may run here; repeatable.")
 ]
-Folder = Annotated[Path | None, typer.Option("--dir", metavar="DIR", help="Write receipts, sessions and load here.")]
-Throttled = Annotated[
-    Path | None, typer.Option("--throttle", metavar="FILE", help="Limits of devices, from `venn run`.")
-]
-Patience = Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Allow unencrypted connections beyond loopback.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """When a device comes and goes, and how much it does; as the flags say it."""
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The flags that `venn agent` and `venn swarm` share, as they were given."""
 
-    session: str | None
-    gap: str | None
-    crash: str
-    seed: int
-    tasks_per_session: int
-    tasks_per_day: int
+    tokens: Tokens = None
+    data: Data = None
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")] = None
+    session: Annotated[
+        str | None, typer.Option(metavar="DIST", help="Length of a session, e.g. exp(8s); default: no end.")
+    ] = None
+    gap: Annotated[str | None, typer.Option(metavar="DIST", help="Time between two sessions, e.g. exp(4s).")] = None
+    crash: Annotated[str, typer.Option(metavar="FRACTION", help="Part of the sessions that end without a goodbye.")] = (
+        "0"
+    )
+    trace: Annotated[Path | None, typer.Option(metavar="CSV", help="File of sessions: device,start_s,end_s.")] = None
+    epoch: Annotated[float | None, typer.Option(metavar="UNIX", help="Unix time of time 0; default: now.")] = None
+    seed: Annotated[int, typer.Option(min=0, help="Seed of sessions and gaps.")] = 0
+    tasks_per_session: Annotated[int, typer.Option(min=0, help="Most tasks in one session; 0: no limit.")] = 0
+    tasks_per_day: Annotated[int, typer.Option(min=0, help="Most tasks in one day; 0: no limit.")] = 0
+    allow_code: AllowCode = None
+    dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write receipts, sessions and load here.")] = None
+    throttle: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits of devices, from `venn run`.")] = None
+    patience: Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")] = (
+        "60s"
+    )
+    insecure: Insecure = False
 
     def device(
         self,
@@ -57,24 +60,55 @@ class Behaviour:
         labels: Mapping[str, tuple[str, ...]],
         data: Mapping[str, Path],
     ) -> DeviceSpec:
-        """The description of a device with this behaviour. Raises UsageError."""
+        """The description of a device that comes, goes and works as the flags say. Raises UsageError."""
+        for distribution in (self.session, self.gap):
+            if distribution is not None:
+                parse_distribution(distribution)
         return DeviceSpec(
             device=name,
             seed=self.seed,
             numbers=numbers,
             labels={**labels, "data": tuple(data)} if data else labels,
             data=data,
-            session=self._checked(self.session),
-            gap=self._checked(self.gap),
+            session=self.session,
+            gap=self.gap,
             crash=float(parse_fraction(self.crash)),
             tasks_per_session=self.tasks_per_session,
             tasks_per_day=self.tasks_per_day,
         )
 
-    def _checked(self, distribution: str | None) -> str | None:
-        if distribution is not None:
-            parse_distribution(distribution)
-        return distribution
+    def run(self, specs: Sequence[DeviceSpec], context: Context, **own: Any) -> Run:
+        """These devices, to be run as the flags say. ``own``: further fields of ``Run``. Raises UsageError."""
+        return Run(
+            specs=specs,
+            coordinator=context.coordinator,
+            tokens=self.tokens,
+            allowed=parse_allowed(self.allow_code or (), coordinator=context.coordinator, insecure=self.insecure),
+            folder=self.dir,
+            epoch=time.time() if self.epoch is None else self.epoch,
+            trace=self.trace,
+            patience_s=parse_duration(self.patience),
+            throttle=read_throttle(self.throttle),
+            **own,
+        )
+
+
+def with_flags(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the shared flags; it receives them as its parameter ``flags``."""
+    given, types = inspect.signature(function, eval_str=True), get_type_hints(Flags, include_extras=True)
+
+    @functools.wraps(function)
+    def run(context: Context, **settings: Any) -> int:
+        return function(context, flags=Flags(**{name: settings.pop(name) for name in types}), **settings)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [parameter for name, parameter in given.parameters.items() if name != "flags"]
+    shared = [
+        inspect.Parameter(each.name, keyword, default=each.default, annotation=types[each.name])
+        for each in fields(Flags)
+    ]
+    run.__signature__ = given.replace(parameters=own + shared)  # type: ignore[attr-defined]
+    return run
 
 
 def parse_labels(values: Sequence[str] | None) -> dict[str, tuple[str, ...]]:
@@ -105,22 +139,6 @@ def deal(data: Mapping[str, Path], count: int) -> list[dict[str, Path]]:
         for own, file in zip(dealt, files, strict=False):
             own[name] = file
     return dealt
-
-
-def drawn(seed: int, device: str, name: str, distribution: Callable[[np.random.Generator], float]) -> float:
-    """A drawn capability of an emulated device, a function of (seed, device, name) alone."""
-    digest = hashlib.sha256(f"{seed}/{device}/{name}".encode()).digest()
-    return distribution(np.random.default_rng(int.from_bytes(digest[:16], "little")))
-
-
-def state_folder() -> Path:
-    """The folder of what is kept between runs: ``$XDG_STATE_HOME/venn``, else ``~/.local/state/venn``."""
-    named = os.environ.get("XDG_STATE_HOME")
-    return (Path(named) if named else Path.home() / ".local" / "state") / "venn"
-
-
-def epoch_or_now(epoch: float | None) -> float:
-    return time.time() if epoch is None else epoch
 
 
 def _pairs(values: Sequence[str] | None, flag: str, example: str) -> list[tuple[str, str]]:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from google.protobuf.duration_pb2 import Duration
-
 from device_agent.actions import (
     Action,
     CloseReason,
@@ -27,6 +25,7 @@ from device_agent.actions import (
 )
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.admission import this_version
+from venn.wire.calls import duration
 
 WELCOME_WITHIN_S = 10.0  # from the check-in
 BUSY_RETRY_S = 1.0
@@ -277,8 +276,7 @@ class Session:
         return self._judge(offer)
 
     def _decline(self, lease: int, refusal: Refusal, now: float) -> None:
-        retry_after = Duration()
-        retry_after.FromNanoseconds(round(refusal.retry_after_s * 1e9))
+        retry_after = duration(refusal.retry_after_s)
         declined = device_pb2.Declined(
             lease=lease, reason=refusal.reason, retry_after=retry_after, message=refusal.message
         )

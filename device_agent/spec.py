@@ -124,11 +124,6 @@ def traced(seed: int, device: str, spans: Spans, crash: float) -> Iterator[Inter
         yield Interval(number, start, end, Ending.CRASH if crashed else Ending.GOODBYE)
 
 
-def as_trace(value: Sequence[Sequence[float]] | None) -> tuple[tuple[float, float], ...] | None:
-    """Read a device's sessions from JSON. Raises TypeError or ValueError for anything else."""
-    return None if value is None else tuple((float(start), float(end)) for start, end in value)
-
-
 def upcoming(intervals: Iterable[Interval], now_s: float, first: int = 1) -> Iterator[Interval]:
     """The intervals that are not over at ``now_s``, numbered from ``first`` on."""
     return (interval for interval in intervals if interval.end_s > now_s and interval.number >= first)
@@ -275,7 +270,8 @@ class DeviceSpec:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "DeviceSpec":
-        """Raises UsageError, KeyError, TypeError, ValueError or AttributeError for anything but a device."""
+        """Read a device. Raises UsageError, KeyError, TypeError, ValueError or AttributeError for anything else."""
+        trace = value["trace"]
         return cls(
             device=str(value["device"]),
             fleet=str(value["fleet"]),
@@ -285,7 +281,7 @@ class DeviceSpec:
             data={name: Path(path) for name, path in value["data"].items()},
             session=value["session"],
             gap=value["gap"],
-            trace=as_trace(value["trace"]),
+            trace=None if trace is None else tuple((float(start), float(end)) for start, end in trace),
             crash=float(value["crash"]),
             tasks_per_session=int(value["tasks_per_session"]),
             tasks_per_day=int(value["tasks_per_day"]),

@@ -1,23 +1,24 @@
 """``venn swarm``: many devices in one process, each with its own connection; task time is modelled."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
-from device_agent import flags
-from device_agent.flags import Behaviour
-from device_agent.hosting import Run, play, swarm_workers
-from device_agent.machine import importable_packages, kept_identity, parse_allowed
+from device_agent.flags import Flags, deal, parse_data, parse_labels, with_flags
+from device_agent.hosting import play, swarm_workers
+from device_agent.machine import importable_packages, kept_identity
 from device_agent.spec import DeviceSpec, read_population
-from device_agent.throttle import read_throttle
 from venn.wire import logs
+from venn.wire.admission import state_folder
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
-from venn.wire.notation import Distribution, parse_distribution, parse_duration
+from venn.wire.notation import Distribution, parse_distribution
 
 FLEETS = "venn.fleets"  # entry points: a function (reference, folder) -> path of a population.jsonl
 
@@ -26,6 +27,7 @@ app = application()
 
 @app.command(epilog="Example: venn swarm --count 50 --cpu 1..4 --memory '2 GB' --session 'exp(8s)' --gap 'exp(4s)'")
 @client_command
+@with_flags
 def swarm(
     context: Context,
     *,
@@ -36,26 +38,11 @@ def swarm(
     count: Annotated[int | None, typer.Option(min=1, help="How many devices; the flags below describe them.")] = None,
     fleet: Annotated[str | None, typer.Option(metavar="SCENARIO:FLEET", help="Devices of a scenario's fleet.")] = None,
     name: Annotated[str | None, typer.Option(help="How their names begin; default: made once and kept.")] = None,
-    tokens: flags.Tokens = None,
-    data: flags.Data = None,
-    label: flags.Label = None,
     cpu: Annotated[str, typer.Option(metavar="DIST", help="Their cpu scores, e.g. 1..4.")] = "1",
     memory: Annotated[str | None, typer.Option(metavar="DIST", help="Their memory, e.g. 2 GB..8 GB.")] = None,
     os: Annotated[str | None, typer.Option(metavar="DIST", help="Their OS levels.")] = None,
-    session: flags.Session = None,
-    gap: flags.Gap = None,
-    crash: flags.Crash = "0",
-    trace: flags.Trace = None,
-    epoch: flags.Epoch = None,
-    seed: flags.Seed = 0,
-    tasks_per_session: flags.PerSession = 0,
-    tasks_per_day: flags.PerDay = 0,
-    allow_code: flags.AllowCode = None,
     workers: Annotated[int | None, typer.Option(min=1, help="How many tasks run at once; default: cores - 1.")] = None,
-    dir: flags.Folder = None,
-    throttle: flags.Throttled = None,
-    patience: flags.Patience = "60s",
-    insecure: flags.Insecure = False,
+    flags: Flags,
 ) -> int:
     """Run many devices in one process: each joins, works and vanishes by itself."""
     logs.configure(component="swarm", verbose=context.verbose, quiet=context.quiet)
@@ -64,34 +51,19 @@ def swarm(
     if population is not None:
         specs: Sequence[DeviceSpec] = read_population(population)
     elif fleet is not None:
-        specs = _fleet(fleet, dir or flags.state_folder() / "fleets")
+        specs = _fleet(fleet, flags.dir or state_folder() / "fleets")
     else:
-        behaviour = Behaviour(session, gap, crash, seed, tasks_per_session, tasks_per_day)
         numbers = {"cpu": parse_distribution(cpu, "number")}
         numbers |= {"memory": parse_distribution(memory, "bytes")} if memory else {}
         numbers |= {"os": parse_distribution(os, "number")} if os else {}
-        specs = _alike(
-            name or kept_identity(dir or flags.state_folder()),
-            count or 0,
-            behaviour,
-            numbers,
-            flags.parse_labels(label),
-            flags.parse_data(data),
-        )
-    run = Run(
-        specs=[_with_packages(spec) for spec in specs],
-        coordinator=context.coordinator,
-        tokens=tokens,
-        allowed=parse_allowed(allow_code or (), coordinator=context.coordinator, insecure=insecure),
+        specs = _alike(name or kept_identity(flags.dir or state_folder()), count or 0, numbers, flags)
+    run = flags.run(
+        [_with_packages(spec) for spec in specs],
+        context,
         modelled=True,
         crash_kills=False,
-        folder=dir,
-        epoch=flags.epoch_or_now(epoch),
-        trace=trace,
         first_interval=1,
-        patience_s=parse_duration(patience),
         workers=workers or swarm_workers(),
-        throttle=read_throttle(throttle),
     )
     return play(run, context)
 
@@ -100,24 +72,19 @@ def main(argv: list[str]) -> int:
     return execute(app, argv, "venn swarm")
 
 
-def _alike(
-    prefix: str,
-    count: int,
-    behaviour: Behaviour,
-    numbers: Mapping[str, Distribution],
-    labels: Mapping[str, tuple[str, ...]],
-    data: Mapping[str, Path],
-) -> list[DeviceSpec]:
+def _alike(prefix: str, count: int, numbers: Mapping[str, Distribution], flags: Flags) -> list[DeviceSpec]:
     """``count`` devices, numbered from 1; what differs between them is drawn from (seed, device)."""
-    devices = []
-    for number, own in enumerate(flags.deal(data, count), start=1):
+    devices, labels = [], parse_labels(flags.label)
+    for number, own in enumerate(deal(parse_data(flags.data), count), start=1):
         device = f"{prefix}-{number:0{max(2, len(str(count)))}}"
-        drawn = {
-            name: flags.drawn(behaviour.seed, device, name, distribution.sample)
-            for name, distribution in numbers.items()
-        }
-        devices.append(behaviour.device(device, drawn, labels, own))
+        drawn = {key: each.sample(_generator(flags.seed, device, key)) for key, each in numbers.items()}
+        devices.append(flags.device(device, drawn, labels, own))
     return devices
+
+
+def _generator(seed: int, device: str, capability: str) -> np.random.Generator:
+    digest = hashlib.sha256(f"{seed}/{device}/{capability}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:16], "little"))
 
 
 def _fleet(reference: str, folder: Path) -> list[DeviceSpec]:

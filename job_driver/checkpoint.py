@@ -23,7 +23,7 @@ from job_driver.job import Arrays, Round
 from venn.wire import tensors
 from venn.wire.chunks import Hasher, digest_of_file
 from venn.wire.errors import UsageError
-from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_atomic, writing
+from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_atomic, writing
 from venn.wire.text import printable
 
 FORMAT = 2
@@ -100,7 +100,7 @@ class Checkpoints:
         write_atomic(self._folder / STATE, text, fsync=self._fsync)
         self.next_model.rename(self.model)
         if self._fsync:
-            sync_folder(self._folder)
+            sync(self._folder)
 
     def keep(self, round_: int) -> None:
         """Keep the model of the newest checkpoint, which was given to devices in this round, beyond the next commit."""

@@ -25,7 +25,7 @@ from job_driver.training import finite
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
 from venn.wire.admission import Role, client_token, load_token
-from venn.wire.calls import admin_stub, job_stub
+from venn.wire.calls import admin_stub, enum_name, job_stub
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
@@ -274,7 +274,7 @@ def described(status: job_pb2.JobStatus) -> dict[str, Any]:
     return {
         "job": key_text(status.key),
         "name": status.key.name,
-        "phase": phase_name(status.phase),
+        "phase": enum_name(job_pb2.JobPhase, status.phase),
         "requirement": status.requirement,
         "round": status.round,
         "rounds": status.rounds,
@@ -287,10 +287,6 @@ def described(status: job_pb2.JobStatus) -> dict[str, Any]:
     }
 
 
-def phase_name(phase: int) -> str:
-    return job_pb2.JobPhase.Name(job_pb2.JobPhase.ValueType(phase)).removeprefix("JOB_PHASE_").lower()
-
-
 async def _list(context: Context, tokens: Path | None) -> int:
     jobs = await _jobs(context.coordinator, tokens)
     if context.json:
@@ -299,7 +295,7 @@ async def _list(context: Context, tokens: Path | None) -> int:
     write_line(sys.stdout, f"{'JOB':<40} {'STATE':<12} {'ROUND':<8} RESPONSES")
     for job in jobs:
         at = f"{job.round}/{job.rounds or '?'}"
-        state, name = phase_name(job.phase), printable(key_text(job.key), 80)
+        state, name = enum_name(job_pb2.JobPhase, job.phase), printable(key_text(job.key), 80)
         write_line(sys.stdout, f"{name:<40} {state:<12} {at:<8} {job.responses} of {job.responses_needed}")
     return ExitCode.OK
 
@@ -310,9 +306,11 @@ async def _wait(context: Context, name: str, tokens: Path | None) -> int:
     async with _connected("job", context.coordinator, tokens) as channel:
         async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
             if (answer.job.phase, answer.job.round) != (last.phase, last.round):
-                logger.info(f"{key_text(key)} {phase_name(answer.job.phase)}, round {answer.job.round}")
+                logger.info(
+                    f"{key_text(key)} {enum_name(job_pb2.JobPhase, answer.job.phase)}, round {answer.job.round}"
+                )
             last = answer.job
-    text = json.dumps(described(last)) if context.json else f"{key_text(key)} {phase_name(last.phase)}"
+    text = json.dumps(described(last)) if context.json else f"{key_text(key)} {enum_name(job_pb2.JobPhase, last.phase)}"
     write_line(sys.stdout, text)
     return ExitCode.OK if last.phase == job_pb2.JOB_PHASE_FINISHED else ExitCode.FAILED
 
@@ -321,7 +319,7 @@ async def _cancel(context: Context, name: str, reason: str, tokens: Path | None)
     key = await _find(name, context.coordinator, tokens)
     async with _connected("job", context.coordinator, tokens) as channel:
         request = job_pb2.CancelJobRequest(job=key, reason=reason)
-        phase = phase_name((await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
+        phase = enum_name(job_pb2.JobPhase, (await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
     text = json.dumps({"job": key_text(key), "phase": phase}) if context.json else f"{key_text(key)} {phase}"
     write_line(sys.stdout, text)
     return ExitCode.OK

@@ -30,6 +30,7 @@ from job_driver.upload import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
+from venn.wire.calls import enum_name
 from venn.wire.channel import bind, make_server, open_channel, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
@@ -182,7 +183,7 @@ class Driver:
         )
         self._link = Link(
             channel, f"coordinator at {settings.coordinator}", submission,
-            patience_s=settings.patience_s, met=met, restarted=self._restarted,
+            patience_s=settings.patience_s, met=met, restarted=lambda: self._training.restarted(),  # noqa: PLW0108 - made below
         )  # fmt: skip
         collector = Collector(
             settings.responses_needed,
@@ -256,9 +257,6 @@ class Driver:
                 with contextlib.suppress(Restarted):
                     await link.call(link.stub.ReportActivity, request)
 
-    def _restarted(self) -> None:
-        self._training.restarted()
-
     # -- the end
 
     def _result(self, phase: str, message: str) -> JobResult:
@@ -322,22 +320,22 @@ class Follower:
     def _lease_ended(self, ended: pb.LeaseEnded) -> None:
         self._versions.lease_over(ended.attempt.round, ended.lease)
         if ended.reason not in DECIDED:
-            why = common.LeaseEnd.Name(ended.reason).removeprefix("LEASE_END_").lower()
+            why = enum_name(common.LeaseEnd, ended.reason)
             self._uploads.responses.receipts.lease_ended(number(ended.attempt), ended.lease, why)
             self._uploads.review()
         if ended.reason == common.LEASE_END_FAILED:
-            phase = common.Phase.Name(ended.phase).removeprefix("PHASE_").lower()
+            phase = enum_name(common.Phase, ended.phase)
             log(logger, logging.WARNING, f"a device failed in {phase}: {printable(ended.message, 500)}",
                 device=ended.device, round=ended.attempt.round, attempt=ended.attempt.attempt)  # fmt: skip
 
     def _attempt_ended(self, ended: pb.AttemptEnded) -> None:
         if ended.status in STATUS:
-            reason = pb.AttemptEndReason.Name(ended.reason).removeprefix("ATTEMPT_END_REASON_").lower()
+            reason = enum_name(pb.AttemptEndReason, ended.reason)
             self._training.end(number(ended.attempt), STATUS[ended.status], reason)
 
     def _job_ended(self, ended: pb.JobEnded) -> None:
         """End this driver. FINISHED is what it said itself; the answer to that may have been lost."""
-        phase = pb.JobPhase.Name(ended.phase).removeprefix("JOB_PHASE_").lower()
+        phase = enum_name(pb.JobPhase, ended.phase)
         raise Ended(phase, printable(ended.message, 2000), told=True)
 
     def _alive(self, alive: pb.DriverAlive) -> None:

@@ -6,11 +6,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, assert_never
 
-from google.protobuf.duration_pb2 import Duration
-
 from job_driver.job import Job
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
+from venn.wire.calls import duration
 from venn.wire.errors import UsageError
 from venn.wire.notation import exact_decimal
 
@@ -139,12 +138,6 @@ def with_labels(wanted: common.Requirement, data: str, packages: Sequence[str]) 
     if not items:
         return common.Requirement(all=common.AllDevices())
     return items[0] if len(items) == 1 else common.Requirement(every=common.Requirements(items=items))
-
-
-def duration(seconds: float) -> Duration:
-    """To the nanosecond."""
-    nanos = round(seconds * 1e9)
-    return Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
 
 
 def _value(value: ParamValue) -> common.Value:

@@ -21,7 +21,7 @@ from job_driver.job import Arrays
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES, digest_of_file
 from venn.wire.errors import PeerError, UsageError, VennError
-from venn.wire.files import JsonLines, file_error, read_json_lines, sync_folder, write_all, writing
+from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_all, writing
 from venn.wire.tensors import ALIGNMENT, TensorError, check_same, signature_of
 
 MANIFEST = "manifest.jsonl"
@@ -156,10 +156,10 @@ class Spool:
                         with open(os.open(partial, os.O_WRONLY | os.O_CREAT, 0o600), "wb", buffering=0) as file:
                             write_all(file.write, body)
                     if self._fsync:
-                        _sync_file(partial)
+                        sync(partial)
                     partial.rename(kept)
                     if self._fsync:
-                        sync_folder(self._folder)
+                        sync(self._folder)
             else:
                 partial.unlink(missing_ok=True)
             self._manifest.write(response.line())
@@ -298,14 +298,6 @@ class Mapped(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._arrays)
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _drop_torn_line(path: Path) -> None:

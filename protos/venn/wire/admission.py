@@ -44,13 +44,15 @@ class Tokens:
 
 
 def default_dir() -> Path:
-    """The folder of the tokens: ``$VENN_TOKENS``, else ``$XDG_STATE_HOME/venn/tokens``, else
-    ``~/.local/state/venn/tokens``.
-    """
-    if named := os.environ.get("VENN_TOKENS"):
-        return Path(named).expanduser()
-    state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "venn" / "tokens"
+    """The folder of the tokens: ``$VENN_TOKENS``, else ``tokens`` in ``state_folder``."""
+    named = os.environ.get("VENN_TOKENS")
+    return Path(named).expanduser() if named else state_folder() / "tokens"
+
+
+def state_folder() -> Path:
+    """The folder of what is kept between runs: ``$XDG_STATE_HOME/venn``, else ``~/.local/state/venn``."""
+    named = os.environ.get("XDG_STATE_HOME")
+    return (Path(named) if named else Path.home() / ".local" / "state") / "venn"
 
 
 def ensure_tokens(dir: Path | None = None) -> Tokens:
@@ -254,13 +256,9 @@ def describe(spoken: Version) -> str:
     return f"protocol {spoken.protocol} (venn-testbed {spoken.software or 'unknown'})"
 
 
-def understands(spoken: Version) -> bool:
-    return OLDEST <= spoken.protocol <= PROTOCOL
-
-
 async def check_version(context: grpc.aio.ServicerContext[Any, Any], spoken: Version) -> None:
     """End the call with FAILED_PRECONDITION/VERSION, both versions named, if they do not understand each other."""
-    if not understands(spoken):
+    if not OLDEST <= spoken.protocol <= PROTOCOL:
         await abort(
             context,
             grpc.StatusCode.FAILED_PRECONDITION,

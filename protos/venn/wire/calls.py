@@ -1,4 +1,4 @@
-"""Calls to other parts: the generated stubs, exchanges on one lasting stream, and waits before another try.
+"""Calls to other parts: stubs, values in messages, exchanges on one lasting stream, and waits before another try.
 
 The generator types the methods of both kinds of channel in separate classes, of which only one exists at run time. The
 stubs here are those over an asyncio channel.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from grpc.aio import EOF, AioRpcError, Metadata
 
 from venn.v1.admin_pb2_grpc import AdminServiceStub
@@ -39,6 +40,19 @@ def job_stub(channel: grpc.aio.Channel) -> "JobServiceAsyncStub":
 
 def task_stub(channel: grpc.aio.Channel) -> "TaskServiceAsyncStub":
     return cast("TaskServiceAsyncStub", TaskServiceStub(channel))
+
+
+def duration(seconds: float) -> Duration:
+    """A duration in a message, to the nanosecond."""
+    nanos = round(seconds * 1e9)
+    return Duration(seconds=nanos // 10**9, nanos=nanos % 10**9)
+
+
+def enum_name(kind: Any, value: int) -> str:
+    """The name of an enum's value in lower case, without the enum's own: ``lost`` of LEASE_END_LOST."""
+    prefix: str = kind.Name(0).removesuffix("UNSPECIFIED")
+    name: str = kind.Name(value)
+    return name.removeprefix(prefix).lower()
 
 
 Request = TypeVar("Request")

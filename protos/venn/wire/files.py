@@ -64,7 +64,7 @@ def write_atomic(
                     os.fsync(file.fileno())
             temporary.replace(path)
             if fsync:
-                sync_folder(path.parent)
+                sync(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -77,9 +77,9 @@ def write_all(write: Callable[[memoryview], int | None], data: bytes | bytearray
         view = view[write(view) or 0 :]
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make a file, or a rename in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

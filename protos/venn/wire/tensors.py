@@ -102,7 +102,12 @@ def write(arrays: Mapping[str, Array], file: BinaryIO) -> int:
 
 def decode(buffer: bytes | bytearray | memoryview, *, refuse_nan: bool = False) -> dict[str, Array]:
     """Decode a buffer into read-only views of it, by name. Raises TensorError."""
-    return _views(memoryview(buffer).cast("B").toreadonly(), refuse_nan)
+    arrays = _views(memoryview(buffer).cast("B").toreadonly())
+    for name, array in arrays.items() if refuse_nan else ():
+        if not finite(array):
+            message, fix = f"array {printable(name, 80)} holds NaN or infinity", "check that training does not diverge"
+            raise TensorError("TENSOR_NOT_FINITE", message, fix=fix)
+    return arrays
 
 
 def header_end(head: bytes | bytearray) -> int:
@@ -135,13 +140,13 @@ def finite(array: Array) -> bool:
     return bool(np.isfinite(np.einsum("i->", array.reshape(-1))) or np.isfinite(array).all())
 
 
-def open_file(path: Path, *, refuse_nan: bool = False) -> dict[str, Array]:
+def open_file(path: Path) -> dict[str, Array]:
     """Decode a file that is mapped into memory: its pages are read when they are used. Raises TensorError, OSError."""
     if path.stat().st_size == 0:
         raise _malformed("it is empty", str(path))
     mapped = np.memmap(path, dtype=np.uint8, mode="r")
     try:
-        return _views(memoryview(mapped.data).cast("B"), refuse_nan)
+        return _views(memoryview(mapped.data).cast("B"))
     except TensorError as error:
         error.where = str(path)
         raise
@@ -164,17 +169,13 @@ def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
         at += -at % ALIGNMENT + len(body)
 
 
-def _views(view: memoryview, refuse_nan: bool) -> dict[str, Array]:
-    arrays = {
+def _views(view: memoryview) -> dict[str, Array]:
+    return {
         name: np.frombuffer(view, dtype, math.prod(shape), start).reshape(shape)
         if math.prod(shape)
         else np.empty(shape, dtype)
         for name, dtype, shape, start in places(view, len(view))
     }
-    if refuse_nan:
-        for name, array in arrays.items():
-            _check_finite(name, array)
-    return arrays
 
 
 def _read_header(view: memoryview) -> tuple[tuple[Entry, ...], int]:
@@ -238,15 +239,6 @@ def _checked_name(name: object) -> str:
             fix=f"use a text of 1 to {MAX_NAME} printable characters",
         )
     return name
-
-
-def _check_finite(name: str, array: Array) -> None:
-    if not finite(array):
-        raise TensorError(
-            "TENSOR_NOT_FINITE",
-            f"array {printable(name, 80)} holds NaN or infinity",
-            fix="check that training does not diverge",
-        )
 
 
 def _describe(name: str, dtype: str, shape: tuple[int, ...]) -> str:

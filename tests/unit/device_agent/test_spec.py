@@ -10,7 +10,7 @@ import pytest
 from device_agent import flags, machine
 from device_agent.artifacts import ArtifactStore
 from device_agent.connection import FirstContact
-from device_agent.flags import Behaviour
+from device_agent.flags import Flags
 from device_agent.machine import AllowedCode, kept_identity, parse_allowed
 from device_agent.spec import DeviceSpec, Interval, read_population
 from job_driver.bundle import pack
@@ -81,9 +81,9 @@ def test_a_gap_needs_sessions() -> None:
 def test_flags_become_a_device(tmp_path: Path) -> None:
     share = tmp_path / "share-0001.npz"
     share.touch()
-    behaviour = Behaviour("exp(8s)", None, "30%", 7, 1, 0)
+    given = Flags(session="exp(8s)", crash="30%", seed=7, tasks_per_session=1)
     data = flags.parse_data([f"digits={share}"])
-    device = behaviour.device("a", {"cpu": 2.0}, flags.parse_labels(["site=lab", "site=attic"]), data)
+    device = given.device("a", {"cpu": 2.0}, flags.parse_labels(["site=lab", "site=attic"]), data)
     assert device.crash == 0.3
     assert device.labels == {"site": ("lab", "attic"), "data": ("digits",)}
 
@@ -91,7 +91,7 @@ def test_flags_become_a_device(tmp_path: Path) -> None:
 @pytest.mark.parametrize("distribution", ["soon", "exp(x)"])
 def test_a_bad_distribution_is_refused(distribution: str) -> None:
     with pytest.raises(UsageError):
-        Behaviour(distribution, None, "0", 0, 0, 0).device("a", {}, {}, {})
+        Flags(session=distribution).device("a", {}, {}, {})
 
 
 def test_pairs_and_files_are_checked(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_backoff_grows_to_its_limit_with_full_jitter_and_is_reproducible() -> No
 def test_a_coordinator_that_was_never_met_is_tried_for_a_while_and_one_that_was_for_ever() -> None:
     contact = FirstContact(10.0)
     assert [contact.failed(now) for now in (100.0, 109.9, 110.0)] == [False, False, True]
-    contact.met()
+    contact.met = True
     assert not contact.failed(1000.0)
 
 
