@@ -2,34 +2,47 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationInfo
+from pydantic_core import PydanticCustomError
 
 from testbed.scenario.errors import known, shown, wrong
-from testbed.scenario.readers import as_duration, as_fraction, as_profile, as_rate
+from testbed.scenario.readers import (
+    MOST_LOSS,
+    Reader,
+    above_zero,
+    as_duration,
+    as_fraction,
+    as_profile,
+    as_rate,
+    folder_of,
+)
 from testbed.world.profiles import LINK_FIELDS, load_profile
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
 from venn.wire.requirements import PROGRAMS, Rate, Selector, parse_rate_of, parse_selector
 
+PROFILE = "link"
+KEYS = (PROFILE, *LINK_FIELDS)
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
 _ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
 
 
 def as_entry(value: object, info: ValidationInfo) -> Entry:
-    """One verb with its selector, and its times."""
+    """Reads an entry: one verb with its selector, and its times."""
     if isinstance(value, Entry):
         return value
     if not isinstance(value, Mapping):
         raise wrong(f"{shown(value)} is not an entry of a timeline", f"write e.g. {EXAMPLE}")
     verb = _verb(value)
     of = _selector(verb, value[verb.value])
-    times = {key: _seconds(key, value[key], info) for key in _TIMES if key in value}
+    times = {
+        key: _read(key, above_zero if key == "for" else as_duration, value[key], info) for key in _TIMES if key in value
+    }
     _check_times(verb, times)
-    change = as_link_change(value, info) if verb is Verb.LIMIT else None
+    change = _link_change(value, info) if verb is Verb.LIMIT else None
     return Entry(verb, of, times.get("at", times.get("from", 0.0)), times.get("to"), times.get("for"), change)
 
 
@@ -66,12 +79,13 @@ def _check_program(verb: Verb, of: Selector) -> None:
         raise wrong(f"{verb}: has no meaning for {of}", "a program can crash or be suspended")
 
 
-def _seconds(key: str, value: object, info: ValidationInfo) -> float:
+def _read(key: str, read: Reader, value: object, info: ValidationInfo) -> Any:
+    """What ``read`` makes of the value of a key; what is wrong with it is told with the key."""
     try:
-        return as_duration(value, info, positive=key == "for")
-    except ValueError as error:
-        context = getattr(error, "context", None) or {}
-        raise wrong(f"{key}: {context.get('message', error)}", context.get("fix", "")) from None
+        return read(value, info)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        raise wrong(f"{key}: {context['message']}", context["fix"]) from None
 
 
 def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
@@ -94,32 +108,19 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
         raise wrong("for is longer than the time between from and to", "make it shorter")
 
 
-PROFILE = "link"
-KEYS = (PROFILE, *LINK_FIELDS)
-MOST_LOSS = Fraction(99, 100)
-
-
-def as_link_change(value: Mapping[str, object], info: ValidationInfo) -> LinkChange:
+def _link_change(value: Mapping[str, object], info: ValidationInfo) -> LinkChange:
     """What stands in the entry itself goes before what the profile gives."""
     own = {key: value[key] for key in LINK_FIELDS if key in value}
     stated = {**(_of_profile(value[PROFILE], info) if PROFILE in value else {}), **own}
     if not stated:
         raise wrong("limit does not say the new limits", "add e.g. link: 3g, or up: 500 kbit/s")
-    read: dict[str, Any] = {}
-    for key, written in stated.items():
-        try:
-            read[key] = _value(key, written, info)
-        except ValueError as error:
-            context = getattr(error, "context", None) or {}
-            raise wrong(f"{key}: {context.get('message', error)}", context.get("fix", "")) from None
-    return LinkChange(**read)
+    return LinkChange(**{key: _read(key, _LINK.get(key, as_duration), each, info) for key, each in stated.items()})
 
 
 def _of_profile(stated: object, info: ValidationInfo) -> dict[str, object]:
-    folder: Path = (info.context or {}).get("folder", Path())
     reference = as_profile(stated, info)
     try:
-        profile = load_profile(reference, folder=folder)
+        profile = load_profile(reference, folder=folder_of(info))
     except UsageError as error:
         raise wrong(f"{PROFILE}: {error.message}", error.fix) from None
     if other := [key for key in profile.values if key not in LINK_FIELDS]:
@@ -128,9 +129,8 @@ def _of_profile(stated: object, info: ValidationInfo) -> dict[str, object]:
     return {key: value.value for key, value in profile.values.items()}
 
 
-def _value(key: str, written: object, info: ValidationInfo) -> float | Fraction:
-    if key in ("up", "down"):
-        return as_rate(written, info)
-    if key == "loss":
-        return as_fraction(written, Fraction(0), MOST_LOSS, open_below=False)
-    return as_duration(written, info, positive=False)
+def _loss(value: object, info: ValidationInfo) -> Fraction:
+    return as_fraction(value, MOST_LOSS)
+
+
+_LINK: dict[str, Reader] = {"up": as_rate, "down": as_rate, "loss": _loss}

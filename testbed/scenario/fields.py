@@ -1,295 +1,162 @@
-"""The types that keys of a scenario have: read by ``readers``, written back in the notation.
+"""The types that keys of a scenario have: how each is read and written back, and what the JSON schema says of it."""
 
-In the JSON schema ``x-kind`` names the kind of value for the reference.
-"""
-
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo, WithJsonSchema
+from pydantic import GetCoreSchemaHandler, PlainValidator
+from pydantic_core import CoreSchema, core_schema
 
+from testbed.scenario import churn, readers
 from testbed.scenario.backends import BUILT_IN
-from testbed.scenario.churn import EXAMPLE as EXAMPLE_ENTRY
-from testbed.scenario.churn import as_entry
 from testbed.scenario.expect import EXAMPLE, Expectation
 from testbed.scenario.readers import (
     DEVICE_FILES,
     GENERATED,
     LARGEST_SEED,
     MOST,
+    MOST_LOSS,
     MOST_SIMULATED,
     NAME,
     PHONES,
     SESSION_FILES,
     SOURCES,
     VERSION,
-    as_backend,
-    as_bytes,
-    as_capability,
-    as_distribution,
-    as_duration,
-    as_expectation,
-    as_file,
-    as_fraction,
-    as_generated,
-    as_label,
-    as_labels,
-    as_name,
-    as_parameter,
-    as_parameter_name,
-    as_policy,
-    as_positive_number,
-    as_profile,
-    as_rate,
-    as_requirement,
-    as_size,
-    as_source,
-    as_split,
-    as_spread,
-    as_swing,
-    as_table,
-    as_text,
-    as_truth,
-    as_version,
-    as_whole,
-    one_of,
+    Reader,
 )
 from testbed.world.arrays import Matching
-from testbed.world.jobs import Which
+from testbed.world.jobs import PAPER, Which
 from testbed.world.timeline import Entry
-from venn.wire.notation import Constant, Distribution, Unit, format_bytes, format_duration, format_fraction, format_rate
+from venn.wire.notation import Constant, Distribution, format_bytes, format_duration, format_fraction, format_rate
 
 
-def _schema(kind: str, json_type: str | list[str], *examples: object, **more: object) -> WithJsonSchema:
-    return WithJsonSchema({"type": json_type, "x-kind": kind, "examples": list(examples), **more})
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A kind of value, for ``Annotated``. ``name`` is what the reference calls it, ``json`` its type in the schema."""
+
+    read: Reader
+    name: str
+    json: str | list[str] = "string"
+    examples: tuple[object, ...] = ()
+    write: Callable[[Any], object] | None = None  # as a scenario file has it; None: as it is
+    more: dict[str, object] = field(default_factory=dict)  # of the schema
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        schema: Any = PlainValidator(self.read).__get_pydantic_core_schema__(source, handler)
+        if self.write is not None:
+            schema["serialization"] = core_schema.plain_serializer_function_ser_schema(self.write)
+        return schema
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: object) -> dict[str, object]:
+        examples = {"examples": list(self.examples)} if self.examples else {}
+        return {"type": self.json, "x-kind": self.name, **examples, **self.more}
 
 
-def _whole(least: int, most: int = MOST) -> PlainValidator:
-    return PlainValidator(lambda value: as_whole(value, least, most))
-
-
-def _fraction(least: int, most: Fraction | None, *, open_below: bool) -> PlainValidator:
-    return PlainValidator(lambda value: as_fraction(value, Fraction(least), most, open_below=open_below))
-
-
-def _duration(*, positive: bool) -> PlainValidator:
-    def read(value: object, info: ValidationInfo) -> float:
-        return as_duration(value, info, positive=positive)
-
-    return PlainValidator(read)
-
-
-def _generated(word: str, suffixes: tuple[str, ...]) -> PlainValidator:
-    def read(value: object, info: ValidationInfo) -> str:
-        return as_generated(value, info, word, suffixes)
-
-    return PlainValidator(read)
-
-
-def _drawn(unit: Unit) -> PlainValidator:
-    def read(value: object, info: ValidationInfo) -> Distribution:
-        return as_distribution(value, info, unit)
-
-    return PlainValidator(read)
-
-
-def _number_out(value: float) -> int | float:
+def _as_number(value: float) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def _distribution_out(value: Distribution) -> str | int | float:
+def _as_distribution(value: Distribution) -> str | int | float:
     bare = isinstance(value, Constant) and value.unit == "number"
-    return _number_out(value.mean) if bare else str(value)
+    return _as_number(value.mean) if bare else str(value)
 
 
-_DURATION_OUT = PlainSerializer(format_duration, return_type=str)
-_FRACTION_OUT = PlainSerializer(format_fraction, return_type=str)
-_DRAWN_OUT = PlainSerializer(_distribution_out)
+def _count(least: int, example: int, most: int = MOST, **more: object) -> Kind:
+    return Kind(readers.whole(least, most), "whole number", "integer", (example,), more={"minimum": least, **more})
+
+
+def _part(most: Fraction, example: str, *, above: bool = False) -> Kind:
+    def read(value: object) -> Fraction:
+        return readers.as_fraction(value, most, above=above)
+
+    return Kind(read, "fraction", ["string", "number"], (example,), format_fraction)
+
+
+def _choice(options: tuple[str, ...], name: str = "", made: Callable[[str], str] = str, **more: object) -> Kind:
+    def read(value: object) -> str:
+        return made(readers.one_of(value, options))
+
+    return Kind(read, name or " or ".join(options), write=str, more={"enum": list(options), **more})
+
+
 _DRAWN = ["string", "number"]
+_BACKENDS = f"{', '.join(BUILT_IN[:-1])} or {BUILT_IN[-1]}"
 
-Name = Annotated[str, PlainValidator(as_name), _schema("name", "string", pattern=f"^{NAME.pattern}$")]
-Text = Annotated[str, PlainValidator(as_text), _schema("text", "string")]
-Truth = Annotated[bool, PlainValidator(as_truth), _schema("true or false", "boolean")]
-Seed = Annotated[int, _whole(0, LARGEST_SEED), _schema("whole number", "integer", 7, minimum=0)]
-Count = Annotated[int, _whole(1), _schema("whole number", "integer", 20, minimum=1)]
-Limit = Annotated[int, _whole(0), _schema("whole number", "integer", 1, minimum=0)]
-Factor = Annotated[
-    float,
-    PlainValidator(as_positive_number),
-    PlainSerializer(_number_out),
-    _schema("number", "number", 0.1, exclusiveMinimum=0),
+Name = Annotated[str, Kind(readers.as_name, "name", more={"pattern": f"^{NAME.pattern}$"})]
+Text = Annotated[str, Kind(readers.as_text, "text")]
+Truth = Annotated[bool, Kind(readers.as_truth, "true or false", "boolean")]
+Seed = Annotated[int, _count(0, 7, LARGEST_SEED)]
+Count = Annotated[int, _count(1, 20)]
+Limit = Annotated[int, _count(0, 1)]
+Devices = Annotated[int, _count(1, 140_000, MOST_SIMULATED, maximum=MOST_SIMULATED)]
+Factor = Annotated[float, Kind(readers.as_positive, "number", "number", (0.1,), _as_number, {"exclusiveMinimum": 0})]
+Cores = Annotated[
+    float, Kind(readers.as_positive, "number above 0", "number", (0.4,), _as_number, {"exclusiveMinimum": 0})
 ]
-
-Duration = Annotated[
-    float,
-    _duration(positive=False),
-    _DURATION_OUT,
-    _schema("duration", "string", "5s"),
-]
-LongDuration = Annotated[
-    float,
-    _duration(positive=True),
-    _DURATION_OUT,
-    _schema("duration above 0", "string", "15s"),
-]
-
-Portion = Annotated[  # of a whole: above 0, at most all of it
-    Fraction,
-    _fraction(0, Fraction(1), open_below=True),
-    _FRACTION_OUT,
-    _schema("fraction", ["string", "number"], "80%"),
-]
-MinorPart = Annotated[
-    Fraction,
-    _fraction(0, Fraction(9, 10), open_below=True),
-    _FRACTION_OUT,
-    _schema("fraction", ["string", "number"], "20%"),
-]
-Chance = Annotated[
-    Fraction,
-    _fraction(0, Fraction(1), open_below=False),
-    _FRACTION_OUT,
-    _schema("fraction", ["string", "number"], "30%"),
-]
-Surplus = Annotated[
-    Fraction,
-    _fraction(0, Fraction(10), open_below=False),
-    _FRACTION_OUT,
-    _schema("fraction", ["string", "number"], "20%"),
-]
-
+Swing = Annotated[float, Kind(readers.as_swing, "number, 1 or more", "number", (3,), _as_number, {"minimum": 1})]
+Spread = Annotated[float, Kind(readers.as_spread, "number", "number", (0.2,), _as_number, {"minimum": 0})]
+Duration = Annotated[float, Kind(readers.as_duration, "duration", "string", ("5s",), format_duration)]
+LongDuration = Annotated[float, Kind(readers.above_zero, "duration above 0", "string", ("15s",), format_duration)]
+Portion = Annotated[Fraction, _part(Fraction(1), "80%", above=True)]
+MinorPart = Annotated[Fraction, _part(Fraction(9, 10), "20%", above=True)]
+Chance = Annotated[Fraction, _part(Fraction(1), "30%")]
+Surplus = Annotated[Fraction, _part(Fraction(10), "20%")]
+Loss = Annotated[Fraction, _part(MOST_LOSS, "1%")]
 Lasting = Annotated[
     Distribution,
-    _drawn("duration"),
-    _DRAWN_OUT,
-    _schema("distribution of durations", "string", "exp(8s)", "lognormal(8s; 1.0)", "5s..20s"),
+    Kind(
+        *(readers.distribution_of("duration"), "distribution of durations", "string"),
+        *(("exp(8s)", "lognormal(8s; 1.0)", "5s..20s"), _as_distribution),
+    ),
 ]
-Score = Annotated[Distribution, _drawn("number"), _DRAWN_OUT, _schema("distribution of numbers", _DRAWN, "1..4", 8)]
+Score = Annotated[
+    Distribution,
+    Kind(readers.distribution_of("number"), "distribution of numbers", _DRAWN, ("1..4", 8), _as_distribution),
+]
 Size = Annotated[
     Distribution,
-    _drawn("bytes"),
-    _DRAWN_OUT,
-    _schema("distribution of sizes", "string", "2 GB", "2 GB..8 GB"),
+    Kind(readers.distribution_of("bytes"), "distribution of sizes", "string", ("2 GB", "2 GB..8 GB"), _as_distribution),
 ]
-
-Cores = Annotated[
-    float,
-    PlainValidator(as_positive_number),
-    PlainSerializer(_number_out),
-    _schema("number above 0", "number", 0.4, exclusiveMinimum=0),
-]
-SizeLimit = Annotated[
-    int, PlainValidator(as_size), PlainSerializer(format_bytes, return_type=str), _schema("size", "string", "512 MB")
-]
-Bytes = Annotated[
-    int,
-    PlainValidator(as_bytes),
-    PlainSerializer(format_bytes, return_type=str),
-    _schema("size", "string", "5 MB"),
-]
-Rate = Annotated[
-    float, PlainValidator(as_rate), PlainSerializer(format_rate, return_type=str), _schema("rate", "string", "4 Mbit/s")
-]
-Loss = Annotated[
-    Fraction,
-    _fraction(0, Fraction(99, 100), open_below=False),
-    _FRACTION_OUT,
-    _schema("fraction", ["string", "number"], "1%"),
-]
-ProfileName = Annotated[str, PlainValidator(as_profile), _schema("profile", "string", "pi-4", "mine.yaml")]
+SizeLimit = Annotated[int, Kind(readers.as_limit, "size", "string", ("512 MB",), format_bytes)]
+Bytes = Annotated[int, Kind(readers.as_bytes, "size", "string", ("5 MB",), format_bytes)]
+Rate = Annotated[float, Kind(readers.as_rate, "rate", "string", ("4 Mbit/s",), format_rate)]
+ProfileName = Annotated[str, Kind(readers.as_profile, "profile", "string", ("pi-4", "mine.yaml"))]
 RequirementText = Annotated[
-    str, PlainValidator(as_requirement), _schema("requirement", "string", "all", "memory >= 4 GB and cpu >= 7")
+    str, Kind(readers.as_requirement, "requirement", "string", ("all", "memory >= 4 GB and cpu >= 7"))
 ]
-LabelName = Annotated[str, PlainValidator(as_label), _schema("label", "string")]
+Capability = Annotated[str, Kind(readers.as_capability, "capability", "string", ("inference",))]
+LabelName = Annotated[str, Kind(readers.as_label, "label")]
 LabelValues = Annotated[
     tuple[str, ...],
-    PlainValidator(as_labels),
-    PlainSerializer(lambda values: values[0] if len(values) == 1 else list(values)),
-    _schema("text, or a list of texts", ["string", "array"], "lab"),
+    Kind(
+        *(readers.as_labels, "text, or a list of texts", ["string", "array"], ("lab",)),
+        lambda values: values[0] if len(values) == 1 else list(values),
+    ),
 ]
-ParameterName = Annotated[str, PlainValidator(as_parameter_name), _schema("parameter", "string")]
+ParameterName = Annotated[str, Kind(readers.as_parameter_name, "parameter")]
 Parameter = Annotated[
     bool | int | float | str,
-    PlainValidator(as_parameter),
-    _schema("true, false, a number or a text", ["boolean", "number", "string"], 40),
+    Kind(readers.as_parameter, "true, false, a number or a text", ["boolean", "number", "string"], (40,)),
 ]
-StragglerRule = Annotated[
-    Literal["finish", "revoke"],
-    PlainValidator(lambda value: one_of(value, ("finish", "revoke"))),
-    WithJsonSchema({"type": "string", "enum": ["finish", "revoke"], "x-kind": "finish or revoke"}),
+StragglerRule = Annotated[Literal["finish", "revoke"], _choice(("finish", "revoke"))]
+Repeat = Annotated[Literal["once", "allow"], _choice(("once", "allow"))]
+Rows = Annotated[Which, _choice(tuple(Which), ", ".join(Which), Which)]
+Match = Annotated[Matching, _choice(tuple(Matching), made=Matching)]
+Backend = Annotated[str, Kind(readers.as_backend, _BACKENDS, more={"enum": [*BUILT_IN]})]
+Version = Annotated[Literal[1], Kind(readers.as_version, "1", "integer", more={"const": VERSION})]
+JobTable = Annotated[str, Kind(readers.file_or((".csv",), PAPER), "table of jobs", "string", ("paper", "jobs.csv"))]
+JobFile = Annotated[Path, Kind(readers.as_file, "path of a Python file", "string", ("digits.py",), str)]
+TraceFile = Annotated[Path, Kind(readers.as_file, "path of a CSV file", "string", ("sessions.csv",), str)]
+Policy = Annotated[str, Kind(readers.as_policy, "policy", "string", ("venn", "mine.py:Mine"))]
+Source = Annotated[str, Kind(readers.file_or((".npz",), *SOURCES), "data set", "string", SOURCES)]
+Split = Annotated[str, Kind(readers.as_split, "split", "string", ("dirichlet(3.0)",))]
+Expected = Annotated[Expectation, Kind(readers.as_expectation, "expectation", "string", (EXAMPLE,), str)]
+DevicesSource = Annotated[
+    str, Kind(readers.generated_or(PHONES, DEVICE_FILES), "phones, or a file", "string", ("phones.csv",))
 ]
-Repeat = Annotated[
-    Literal["once", "allow"],
-    PlainValidator(lambda value: one_of(value, ("once", "allow"))),
-    WithJsonSchema({"type": "string", "enum": ["once", "allow"], "x-kind": "once or allow"}),
-]
-Rows = Annotated[
-    Which,
-    PlainValidator(lambda value: Which(one_of(value, tuple(Which)))),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "enum": list(Which), "x-kind": ", ".join(Which)}),
-]
-JobTable = Annotated[str, PlainValidator(as_table), _schema("table of jobs", "string", "paper", "jobs.csv")]
-JobFile = Annotated[
-    Path,
-    PlainValidator(as_file),
-    PlainSerializer(str, return_type=str),
-    _schema("path of a Python file", "string", "digits.py"),
-]
-TraceFile = Annotated[
-    Path,
-    PlainValidator(as_file),
-    PlainSerializer(str, return_type=str),
-    _schema("path of a CSV file", "string", "sessions.csv"),
-]
-Policy = Annotated[str, PlainValidator(as_policy), _schema("policy", "string", "venn", "mine.py:Mine")]
-Source = Annotated[str, PlainValidator(as_source), _schema("data set", "string", *SOURCES)]
-Split = Annotated[str, PlainValidator(as_split), _schema("split", "string", "dirichlet(3.0)")]
-Expected = Annotated[
-    Expectation,
-    PlainValidator(as_expectation),
-    PlainSerializer(str, return_type=str),
-    _schema("expectation", "string", EXAMPLE),
-]
-ChurnEntry = Annotated[
-    Entry,
-    PlainValidator(as_entry),
-    PlainSerializer(Entry.to_json, return_type=dict[str, str]),
-    _schema("timeline entry", "object", EXAMPLE_ENTRY),
-]
-Version = Annotated[
-    Literal[1], PlainValidator(as_version), WithJsonSchema({"type": "integer", "const": VERSION, "x-kind": "1"})
-]
-Backend = Annotated[
-    str,
-    PlainValidator(as_backend),
-    WithJsonSchema({"type": "string", "enum": [*BUILT_IN], "x-kind": f"{', '.join(BUILT_IN[:-1])} or {BUILT_IN[-1]}"}),
-]
-
-Devices = Annotated[
-    int, _whole(1, MOST_SIMULATED), _schema("whole number", "integer", 140_000, minimum=1, maximum=MOST_SIMULATED)
-]
-Swing = Annotated[
-    float,
-    PlainValidator(as_swing),
-    PlainSerializer(_number_out),
-    _schema("number, 1 or more", "number", 3, minimum=1),
-]
-Capability = Annotated[str, PlainValidator(as_capability), _schema("capability", "string", "inference")]
-DevicesSource = Annotated[str, _generated(PHONES, DEVICE_FILES), _schema("phones, or a file", "string", "phones.csv")]
 SessionsSource = Annotated[
-    str, _generated(GENERATED, SESSION_FILES), _schema("generated, or a file", "string", "sessions.csv")
+    str, Kind(readers.generated_or(GENERATED, SESSION_FILES), "generated, or a file", "string", ("sessions.csv",))
 ]
-Match = Annotated[
-    Matching,
-    PlainValidator(lambda value: Matching(one_of(value, tuple(Matching)))),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema({"type": "string", "enum": list(Matching), "x-kind": " or ".join(Matching)}),
-]
-Spread = Annotated[
-    float,
-    PlainValidator(as_spread),
-    PlainSerializer(_number_out),
-    _schema("number", "number", 0.2, minimum=0),
-]
+ChurnEntry = Annotated[Entry, Kind(churn.as_entry, "timeline entry", "object", (churn.EXAMPLE,), Entry.to_json)]

@@ -25,7 +25,6 @@ from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioE
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.scenario.profiles import fill, give_processes
-from testbed.scenario.readers import LATER
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
 _EITHER = ({"rounds": "max_rounds", "max_rounds": "rounds"}, {"session": "trace", "gap": "trace", "trace": "session"})
@@ -173,6 +172,12 @@ _EXAMPLES = {
 }
 
 
+_ASYNCHRONOUS = "a job is asynchronous with buffer: N, and its demand is its concurrency"
+# Keys without an effect, by the kind of mapping that could have them: refused with what to write, and never unknown.
+LATER: dict[str, dict[str, str]] = {
+    "job": dict.fromkeys(("aggregation", "asynchronous", "concurrency"), _ASYNCHRONOUS),
+    "fleet": {"latency": "a round trip takes longer by delay: 50ms"},
+}
 _SHARED = {(source,) for source, _ in INHERITANCE}
 
 

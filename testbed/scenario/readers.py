@@ -1,9 +1,8 @@
-"""How each kind of value in a scenario is read: from what a file holds, or from what a Python program passes.
+"""How each kind of value in a scenario is read.
 
-Each function returns the value or raises what ``wording.wrong`` makes. A relative path starts at the scenario's
-folder, which comes in as the validation context's ``folder``.
-
-Keys that the project knows and that have no effect yet: refused, so that nobody believes in them.
+A value is read from what a file holds, or from what a Python program passes. A reader returns the value, or raises what
+``wrong`` makes. Pydantic's context has the scenario's folder, where relative paths start; a Python program has no
+context, and passes durations in seconds, sizes in bytes and rates in bits per second.
 """
 
 import math
@@ -22,7 +21,6 @@ from testbed.scenario.backends import backend_names, backend_spec
 from testbed.scenario.errors import known, shown, wrong
 from testbed.scenario.expect import Expectation, parse_expectation
 from testbed.world.data import DIGITS, Dirichlet, Iid, parse_split
-from testbed.world.jobs import PAPER
 from venn.wire.errors import UsageError
 from venn.wire.notation import (
     Constant,
@@ -47,6 +45,7 @@ from venn.wire.notation import (
 from venn.wire.requirements import format_requirement, parse_requirement
 
 T = TypeVar("T")
+Reader = Callable[..., Any]  # takes the value, and pydantic's ValidationInfo if it needs it
 
 VERSION = 1  # of the scenario format
 MOST = 1_000_000  # of anything that is counted, but
@@ -54,6 +53,7 @@ MOST_SIMULATED = 100_000_000  # devices of a simulation
 LONGEST = 366 * 86_400.0  # seconds; as long as a coordinator counts
 MOST_BYTES = 10**15  # of a task's transfers
 MOST_SPREAD = 5  # log-sigma; the slowest of 1,000 then takes 5 million times the median
+MOST_LOSS = Fraction(99, 100)
 LARGEST_SEED = 2**63 - 1
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,39}")
@@ -67,8 +67,8 @@ LONGEST_TEXT = 128  # characters of a label's value; the wire allows as many byt
 LONGEST_PARAMETER = 4096  # characters
 
 
-def _read(parse: Callable[[Any], T], value: object) -> T:
-    """``parse(value)``; what it raises is told as the field's problem."""
+def _parsed(parse: Callable[[Any], T], value: object) -> T:
+    """``parse(value)``; what it raises is told as the key's problem."""
     if isinstance(value, bool) or not isinstance(value, str | int | float | Fraction):
         raise wrong(f"{shown(value)} is not a value", "write a word or a number")
     try:
@@ -79,35 +79,79 @@ def _read(parse: Callable[[Any], T], value: object) -> T:
         raise wrong(f"{shown(value)} is out of range") from None
 
 
-def as_whole(value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong(f"{shown(value)} is not a whole number", f"write e.g. {max(least, 1)}")
-    if value < least:
-        raise wrong(f"{value} is too small", f"it is at least {least}")
-    if value > most:
-        raise wrong(f"{shown(value)} is too large", f"it is at most {most}")
-    return value
+def _number(
+    parse: Callable[[Any], Any],
+    fault: str,
+    fix: str,
+    least: float,
+    most: float = math.inf,
+    *,
+    above: bool = False,
+    native: type | None = None,
+) -> Reader:
+    """Reads a finite number from ``least`` (``above`` it) to ``most``; ``native``: what a program passes as it is."""
+
+    def read(value: object, info: ValidationInfo) -> Any:
+        number: Any = value if info.context is None and type(value) is native else _parsed(parse, value)
+        if not least <= number <= most or number == math.inf or (above and number == least):
+            raise wrong(f"{shown(value)} {fault}", fix)
+        return number
+
+    return read
 
 
-def as_duration(value: object, info: ValidationInfo, *, positive: bool) -> float:
-    """Seconds. In a file a duration has a unit; a Python program, which has no context, passes seconds."""
-    seconds = value if info.context is None and isinstance(value, float) else _read(parse_duration, value)
-    if seconds < 0 or (positive and seconds == 0):
+as_positive = _number(parse_number, "is not above 0", "write e.g. 1", 0, above=True)
+as_swing = _number(parse_number, "is not 1 or more", "write 1 for no day and night, or e.g. 3", 1, MOST)
+as_spread = _number(
+    parse_number, f"is not between 0 and {MOST_SPREAD}", "write 0 for none, or e.g. 0.2", 0, MOST_SPREAD
+)
+as_limit = _number(parse_bytes, "is not a limit", "write e.g. 512 MB", 0, above=True, native=int)
+as_bytes = _number(
+    *(parse_bytes, "is not a size of a transfer", f"write e.g. 5 MB, at most {format_bytes(MOST_BYTES)}", 0),
+    MOST_BYTES,
+    native=int,
+)
+_time = _number(parse_duration, "is not a time", "write e.g. 15s", 0, native=float)
+as_rate = _number(parse_rate, "is not a rate", "write e.g. 4 Mbit/s", 0, above=True, native=float)
+
+
+def as_duration(value: object, info: ValidationInfo, *, positive: bool = False) -> float:
+    """Reads seconds: in a file a duration has a unit."""
+    seconds: float = _time(value, info)
+    if positive and seconds == 0:
         raise wrong(f"{shown(value)} is not a time", "write e.g. 15s")
     if not seconds <= LONGEST:
         raise wrong(f"{shown(value)} is too long", f"it is at most {format_duration(LONGEST)}")
     return seconds
 
 
-def as_fraction(value: object, least: Fraction, most: Fraction | None, *, open_below: bool) -> Fraction:
-    fraction = value if isinstance(value, Fraction) else _read(parse_fraction, value)
-    if most is not None and fraction > most:
+def above_zero(value: object, info: ValidationInfo) -> float:
+    """Reads seconds above 0."""
+    return as_duration(value, info, positive=True)
+
+
+def whole(least: int, most: int = MOST) -> Callable[[object], int]:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise wrong(f"{shown(value)} is not a whole number", f"write e.g. {max(least, 1)}")
+        if value < least:
+            raise wrong(f"{value} is too small", f"it is at least {least}")
+        if value > most:
+            raise wrong(f"{shown(value)} is too large", f"it is at most {most}")
+        return value
+
+    return read
+
+
+def as_fraction(value: object, most: Fraction, *, above: bool = False) -> Fraction:
+    """Reads a part from 0 (``above`` it) to ``most``, that decimals can write."""
+    fraction = value if isinstance(value, Fraction) else _parsed(parse_fraction, value)
+    if fraction > most:
         percent = isinstance(value, int) and fraction <= 100 * most
         fix = f"write {value}%" if percent else f"it is at most {format_fraction(most)}"
         raise wrong(f"{shown(value)} is more than {format_fraction(most)}", fix)
-    if fraction < least or (open_below and fraction == least):
-        bound = "more than" if open_below else "at least"
-        raise wrong(f"{shown(value)} is too small", f"it is {bound} {format_fraction(least)}")
+    if fraction < 0 or (above and fraction == 0):
+        raise wrong(f"{shown(value)} is too small", f"it is {'more than' if above else 'at least'} 0%")
     try:
         exact_decimal(fraction)
     except ValueError:
@@ -115,79 +159,22 @@ def as_fraction(value: object, least: Fraction, most: Fraction | None, *, open_b
     return fraction
 
 
-def as_positive_number(value: object) -> float:
-    number = _read(parse_number, value)
-    if not 0 < number < math.inf:
-        raise wrong(f"{shown(value)} is not above 0", "write e.g. 1")
-    return number
+def distribution_of(unit: Unit) -> Reader:
+    """Reads a distribution whose draws are above 0."""
 
+    def read(value: object, info: ValidationInfo) -> Distribution:
+        if isinstance(value, Distribution):
+            distribution = value
+        else:
+            distribution = _parsed(lambda text: parse_distribution(text, unit, folder=folder_of(info)), value)
+        least = _least(distribution)
+        if least < 0:
+            raise wrong(f"{shown(value)} goes below 0", "make it begin at 0 or above")
+        if least == 0:
+            raise wrong(f"{shown(value)} is not always above 0", "make it begin above 0")
+        return distribution
 
-def as_swing(value: object) -> float:
-    number = _read(parse_number, value)
-    if not 1 <= number <= MOST:
-        raise wrong(f"{shown(value)} is not 1 or more", "write 1 for no day and night, or e.g. 3")
-    return number
-
-
-def as_capability(value: object) -> str:
-    if not isinstance(value, str) or not LABEL.fullmatch(value):
-        raise wrong(f"{shown(value)} is not the name of a capability", "it has up to 40 letters, digits, _ and -")
-    return value
-
-
-def as_spread(value: object) -> float:
-    """The log-sigma of a log-normal distribution."""
-    number = _read(parse_number, value)
-    if not 0 <= number <= MOST_SPREAD:
-        raise wrong(f"{shown(value)} is not between 0 and {MOST_SPREAD}", "write 0 for none, or e.g. 0.2")
-    return number
-
-
-def as_rate(value: object, info: ValidationInfo) -> float:
-    """Bits per second, above 0. A Python program, which has no context, passes them as they are."""
-    rate = value if info.context is None and isinstance(value, float) else _read(parse_rate, value)
-    if not 0 < rate < math.inf:
-        raise wrong(f"{shown(value)} is not a rate", "write e.g. 4 Mbit/s")
-    return rate
-
-
-def as_size(value: object, info: ValidationInfo) -> int:
-    """Bytes, above 0. A Python program, which has no context, passes them as they are."""
-    size = value if info.context is None and isinstance(value, int) else _read(parse_bytes, value)
-    if size <= 0:
-        raise wrong(f"{shown(value)} is not a limit", "write e.g. 512 MB")
-    return size
-
-
-def as_bytes(value: object, info: ValidationInfo) -> int:
-    """The bytes of a transfer, 0 or more. A Python program, which has no context, passes them as they are."""
-    size = value if info.context is None and type(value) is int else _read(parse_bytes, value)
-    if not 0 <= size <= MOST_BYTES:
-        raise wrong(
-            f"{shown(value)} is not a size of a transfer", f"write e.g. 5 MB, at most {format_bytes(MOST_BYTES)}"
-        )
-    return size
-
-
-def as_profile(value: object, info: ValidationInfo) -> str:
-    """The name of a packaged profile, or an absolute path of one in a file; what reads it says whether it is right."""
-    text = as_text(value)
-    return str(as_file(text, info)) if text.endswith((".yaml", ".yml")) else text
-
-
-def as_distribution(value: object, info: ValidationInfo, unit: Unit) -> Distribution:
-    """A distribution whose draws are above 0."""
-    if isinstance(value, Distribution):
-        distribution = value
-    else:
-        folder: Path = (info.context or {}).get("folder", Path())
-        distribution = _read(lambda text: parse_distribution(text, unit, folder=folder), value)
-    least = _least(distribution)
-    if least < 0:
-        raise wrong(f"{shown(value)} goes below 0", "make it begin at 0 or above")
-    if least == 0:
-        raise wrong(f"{shown(value)} is not always above 0", "make it begin above 0")
-    return distribution
+    return read
 
 
 def _least(distribution: Distribution) -> float:
@@ -205,22 +192,19 @@ def _least(distribution: Distribution) -> float:
             assert_never(distribution)
 
 
-def as_name(value: object) -> str:
-    if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise wrong(f"{shown(value)} is not a name", "a name has 1 to 40 of a-z, 0-9 and -, and does not begin with -")
-    return value
+def _word(pattern: re.Pattern[str], what: str, rule: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise wrong(f"{shown(value)} is not {what}", rule)
+        return value
+
+    return read
 
 
-def as_label(value: object) -> str:
-    if not isinstance(value, str) or not LABEL.fullmatch(value):
-        raise wrong(f"{shown(value)} is not the name of a label", "it has up to 40 letters, digits, _ and -")
-    return value
-
-
-def as_parameter_name(value: object) -> str:
-    if not isinstance(value, str) or not PARAMETER.fullmatch(value):
-        raise wrong(f"{shown(value)} is not the name of a parameter", "it has up to 64 letters, digits and _")
-    return value
+as_name = _word(NAME, "a name", "a name has 1 to 40 of a-z, 0-9 and -, and does not begin with -")
+as_label = _word(LABEL, "the name of a label", "it has up to 40 letters, digits, _ and -")
+as_capability = _word(LABEL, "the name of a capability", "it has up to 40 letters, digits, _ and -")
+as_parameter_name = _word(PARAMETER, "the name of a parameter", "it has up to 64 letters, digits and _")
 
 
 def as_parameter(value: object) -> bool | int | float | str:
@@ -236,7 +220,7 @@ def as_parameter(value: object) -> bool | int | float | str:
 
 
 def as_text(value: object) -> str:
-    """A word for people or a path; numbers are read as they are written."""
+    """Reads a word for people or a path; numbers are read as they are written."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise wrong(f"{shown(value)} is not a text", "write a word, in quotes if need be")
     text = str(value).strip()
@@ -245,11 +229,30 @@ def as_text(value: object) -> str:
     return text
 
 
-def as_file(value: object, info: ValidationInfo) -> Path:
-    """An absolute path; a relative one is meant from the scenario's folder."""
+def folder_of(info: ValidationInfo) -> Path:
+    """The folder where relative paths start."""
     folder: Path = (info.context or {}).get("folder", Path())
+    return folder
+
+
+def as_file(value: object, info: ValidationInfo) -> Path:
     path = value if isinstance(value, Path) else Path(as_text(value))
-    return (folder / path.expanduser()).absolute()
+    return (folder_of(info) / path.expanduser()).absolute()
+
+
+def file_or(suffixes: tuple[str, ...], *words: str) -> Callable[[object, ValidationInfo], str]:
+    """Reads an absolute path of a file with one of the suffixes, or else one of the words; without words: any."""
+
+    def read(value: object, info: ValidationInfo) -> str:
+        text = as_text(value)
+        if text.endswith(suffixes):
+            return str(as_file(text, info))
+        return one_of(text, words) if words else text
+
+    return read
+
+
+as_profile = file_or((".yaml", ".yml"))  # what loads it says whether it is right
 
 
 def as_policy(value: object, info: ValidationInfo) -> str:
@@ -260,35 +263,25 @@ def as_policy(value: object, info: ValidationInfo) -> str:
     return f"{as_file(str(file), info)}:{name}{text[len(base) :]}" if file is not None else text
 
 
-def as_source(value: object, info: ValidationInfo) -> str:
-    """The name of a data set that comes with a library, or an absolute path of an .npz file."""
-    text = as_text(value)
-    if text.endswith(".npz"):
-        return str(as_file(text, info))
-    return one_of(text, SOURCES)
+def generated_or(generated: str, suffixes: tuple[str, ...]) -> Reader:
+    """Reads the word for what is generated, or an absolute path of a file with one of the suffixes."""
 
+    def read(value: object, info: ValidationInfo) -> str:
+        text = as_text(value)
+        if text == generated:
+            return text
+        path = as_file(text, info)
+        if path.suffix not in suffixes or (not path.suffix and not path.exists()):
+            kinds = ", ".join(suffix for suffix in suffixes if suffix)
+            raise wrong(f"{shown(value)} is neither {generated} nor a file {kinds}", known(text, [generated]))
+        return str(path)
 
-def as_table(value: object, info: ValidationInfo) -> str:
-    """The name of a table of jobs, or an absolute path of a .csv file."""
-    text = as_text(value)
-    return str(as_file(text, info)) if text.endswith(".csv") else one_of(text, (PAPER,))
-
-
-def as_generated(value: object, info: ValidationInfo, generated: str, suffixes: tuple[str, ...]) -> str:
-    """The word for what is generated, or an absolute path of a file with one of the suffixes."""
-    text = as_text(value)
-    if text == generated:
-        return text
-    path = as_file(text, info)
-    if path.suffix not in suffixes or (not path.suffix and not path.exists()):
-        kinds = ", ".join(suffix for suffix in suffixes if suffix)
-        raise wrong(f"{shown(value)} is neither {generated} nor a file {kinds}", known(text, [generated]))
-    return str(path)
+    return read
 
 
 def as_split(value: object) -> str:
     """``iid`` or ``dirichlet(A)``, in canonical text."""
-    match _read(parse_split, value):
+    match _parsed(parse_split, value):
         case Dirichlet(alpha=alpha):
             return f"dirichlet({format_number(alpha)})"
         case Iid():
@@ -327,17 +320,17 @@ def as_requirement(value: object) -> str:
     text = value.strip()
     if NAME.fullmatch(text):
         return text
-    requirement = _read(parse_requirement, text)
+    requirement = _parsed(parse_requirement, text)
     try:
         requirement_from_wire(requirement)
     except MalformedError as error:
-        raise wrong(
-            f"{shown(value)} is more than a coordinator takes: {error.message}", "write a shorter one"
-        ) from None
+        message = f"{shown(value)} is more than a coordinator takes: {error.message}"
+        raise wrong(message, "write a shorter one") from None
     return format_requirement(requirement)
 
 
 def one_of(value: object, options: tuple[str, ...]) -> str:
+    """Reads one of several words."""
     if value not in options:
         raise wrong(f"{shown(value)} is not one of {', '.join(options)}", known(value, options))
     return str(value)
@@ -356,18 +349,3 @@ def as_backend(value: object) -> str:
     except UsageError as error:
         raise wrong(error.message, error.fix) from None
     return name
-
-
-_ASYNCHRONOUS = "a job is asynchronous with buffer: N, and its demand is its concurrency"
-
-# By the kind of mapping that has the key.
-LATER: dict[str, dict[str, str]] = {
-    "job": {
-        "aggregation": _ASYNCHRONOUS,
-        "asynchronous": _ASYNCHRONOUS,
-        "concurrency": _ASYNCHRONOUS,
-    },
-    "fleet": {
-        "latency": "a round trip takes longer by delay: 50ms",
-    },
-}

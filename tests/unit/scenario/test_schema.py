@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from testbed.scenario import Data, Fleet, Job, Scenario, Workload, parse
+from testbed.scenario.loader import LATER
 from testbed.scenario.packaged import packaged_scenarios
 from testbed.scenario.population import DrawnJobs
-from testbed.scenario.readers import LATER
 from testbed.scenario.schema import BEGIN, json_schema, markdown, schema_text
 from tests.unit.scenario.conftest import PLAIN
 from tests.unit.scenario.json_schema import problems, schema_of
