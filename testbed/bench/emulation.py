@@ -30,9 +30,9 @@ from device_agent.throttle import DutyCycle, Throttle, processor_time
 from testbed.bench.figures import Figures, Measured, Say, Untested
 from testbed.bench.loads import Echo, answer
 from testbed.live.run import run_scenario
-from testbed.live.throttle import cgroup, namespace
-from testbed.live.throttle.probe import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
-from testbed.live.throttle.proxy import make_link
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.means import CGROUP, DUTY, NETEM, RELAY, RLIMIT, TC, Machine, probe
+from testbed.live.throttle.relay import LinkSpec
 from testbed.runfolder.summary import Summary
 from testbed.scenario.loader import parse
 from testbed.world.limits import Limits
@@ -272,14 +272,14 @@ def jitter_of(between_s: float) -> float:
 
 
 @contextmanager
-def _cable(limits: Limits, *, netem: bool) -> Iterator[namespace.Namespace]:
+def _cable(limits: Limits, *, netem: bool) -> Iterator[tc.Namespace]:
     """A network namespace behind a link with these limits."""
-    cable = namespace.create(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
+    cable = tc.create_namespace(f"{PREFIX}{own_mark()}-bench", f"vn{os.getpid()}b", os.getpid() * 61)
     try:
-        namespace.shape(cable, limits, netem=netem)
+        tc.shape(cable, limits, netem=netem)
         yield cable
     finally:
-        namespace.remove(cable.name)
+        tc.remove_namespace(cable.name)
 
 
 async def _losses(machine: Machine, figures: Figures) -> None:
@@ -299,14 +299,14 @@ async def _losses(machine: Machine, figures: Figures) -> None:
 async def _through(limits: Limits, means: str, target: str, kind: str, count: int) -> float:
     """What a device behind such a link measures."""
     with nullcontext() if means == RELAY else _cable(limits, netem=means == NETEM) as cable:
-        link = make_link(
+        link = LinkSpec(
             up_bits=None if cable else limits.up_bits,
             down_bits=None if cable else limits.down_bits,
             delay_s=0.0 if means == NETEM else limits.delay_s,
             jitter_s=0.0 if means == NETEM else limits.jitter_s,
             host=cable.address if cable else "127.0.0.1",
             interface=cable.interface if cable else "",
-        )
+        ).link()
         proxy = await link.start()
         try:
             return await _client([*(cable.enter if cable else ()), *LOADS, kind, proxy, target, str(count)])

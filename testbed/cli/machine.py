@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from testbed.cli.shared import answer
-from testbed.live.broker import check as check_broker
-from testbed.live.throttle.probe import FIELDS, probe
+from testbed.live.backend.broker import check as check_broker
+from testbed.live.throttle.means import FIELDS, probe
 from testbed.scenario.backends import Leftover, Need, leftovers_of_backends, needs_of_backends
 from venn.wire.command import Context, application, command
 from venn.wire.errors import ExitCode, UsageError

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from testbed.live.broker import PORT, USER, make_broker
+from testbed.live.backend.broker import PORT, USER, make_broker
 from testbed.live.throttle.relay import read_specs, serve
 from venn.wire import logs
 from venn.wire.channel import check_reach

@@ -31,9 +31,9 @@ import numpy as np
 
 from device_agent.spec import DeviceSpec
 from job_driver.cli import OVER
-from testbed.live.gather import gather
 from testbed.live.host import HostMonitor
-from testbed.live.throttle.container_user import USER
+from testbed.live.throttle.account import gather
+from testbed.live.throttle.container import USER
 from testbed.report.result import PAGE, build_report
 from testbed.report.view import snapshot_once
 from testbed.runfolder.machine import machine, versions

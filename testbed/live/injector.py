@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from testbed.live.backend import Backend, Component
+from testbed.live.backend.protocol import Backend, Component
 from testbed.world.timeline import Action, Verb
 from venn.wire.errors import VennError
 from venn.wire.files import JsonLines

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from testbed.live.backend import Backend, Run, backend_of
+from testbed.live.backend.prepare import Prepared, capacity, check_fits, need, prepare, shortfalls
+from testbed.live.backend.protocol import Backend, Run, backend_of
 from testbed.live.host import HostMonitor
-from testbed.live.prepare import Prepared, capacity, check_fits, need, prepare, shortfalls
 from testbed.live.supervisor import Supervisor
 from testbed.report.result import PAGE, Ending, Result, build_report
 from testbed.report.view import watch

@@ -12,9 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
-from testbed.live.backend import Backend, Component
+from testbed.live.backend.prepare import DeviceHost, Prepared
+from testbed.live.backend.protocol import Backend, Component
 from testbed.live.injector import Faults, Injector
-from testbed.live.prepare import DeviceHost, Prepared
 from testbed.report.result import Ending
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario

@@ -43,7 +43,7 @@ class BackendSpec:
     """What a backend can do, and where its code is: ``MODULE:FUNCTION``, or empty where it has none."""
 
     name: str  # as scenarios write it; its entry point has the same
-    make: str = ""  # takes a ``testbed.live.backend.Run`` and returns a ``Backend``
+    make: str = ""  # takes a ``testbed.live.backend.protocol.Run`` and returns a ``Backend``
     checks: str = ""  # takes nothing and yields a ``Need`` for each line of ``venn doctor``
     leftovers: str = ""  # takes nothing and yields each ``Leftover`` that this user can see, in the order of removal
     requires: str = "venn-testbed"  # what pip installs for its code

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from testbed.live.broker import find_programs
+from testbed.live.backend.broker import find_programs
 from tests.e2e.programs import ASK_BROKER, GUARDED, Started, left, lines, run, started, waited
 from venn.wire.errors import VennError
 

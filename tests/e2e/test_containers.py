@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from testbed.live.throttle.probe import NETEM, STALL
+from testbed.live.throttle.means import NETEM, STALL
 from tests.e2e.programs import ROOT, SPIN, lines, run, started, waited
 from venn.wire.process import LABEL, mark_of
 

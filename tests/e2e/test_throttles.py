@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from device_agent.throttle import Throttle
-from testbed.live.throttle import cgroup, namespace
-from testbed.live.throttle.leftovers import find
-from testbed.live.throttle.probe import CGROUP, NETEM, TC, probe
+from testbed.live.processes.programs import find_leftovers
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.means import CGROUP, NETEM, TC, probe
 from testbed.world.limits import Limits, alike
 from tests.e2e.programs import SPIN, lines, run, started, waited
 from venn.wire.process import PREFIX, mark_of, own_mark
@@ -62,7 +62,7 @@ def datagrams(end: socket.socket) -> Iterator[int]:
 
 
 def of(mark: str) -> list[str]:
-    return [f"{each.kind} {each.name}" for each in find() if each.mark == mark]
+    return [f"{each.kind} {each.name}" for each in find_leftovers() if each.mark == mark]
 
 
 def test_a_run_is_slowed_down_and_leaves_nothing(tmp_path: Path) -> None:
@@ -149,22 +149,22 @@ def test_a_group_kills_a_process_beyond_its_memory_from_its_birth() -> None:
 
 def test_a_cable_is_shaped_at_both_ends_and_goes_with_its_namespace() -> None:
     need("rate", TC)
-    made = namespace.create(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
+    made = tc.create_namespace(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
     try:
-        namespace.shape(made, Limits(up_bits=1e6, down_bits=5e6), netem=False)
-        assert namespace.in_force(made) == Limits(up_bits=1e6, down_bits=5e6)
+        tc.shape(made, Limits(up_bits=1e6, down_bits=5e6), netem=False)
+        assert tc.in_force(made) == Limits(up_bits=1e6, down_bits=5e6)
     finally:
-        namespace.remove(made.name)
+        tc.remove_namespace(made.name)
     assert not Path("/sys/class/net", made.interface).exists()
 
 
 def test_netem_delays_loses_and_keeps_the_order_and_is_taken_off_again() -> None:
     need("loss", NETEM)
-    made = namespace.create(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
+    made = tc.create_namespace(f"{PREFIX}{own_mark()}-test", f"vn{os.getpid()}t", os.getpid() * 61 + 7)
     try:
         rough = Limits(up_bits=5e6, down_bits=8e6, delay_s=0.04, jitter_s=0.03, loss=0.2)
-        namespace.shape(made, rough, netem=True)
-        assert alike(namespace.in_force(made), rough)
+        tc.shape(made, rough, netem=True)
+        assert alike(tc.in_force(made), rough)
         with socket.socket(type=socket.SOCK_DGRAM) as end:
             end.bind((made.address, 0))
             end.settimeout(1.0)  # longer than any is under way
@@ -175,7 +175,7 @@ def test_netem_delays_loses_and_keeps_the_order_and_is_taken_off_again() -> None
         assert came == sorted(came)
         sent = came[-1] - came[0] + 1  # the first ones may be lost while the addresses are resolved
         assert 0.65 * sent < len(came) < 0.95 * sent
-        namespace.shape(made, Limits(down_bits=8e6), netem=True)
-        assert namespace.in_force(made) == Limits(down_bits=8e6)
+        tc.shape(made, Limits(down_bits=8e6), netem=True)
+        assert tc.in_force(made) == Limits(down_bits=8e6)
     finally:
-        namespace.remove(made.name)
+        tc.remove_namespace(made.name)

@@ -47,7 +47,7 @@ def leftovers() -> Iterator[Leftover]:
 
 
 def make(run: Any) -> Any:
-    from testbed.live import commands
+    from testbed.live.backend import commands
     from testbed.live.processes.backend import Processes
     from venn.wire.errors import PeerError
     from venn.wire.process import own_mark

@@ -9,18 +9,27 @@ from typing import Any
 from docker import DockerClient
 from docker.models.containers import Container as Made
 
-from testbed.live import broker, commands
-from testbed.live.backend import Run
+from testbed.live.backend import broker, commands
+from testbed.live.backend.prepare import DeviceHost, Prepared, capacity
+from testbed.live.backend.protocol import Run
 from testbed.live.containers import engine
-from testbed.live.containers.compose import COORDINATOR, INSIDE, scale_flags, told_again, write_project
+from testbed.live.containers.compose import (
+    COORDINATOR,
+    INSIDE,
+    POPULATION,
+    Layout,
+    driver,
+    packed,
+    scale_flags,
+    told_again,
+    write_project,
+)
 from testbed.live.containers.container import ComposeProject, Container, settings
 from testbed.live.containers.engine import cores_of, image_name, memory_of
-from testbed.live.containers.layout import POPULATION, Layout, driver, packed
-from testbed.live.gather import not_held, write_held
-from testbed.live.prepare import DeviceHost, Prepared, capacity
-from testbed.live.throttle.namespace import RefusedError
-from testbed.live.throttle.plan import Plan, enforceable, make_plan
-from testbed.live.throttle.throttles import Account, used_by_device
+from testbed.live.throttle.account import Account, not_held, used_by_device, write_held
+from testbed.live.throttle.means import Plan
+from testbed.live.throttle.tc import RefusedError
+from testbed.live.throttle.throttles import enforceable, make_plan
 from testbed.runfolder.machine import free_port
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario

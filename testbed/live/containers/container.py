@@ -23,10 +23,9 @@ from docker.models.containers import Container as Made
 from docker.models.networks import Network
 from docker.types import CancellableStream
 
-from testbed.live.containers.compose import INSIDE
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, told
+from testbed.live.containers.compose import INSIDE, SETTINGS, packed, unpack
 from testbed.live.containers.engine import BUILD, is_held, obeyed
-from testbed.live.containers.layout import SETTINGS, packed, unpack
-from testbed.live.processes.programs import STOP_GRACE_S, TAIL_LINES, failure_of, told
 from testbed.live.throttle.entrypoint import AGAIN, CHANGED
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.files import write_atomic

@@ -24,7 +24,7 @@ from requests.exceptions import RequestException
 
 from testbed.live.throttle import cgroup
 from testbed.live.throttle.entrypoint import CPUS, MEM_LIMIT
-from testbed.live.throttle.probe import NETEM, RELAY, STALL, Check, Machine
+from testbed.live.throttle.means import NETEM, RELAY, STALL, Check, Machine
 from testbed.scenario.backends import Leftover, Need
 from venn.wire.errors import CannotEnforceError, PeerError, VennError
 from venn.wire.process import LABEL, MARK

@@ -7,7 +7,7 @@ from testbed.world.timeline import Verb
 PROCESS = BackendSpec(
     name="process",
     make="testbed.live.processes.backend:Processes",
-    leftovers="testbed.live.throttle.leftovers:find",
+    leftovers="testbed.live.processes.programs:find_leftovers",
     limits=frozenset((*OF_A_TASK, *LINK)),
     outside=frozenset((Verb.SUSPEND, Verb.DISCONNECT, Verb.PARTITION)),
     code_here=True,

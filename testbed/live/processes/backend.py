@@ -4,13 +4,13 @@ import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
 
-from testbed.live import broker, commands
-from testbed.live.backend import Run
-from testbed.live.prepare import DeviceHost, capacity
+from testbed.live.backend import broker, commands
+from testbed.live.backend.prepare import DeviceHost, capacity
+from testbed.live.backend.protocol import Run
 from testbed.live.processes.programs import Program, kill_all
-from testbed.live.throttle.plan import enforceable, make_plan
-from testbed.live.throttle.probe import NOTHING, probe
-from testbed.live.throttle.throttles import Throttles, moved_by_device, used_by_device
+from testbed.live.throttle.account import moved_by_device, used_by_device
+from testbed.live.throttle.means import NOTHING, probe
+from testbed.live.throttle.throttles import Throttles, enforceable, make_plan
 from testbed.runfolder.machine import free_port
 from testbed.world.limits import Limits
 from testbed.world.timeline import LinkChange

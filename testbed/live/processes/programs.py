@@ -8,20 +8,25 @@ What to tell the user when a part of a run failed: its own error if it printed o
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from testbed.live import commands
+from testbed.live.backend import commands
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, told
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.tc import RefusedError, run
+from testbed.scenario.backends import Leftover
 from venn.wire import RUN_MARK
-from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
-from venn.wire.process import own_mark
+from venn.wire.errors import VennError
+from venn.wire.process import MARK, PREFIX, own_mark
 
 VENN = (sys.executable, "-m", "testbed.cli.main")
-STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
-TAIL_LINES = 6
 ANSWER_WITHIN_S = 5.0
 
 _groups: set[int] = set()  # process groups that may have members
@@ -195,38 +200,71 @@ def _environment() -> dict[str, str]:
     return {**kept, RUN_MARK: own_mark()}
 
 
-FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
+GONE_WITHIN_S = 5.0
+_NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")
 
 
-def failure_of(
-    name: str, code: int | None, lines: Sequence[str], what: str, log: Path, *, said: dict[str, object] | None = None
-) -> VennError:
-    """``code``: its exit code, minus a signal's number, None while it runs. ``lines``: the last that it wrote.
-    ``said``: what it announced.
-    """
-    said = said or next(filter(None, (told(line) for line in reversed(lines))), None)
-    error = said.get("error") if said else None
-    if isinstance(error, dict):
-        reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
-        kind = UsageError if code == ExitCode.USAGE else PeerError
-        failure = kind(reason, f"{name}: {message}", where=where, fix=fix)
-        if code in FAILURES:
-            failure.exit_code = ExitCode(code)
-        return failure
-    if code == ExitCode.CANNOT_ENFORCE and lines:
-        return CannotEnforceError("CANNOT_ENFORCE", lines[-1], where=name)
-    last = f" ({lines[-1]})" if lines else ""
-    if code is not None and code < 0:
-        what, last = f"was killed by {signal.Signals(-code).name}", ""
-    elif code is not None and not what:
-        what = f"ended with exit code {code}"
-    return PeerError("PROGRAM_FAILED", what + last, where=name, fix=f"see {log}")
+def find_leftovers() -> Iterator[Leftover]:
+    """All that this user can see, in the order in which it can be removed."""
+    yield from _left_processes()
+    yield from _left_namespaces()
+    yield from _left_groups()
 
 
-def told(line: str | bytes) -> dict[str, object] | None:
-    """The JSON object of a line; None if it is none."""
+def _left_processes(proc: Path = Path("/proc")) -> Iterator[Leftover]:
+    for place in sorted(proc.iterdir()):
+        if not place.name.isdigit() or int(place.name) == os.getpid():
+            continue
+        try:
+            words = (place / "environ").read_bytes().split(b"\0")
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:
+            continue  # it is gone, or somebody else's
+        begin = f"{RUN_MARK}=".encode()
+        marks = [word[len(begin) :].decode(errors="replace") for word in words if word.startswith(begin)]
+        if marks and MARK.fullmatch(marks[0]) and command:
+            pid = int(place.name)
+            yield Leftover("process", f"{pid} {command[:80]}", marks[0], partial(_end, pid))
+
+
+def _end(pid: int) -> None:
+    """It is gone when this returns. Raises TimeoutError (an OSError): it does not go."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    last = time.monotonic() + GONE_WITHIN_S
+    while _lives(pid):
+        if time.monotonic() > last:
+            raise TimeoutError(f"process {pid} does not end")
+        time.sleep(0.01)
+
+
+def _lives(pid: int) -> bool:
+    """A zombie, which only waits for its parent, is gone."""
     try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _left_namespaces(place: Path = Path("/var/run/netns")) -> Iterator[Leftover]:
+    for name in sorted(os.listdir(place)) if place.is_dir() else ():
+        if found := _NAMED.fullmatch(name):
+            yield Leftover("namespace", name, found.group(1), partial(_forget, name))
+
+
+def _forget(name: str) -> None:
+    with suppress(RefusedError):  # one that was cut short while it was made is no namespace, and its file stays
+        tc.remove_namespace(name)
+    if (path := Path("/var/run/netns") / name).exists():
+        run("umount", "--lazy", str(path))
+        path.unlink(missing_ok=True)
+
+
+def _left_groups() -> Iterator[Leftover]:
+    for tree in cgroup.mounted():
+        for parent, names, _ in os.walk(tree):  # a testbed's groups lie below its own one, which need not be ours
+            for name in sorted(names):
+                if found := _NAMED.fullmatch(name):
+                    path = Path(parent) / name
+                    yield Leftover("cgroup", str(path), found.group(1), partial(cgroup.remove, path))
+            names[:] = [name for name in names if not _NAMED.fullmatch(name)]

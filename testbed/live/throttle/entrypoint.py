@@ -38,11 +38,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
-from testbed.live.throttle import cgroup, interface
-from testbed.live.throttle.container_user import HOME, as_user, dropped
-from testbed.live.throttle.namespace import RefusedError
-from testbed.live.throttle.plan import FleetPlan
-from testbed.live.throttle.probe import NETEM, RELAY, STALL, TC, why_refused
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.container import HOME, as_user, dropped, has_relay, limit_relay, start_relay
+from testbed.live.throttle.means import NETEM, RELAY, STALL, TC, FleetPlan, why_refused
+from testbed.live.throttle.tc import RefusedError
 from testbed.world.limits import COUNTS, LINK, OF_A_CONTAINER, Limits, same
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 from venn.wire.exits import guard, write_line
@@ -209,19 +208,18 @@ def _again() -> int:
 
 def _set_once_more(environment: Mapping[str, str]) -> Held:
     """The link, as it is now wanted. Raises CannotEnforceError."""
-    from testbed.live.throttle import relay
 
     with suppress(FileNotFoundError):
         environment = {**environment, **json.loads((_folder(environment) / CHANGED).read_text(encoding="utf-8"))}
     limits = asked_limits(environment)
-    interface.clear()
+    tc.clear_own()
     held = _held(limits, environment)
-    if not relay.started():
+    if not has_relay():
         if held.by_relay:
             why = "; ".join(f"{means}: {said}" for means, said in held.refused.items())
             raise CannotEnforceError("NOT_IN_FORCE", f"its link is not set: {why}", where="the container")
         return held
-    relay.limit(held.plan.relayed(limits))
+    limit_relay(held.plan.relayed(limits))
     return replace(held, read_back={**held.read_back, **_of_relay(held.plan)})
 
 
@@ -247,7 +245,7 @@ def _held(limits: Limits, environment: Mapping[str, str], changes: Sequence[Limi
 
 
 def _shape(limits: Limits, netem: bool) -> None:
-    interface.shape(limits, netem=netem)
+    tc.shape_own(limits, netem=netem)
 
 
 def _engine() -> tuple[float | None, int | None]:
@@ -265,11 +263,10 @@ def _same(asked: float | None, got: float | None) -> bool:
 def _relay(plan: FleetPlan, folder: Path) -> dict[str, str]:
     """Started, for what ``tc`` does not do; the environment of the agent that goes through it. Raises PeerError."""
     from device_agent.throttle import ANY, Throttle, write_throttle
-    from testbed.live.throttle import relay
     from testbed.live.throttle.relay import LinkSpec
 
     spec = LinkSpec(**plan.relayed(plan.limits), seed=os.uname().nodename, anywhere=True)
-    proxy = relay.start(spec, folder / "links.json", folder / COUNTS)
+    proxy = start_relay(spec, folder / "links.json", folder / COUNTS)
     with as_user():
         write_throttle(folder / "throttle.json", Throttle(proxies={ANY: proxy}))
     return {"VENN_THROTTLE": str(folder / "throttle.json")}

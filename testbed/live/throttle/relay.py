@@ -15,23 +15,262 @@ another; both are its user's alone, and stay when the relay ends.
 import asyncio
 import json
 import os
-import select
+import random
+import socket
 import stat
-import subprocess
+import struct
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from device_agent.throttle import ANY
-from testbed.live.throttle.container_user import HOME, as_user, dropped
-from testbed.live.throttle.proxy import Link, make_link
 from testbed.world.limits import Relayed
-from venn.wire.errors import CannotEnforceError, PeerError, UsageError
+from testbed.world.links import Delay, Pacer
+from venn.wire.channel import is_loopback, parse_address
+from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.files import write_atomic
 from venn.wire.process import LagMonitor
+
+BUFFER_BYTES = 65_536  # of the kernel, for a socket: what waits shall wait at its sender
+MOST_LATE_S = 0.004  # that is made up for; a machine that is later than that is too busy
+LONGEST_REQUEST = 8192
+IN_FLIGHT_S = 0.4  # beyond its delay
+RESET = struct.pack("ii", 1, 0)  # linger for 0 s: closing resets
+
+
+@dataclass(slots=True)
+class Clock:
+    """Timers ring late, by up to a millisecond on an idle machine: by the mean of that they are set earlier."""
+
+    late_s: float = 0.0
+
+    async def until(self, at: float) -> None:
+        """That time on the loop's clock, on average."""
+        loop = asyncio.get_running_loop()
+        wait_s = at - loop.time() - self.late_s
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+            self.late_s = min(MOST_LATE_S, max(0.0, self.late_s + 0.1 * (loop.time() - at)))
+
+
+@dataclass(slots=True)
+class Way:
+    """One direction of a link, and what has passed."""
+
+    pacer: Pacer
+    delay: Delay
+    leaving: Clock = field(default_factory=Clock)
+    arriving: Clock = field(default_factory=Clock)
+    passed: int = 0  # bytes
+
+
+@dataclass(eq=False, slots=True)
+class _Flow:
+    """One connection through the link."""
+
+    device: socket.socket
+    peer: socket.socket | None = None
+    ending: bool = False
+
+    def reset(self) -> None:
+        for end in (self.device, self.peer):
+            if end is not None:
+                with suppress(OSError):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self.close()
+
+    def close(self) -> None:
+        self.device.close()
+        if self.peer is not None:
+            self.peer.close()
+
+
+@dataclass(slots=True)
+class Link:
+    """``start``, then ``address`` says where; ``stop`` resets what is open."""
+
+    up: Way
+    down: Way
+    host: str = "127.0.0.1"
+    interface: str = ""  # the only one that it may be reached through
+    anywhere: bool = False  # it leads beyond this machine: only where nobody else can reach it, as in a container
+    connections: int = 0  # that went through
+    _flows: dict[asyncio.Task[None], _Flow] = field(default_factory=dict)
+    _whole: asyncio.Event = field(default_factory=asyncio.Event)
+    _server: socket.socket | None = None
+    _accepting: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Raises OSError."""
+        server = self._server = socket.socket()
+        server.setblocking(False)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        if self.interface:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self.interface.encode())
+        server.bind((self.host, 0))
+        server.listen(128)
+        self._whole.set()
+        self._accepting = asyncio.create_task(self._accept(server))
+        return f"{self.host}:{server.getsockname()[1]}"
+
+    async def stop(self) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait({self._accepting})
+        if self._server is not None:
+            self._server.close()
+        await self.reset()
+
+    def limit(
+        self, *, up_bits: float | None, down_bits: float | None, delay_s: float, jitter_s: float, stall: float
+    ) -> None:
+        """Other limits from now on, also for what is open."""
+        for way, rate_bits in ((self.up, up_bits), (self.down, down_bits)):
+            way.pacer.rate_bits = rate_bits
+            way.delay.set(delay_s, jitter_s, stall)
+
+    def limits(self) -> dict[str, float | None]:
+        """As ``limit`` takes them."""
+        return {
+            "up_bits": self.up.pacer.rate_bits,
+            "down_bits": self.down.pacer.rate_bits,
+            **self.up.delay.of_both_ways,
+        }
+
+    # -- what goes wrong with it
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is not cut."""
+        return self._whole.is_set()
+
+    def cut(self) -> None:
+        """A black hole from now on."""
+        self._whole.clear()
+
+    def mend(self) -> None:
+        """It passes again what it held back."""
+        self._whole.set()
+
+    async def reset(self) -> None:
+        """Both sides of each connection see it reset."""
+        tasks = list(self._flows)
+        for task, flow in list(self._flows.items()):
+            flow.reset()
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    # -- connections
+
+    async def _accept(self, server: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            device, _ = await loop.sock_accept(server)
+            flow = _Flow(device)
+            task = loop.create_task(self._serve(flow))
+            self._flows[task] = flow
+            task.add_done_callback(lambda done: self._flows.pop(done, None))
+
+    async def _serve(self, flow: _Flow) -> None:
+        try:
+            flow.device.setblocking(False)
+            flow.device.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._whole.wait()
+            flow.peer = await self._connect(flow.device)
+            if flow.peer is None:
+                return
+            self.connections += 1
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(flow.device, flow.peer, self.up))
+                both.create_task(self._pump(flow.peer, flow.device, self.down))
+        except* OSError:  # a side is gone: so is the other
+            flow.reset()
+        finally:
+            flow.close()
+
+    async def _connect(self, device: socket.socket) -> socket.socket | None:
+        """What the device asks for: a connection to an address of this machine, or to any, by its name too."""
+        loop = asyncio.get_running_loop()
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            data = await loop.sock_recv(device, 512)  # it says nothing more before it is answered
+            if not data or len(head) > LONGEST_REQUEST:
+                return None
+            head += data
+        words = head.split(b" ", 2)
+        target = target_of(words[1], anywhere=self.anywhere) if len(words) == 3 and words[0] == b"CONNECT" else None
+        if target is None:
+            await loop.sock_sendall(device, b"HTTP/1.1 403 Forbidden\r\n\r\n")
+            return None
+        peer = socket.socket(socket.AF_INET6 if ":" in target[0] else socket.AF_INET)
+        peer.setblocking(False)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        try:
+            await loop.sock_connect(peer, target)
+        except OSError:
+            peer.close()
+            await loop.sock_sendall(device, b"HTTP/1.1 502 Bad Gateway\r\n\r\n")
+            return None
+        except BaseException:
+            peer.close()
+            raise
+        await loop.sock_sendall(device, b"HTTP/1.1 200 Connection established\r\n\r\n")
+        return peer
+
+    async def _pump(self, source: socket.socket, sink: socket.socket, way: Way) -> None:
+        """Until the source ends; then the sink is told so."""
+        rate = way.pacer.rate_bits or MOST_RATE_BITS
+        room = max(4, int((way.delay.most_s + IN_FLIGHT_S) * rate / 8 / way.pacer.chunk))
+        line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(min(room, MOST_IN_FLIGHT))
+        async with asyncio.TaskGroup() as both:
+            both.create_task(self._take(source, line, way))
+            both.create_task(self._give(sink, line, way))
+
+    async def _take(self, source: socket.socket, line: "asyncio.Queue[tuple[float, bytes]]", way: Way) -> None:
+        loop = asyncio.get_running_loop()
+        arrives = 0.0
+        while True:
+            data = await loop.sock_recv(source, way.pacer.chunk)
+            left = way.pacer.book(len(data), loop.time())
+            await way.leaving.until(left)
+            arrives = way.delay.arrival(len(data), left, arrives)
+            await line.put((arrives, data))
+            if not data:
+                return
+            await self._whole.wait()
+
+    async def _give(self, sink: socket.socket, line: "asyncio.Queue[tuple[float, bytes]]", way: Way) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            arrives, data = await line.get()
+            await way.arriving.until(arrives)
+            await self._whole.wait()
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            await loop.sock_sendall(sink, data)
+            way.passed += len(data)
+
+
+MOST_RATE_BITS = 1e9  # as a link without a limit is counted, for what may be under way
+MOST_IN_FLIGHT = 256  # chunks
+
+
+def target_of(word: bytes, *, anywhere: bool = False) -> tuple[str, int] | None:
+    """``127.0.0.1:9700`` if it is on this machine, else None: a proxy for others would be an open door. With
+    ``anywhere``, any address.
+    """
+    try:
+        text = word.decode("ascii")
+        return parse_address(text) if anywhere or is_loopback(text) else None
+    except (UnicodeDecodeError, UsageError):
+        return None
+
 
 COUNT_S = 1.0
 
@@ -45,16 +284,24 @@ class LinkSpec:
     delay_s: float = 0.0
     jitter_s: float = 0.0
     stall: float = 0.0
-    seed: str = ""
+    seed: str = ""  # of the jitter
     host: str = "127.0.0.1"
     interface: str = ""
     anywhere: bool = False
 
+    def link(self) -> Link:
+        """A link that is not started yet."""
+
+        def way(name: str, rate: float | None) -> Way:
+            rng = random.Random(f"{self.seed}/{name}")
+            return Way(Pacer(rate), Delay(self.delay_s, self.jitter_s, rng, stall=self.stall))
+
+        return Link(way("up", self.up_bits), way("down", self.down_bits), self.host, self.interface, self.anywhere)
+
 
 def write_specs(path: Path, specs: Mapping[str, LinkSpec]) -> None:
-    """What ``read_specs`` reads."""
-    fields = LinkSpec.__slots__
-    value = {device: {name: getattr(spec, name) for name in fields} for device, spec in specs.items()}
+    """Write what ``read_specs`` reads."""
+    value = {device: asdict(spec) for device, spec in specs.items()}
     path.write_text(json.dumps(value) + "\n", encoding="utf-8")
 
 
@@ -73,7 +320,7 @@ async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path |
     try:
         listening = {}
         for device, spec in specs.items():
-            link = links[device] = make_link(**{name: getattr(spec, name) for name in LinkSpec.__slots__})
+            link = links[device] = spec.link()
             try:
                 listening[device] = await link.start()
             except OSError as error:
@@ -149,76 +396,3 @@ def _order(line: bytes) -> object:
         return json.loads(line)
     except ValueError:
         return None
-
-
-PIPES = HOME / "relay"
-ORDERS, ANSWERS = "orders", "answers"
-ANSWER_WITHIN_S = 10.0  # a container may be slow
-MOST_BYTES = 65_536  # of an answer
-
-
-def start(spec: "LinkSpec", links: Path, counts: Path, *, pipes: Path = PIPES) -> str:
-    """Its address. ``links`` is what it reads, ``counts`` where it writes what has passed. Raises PeerError."""
-
-    with as_user():
-        write_specs(links, {ANY: spec})
-        pipes.mkdir(exist_ok=True)
-        for name in (ORDERS, ANSWERS):
-            (pipes / name).unlink(missing_ok=True)
-            os.mkfifo(pipes / name, 0o600)
-    command = [sys.executable, "-m", "testbed.cli.main", "relay", str(links), "--counts", str(counts)]
-    both = os.O_RDWR  # it has both ends of either, so that none ends when we or a later one go
-    with _opened(pipes / ANSWERS, os.O_RDONLY | os.O_NONBLOCK) as answers:
-        with _opened(pipes / ORDERS, both) as its_orders, _opened(pipes / ANSWERS, both) as its_answers:
-            relay = subprocess.Popen(dropped(command), stdin=its_orders, stdout=its_answers)
-        os.set_blocking(answers, True)
-        line = _line(answers)
-    if not line:
-        raise PeerError("RELAY", f"the relay of this container ended with exit code {relay.wait()}")
-    return str(json.loads(line)["listening"][ANY])
-
-
-def started(pipes: Path = PIPES) -> bool:
-    """Whether this container has one."""
-    return pipes.exists()
-
-
-def limit(to: Relayed, *, pipes: Path = PIPES) -> None:
-    """From now on; it has said that they are in force. Raises CannotEnforceError."""
-    order = {"device": ANY, "do": "limit", "to": to}
-    try:
-        with (
-            _opened(pipes / ANSWERS, os.O_RDONLY | os.O_NONBLOCK) as answers,
-            _opened(pipes / ORDERS, os.O_WRONLY | os.O_NONBLOCK) as orders,  # refused if nobody reads
-        ):
-            with suppress(BlockingIOError):
-                os.read(answers, MOST_BYTES)  # what it said to one that did not wait for it
-            os.write(orders, json.dumps(order).encode() + b"\n")
-            said = _answer(answers)
-    except OSError as error:
-        message = f"the relay of this container is not there: {error.strerror}"
-        raise CannotEnforceError("NOT_IN_FORCE", message, where="relay") from error
-    if {key: said.get(key) for key in to} != to:
-        raise CannotEnforceError("NOT_IN_FORCE", f"the link should be {to}, and is {said}", where="relay")
-
-
-def _answer(answers: int) -> dict[str, object]:
-    ready, _, _ = select.select([answers], [], [], ANSWER_WITHIN_S)
-    said = json.loads(_line(answers)) if ready else {}
-    return said if isinstance(said, dict) else {}
-
-
-def _line(pipe: int) -> bytes:
-    """The relay writes a line as a whole; empty if it has ended."""
-    return os.read(pipe, MOST_BYTES)
-
-
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    """Its user alone may open it: root of a container has no right to what is not its own (DAC_OVERRIDE)."""
-    with as_user():
-        descriptor = os.open(path, flags)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)

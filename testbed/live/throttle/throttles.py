@@ -6,93 +6,137 @@ All that slows the devices of one run down: made, read back, and removed again.
 """
 
 import json
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from device_agent.throttle import Throttle, write_throttle
-from testbed.live.prepare import DeviceHost
-from testbed.live.throttle import cgroup, namespace
-from testbed.live.throttle.namespace import RefusedError
-from testbed.live.throttle.plan import FleetPlan, Plan
-from testbed.live.throttle.probe import DUTY, RLIMIT, Machine
+from testbed.live.backend.prepare import DeviceHost, changes_of
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.account import Account
+from testbed.live.throttle.means import (
+    CGROUP,
+    DUTY,
+    NETEM,
+    RELAY,
+    RLIMIT,
+    SPARE_CORES,
+    STALL,
+    TC,
+    FleetPlan,
+    Machine,
+    Plan,
+)
 from testbed.live.throttle.relay import LinkSpec, write_specs
-from testbed.report.host import EMULATION_FILE
+from testbed.live.throttle.tc import RefusedError
 from testbed.runfolder.paths import RunFolder
+from testbed.scenario.model import Scenario
 from testbed.world.limits import SAME, Limits, Relayed, changed, same
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError
-from venn.wire.files import read_json_lines, write_atomic
+from venn.wire.notation import format_bytes
 from venn.wire.process import PREFIX, own_mark
 
-TOO_FAST = 0.15  # more of the processor than asked, on average over a fleet
-LONG_TASK_S = 0.5  # of wall time: a shorter task may lie within a burst
+NOT_IN_FORCE = "not in force"
 
 
-@dataclass(slots=True)
-class Account:
-    plan: Plan
-    fleet_of: Mapping[str, str]  # device -> its fleet, of those that are limited
-    read_back: dict[tuple[str, str], float] = field(default_factory=dict)  # (fleet, key) -> the worst value
-
-    def read(self, fleet: FleetPlan, key: str, asked: float | None, got: float | None) -> None:
-        """What is in force for a device. Raises RefusedError: it is not what was asked."""
-        if asked is None:
-            return
-        if not same(got, asked) or got is None:
-            raise RefusedError(f"{fleet.fleet}: {key} {asked:g} was asked, and {got} is in force")
-        before = self.read_back.get((fleet.fleet, key), asked)
-        self.read_back[fleet.fleet, key] = got if abs(got - asked) >= abs(before - asked) else before
-
-    def too_fast(self, used: Mapping[str, tuple[float, float]]) -> list[str]:
-        """Fleets whose tasks got more of the processor than was asked for; notes what they got (read back where no
-        kernel holds it). ``used`` is processor and wall time by device, in seconds.
-        """
-        fast = []
-        for name, plan in self.plan.fleets.items():
-            own = [used[device] for device, fleet in self.fleet_of.items() if fleet == name and device in used]
-            wall = sum(each[1] for each in own)
-            if plan.limits.cores is None or not plan.cpu or not wall:
-                continue
-            got = sum(each[0] for each in own) / wall
-            self.read_back.setdefault((name, "cores"), got)
-            if got > (1 + TOO_FAST) * plan.limits.cores:
-                fast.append(f"fleets.{name}.cores: {plan.limits.cores:g} was asked, and tasks had {got:.3g}")
-        return fast
-
-    def write(self, root: Path, degraded: Sequence[str]) -> None:
-        """Into a run folder: what was asked and what is in force."""
-        rows = []
-        for name, plan in self.plan.fleets.items():
-            for key, value, means in plan.asked():
-                got = self.read_back.get((name, key))
-                rows.append({"fleet": name, "key": key, "asked": value, "read_back": got, "means": means})
-        fleets = [{"fleet": each.fleet, "count": each.count} for each in self.plan.fleets.values()]
-        told: dict[str, object] = {"fleets": fleets, "limits": rows, "degraded": list(degraded)}
-        write_atomic(root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
+def enforceable(plan: Plan, *, allow_degraded: bool, degraded: Callable[[str], None]) -> Plan:
+    """``plan``, if all of it can be enforced; else ``degraded`` is told of each limit that cannot, where that is
+    allowed. Raises CannotEnforceError."""
+    for problem in plan.problems:
+        if not allow_degraded:
+            raise problem
+        degraded(f"{problem.where}: {problem.message}")
+    return plan
 
 
-def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:
-    """Bytes up and down by device, as the agents of a run have counted them."""
-    moved: dict[str, tuple[int, int]] = {}
-    for path in sorted((root / "devices").glob("*/receipts.jsonl")):
-        for row in read_json_lines(path):
-            up, down = moved.get(row["device"], (0, 0))
-            moved[row["device"]] = (up + row["uploaded"], down + row["downloaded"])
-    return moved
+def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
+    """The strongest means for each limit of each fleet."""
+    # a container that is started has no need of it
+
+    fleets: dict[str, FleetPlan] = {}
+    problems: list[CannotEnforceError] = []
+    for name, fleet in scenario.fleets.items():
+        limits, changes = fleet.limits, changes_of(scenario, name)
+        if limits == Limits() and not changes:
+            continue
+        plan = _fleet(name, fleet.count, limits, changes, machine, alone=fleet.processes == fleet.count)
+        fleets[name] = plan
+        problems += _beyond(plan, machine)
+        for key, value, means in plan.asked():
+            if not means:
+                field = {"cores": "cpu", "memory_limit": "memory", "loss": "loss"}.get(key, "rate")
+                problems.append(_problem(f"fleets.{name}.{key}", f"{value} cannot be enforced", machine.why_not(field)))
+        if plan.stalls:  # not the same as a loss, and called by its own name
+            problems.append(_problem(f"fleets.{name}.loss", plan.stalls, machine.why_not("loss")))
+    problems += _too_many_cores(scenario, fleets, machine)
+    problems += _too_much_memory(fleets, machine)
+    return Plan(fleets, tuple(problems))
 
 
-def used_by_device(root: Path) -> dict[str, tuple[float, float]]:
-    """Processor and wall time of each device's longer tasks, in seconds."""
-    used: dict[str, tuple[float, float]] = {}
-    for path in sorted((root / "devices").glob("*/receipts.jsonl")):
-        for row in read_json_lines(path):
-            if row["compute_s"] >= LONG_TASK_S:
-                cpu, wall = used.get(row["device"], (0.0, 0.0))
-                used[row["device"]] = (cpu + row["compute_cpu_s"], wall + row["compute_s"])
-    return used
+def _fleet(
+    name: str, count: int, limits: Limits, changes: tuple[Limits, ...], machine: Machine, *, alone: bool
+) -> FleetPlan:
+    cpu, memory = machine.means("cpu") or "", machine.means("memory") or ""
+    netem = alone and machine.can("delay", NETEM)
+    every = (limits, *changes)
+    rated = any(each.up_bits is not None or each.down_bits is not None for each in every)
+    return FleetPlan(
+        fleet=name,
+        count=count,
+        limits=limits,
+        changes=changes,
+        cpu=_named(cpu, machine) if limits.cores is not None else "",
+        memory=_named(memory, machine) if limits.memory_bytes is not None else "",
+        rate="" if not rated else TC if alone and machine.can("rate", TC) else RELAY,
+        delay="" if not any(each.delay_s or each.jitter_s for each in every) else NETEM if netem else RELAY,
+        loss="" if not any(each.loss for each in every) else NETEM if netem else STALL,
+    )
+
+
+def _named(means: str, machine: Machine) -> str:
+    return machine.group_name if means == CGROUP else means
+
+
+def _beyond(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
+    limits = plan.limits
+    if limits.cores is not None and limits.cores > machine.cores:
+        message = f"{limits.cores:g} cores are more than the {machine.cores} of this machine"
+        yield _problem(f"fleets.{plan.fleet}.cores", message, f"have at most {machine.cores}")
+    if limits.memory_bytes is not None and limits.memory_bytes > machine.memory_bytes:
+        message = f"{format_bytes(limits.memory_bytes)} are more than this machine has"
+        yield _problem(f"fleets.{plan.fleet}.memory_limit", message, "write less")
+
+
+def _too_many_cores(
+    scenario: "Scenario", fleets: Mapping[str, FleetPlan], machine: Machine
+) -> Iterator[CannotEnforceError]:
+    """Problems with the cores of the devices that may work at once; a quota that is never reached slows nothing."""
+    at_once = sum(math.ceil(job.demand * (1 + job.over_commit)) for job in scenario.jobs.values())
+    each = [plan.limits.cores for plan in fleets.values() for _ in range(plan.count) if plan.limits.cores]
+    asked = sum(sorted(each, reverse=True)[:at_once])
+    have = machine.cores - SPARE_CORES
+    if asked > have:
+        message = f"{min(at_once, len(each))} devices at work at once have {asked:.2f} cores, and this machine has "
+        message += f"{have:g} for them, so that such limits are never reached"
+        yield _problem("fleets", message, "have fewer devices with cores, lower cores, or ask for fewer at once")
+
+
+def _too_much_memory(fleets: Mapping[str, FleetPlan], machine: Machine) -> Iterator[CannotEnforceError]:
+    """Problems with the memory of all devices: a device keeps what it has taken."""
+    each = [plan.limits.memory_bytes for plan in fleets.values() for _ in range(plan.count) if plan.limits.memory_bytes]
+    fit = sum(taken <= machine.memory_bytes for taken in accumulate(sorted(each)))
+    if fit < len(each):
+        message = f"{len(each)} devices may take {format_bytes(sum(each))} of memory, more than this machine has: "
+        yield _problem("fleets", f"{message}{fit} fit", f"have at most {fit} devices, or lower memory_limit")
+
+
+def _problem(where: str, message: str, fix: str) -> CannotEnforceError:
+    return CannotEnforceError("CANNOT_ENFORCE", message, where=where, fix=f"{fix}; or run with --allow-degraded")
 
 
 @dataclass(slots=True)
@@ -101,7 +145,7 @@ class _Device:
 
     plan: FleetPlan
     group: cgroup.Group | None = None
-    cable: namespace.Namespace | None = None
+    cable: tc.Namespace | None = None
 
 
 class Throttles:
@@ -190,8 +234,8 @@ class Throttles:
         limits = made.plan.limits if change is None else changed(made.plan.limits, change)
         try:
             if made.cable is not None:
-                namespace.shape(made.cable, limits, netem=made.plan.netem)
-                in_force = made.plan.by_kernel(namespace.in_force(made.cable))
+                tc.shape(made.cable, limits, netem=made.plan.netem)
+                in_force = made.plan.by_kernel(tc.in_force(made.cable))
                 for key, asked in made.plan.by_kernel(limits).items():
                     if not same(in_force[key], asked):
                         raise RefusedError(f"{key} {asked} was asked, and {in_force[key]} is in force")
@@ -215,7 +259,7 @@ class Throttles:
         for made in reversed(self._devices.values()):  # the first has made what is around all of them
             if made.cable is not None:
                 with suppress(RefusedError):
-                    namespace.remove(made.cable.name)
+                    tc.remove_namespace(made.cable.name)
             for path in reversed(made.group.made if made.group else ()):
                 with suppress(OSError):
                     cgroup.remove(path)
@@ -236,17 +280,17 @@ class Throttles:
         if plan.namespace:
             offset = os.getpid() * 61  # so that runs side by side have cables of their own
             made.cable = self._cable(number, offset)
-            namespace.shape(made.cable, limits, netem=plan.netem)
-            in_force = plan.by_kernel(namespace.in_force(made.cable))
+            tc.shape(made.cable, limits, netem=plan.netem)
+            in_force = plan.by_kernel(tc.in_force(made.cable))
             for key, asked in plan.by_kernel(limits).items():
                 self.account.read(plan, key, asked, in_force[key])
 
-    def _cable(self, number: int, offset: int) -> namespace.Namespace:
-        taken = namespace.addresses_in_use()
-        while namespace.cable(offset + number)[0] in taken:
+    def _cable(self, number: int, offset: int) -> tc.Namespace:
+        taken = tc.addresses_in_use()
+        while tc.cable(offset + number)[0] in taken:
             offset += len(self._devices) + 1
         name = f"{PREFIX}{own_mark()}-{number}"
-        return namespace.create(name, f"vn{os.getpid()}x{number}", offset + number)
+        return tc.create_namespace(name, f"vn{os.getpid()}x{number}", offset + number)
 
     def _linked(self) -> list[str]:
         return [name for name, made in self._devices.items() if made.plan.linked]

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import grpc
 import pytest
 
-from testbed.live.throttle.proxy import Link, make_link, target_of
+from testbed.live.throttle.relay import Link, LinkSpec, target_of
 from venn.wire.channel import ignore_no_proxy, make_server, open_channel
 
 PATIENCE_S = 60.0
@@ -19,7 +19,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 @asynccontextmanager
 async def linked(answer: Answer, link: Link | None = None) -> AsyncIterator[tuple[Link, Ends]]:
     """A device's connection through a link to a server of this machine."""
-    link = link or make_link(up_bits=None, down_bits=None)
+    link = link or LinkSpec(up_bits=None, down_bits=None).link()
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     target = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     proxy = await link.start()
@@ -53,7 +53,10 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def test_what_is_sent_arrives_and_is_counted_each_way() -> None:
-    async with linked(echo, make_link(up_bits=80e6, down_bits=80e6, delay_s=0.002, jitter_s=0.002)) as (link, ends):
+    async with linked(echo, LinkSpec(up_bits=80e6, down_bits=80e6, delay_s=0.002, jitter_s=0.002).link()) as (
+        link,
+        ends,
+    ):
         reader, writer = ends
         sent = bytes(range(256)) * 400
         writer.write(sent)
@@ -110,7 +113,7 @@ async def test_a_black_hole_takes_and_gives_nothing_until_it_is_mended() -> None
 
 async def test_other_limits_hold_for_what_is_open() -> None:
     loop = asyncio.get_running_loop()
-    async with linked(echo, make_link(up_bits=None, down_bits=None)) as (link, (reader, writer)):
+    async with linked(echo, LinkSpec(up_bits=None, down_bits=None).link()) as (link, (reader, writer)):
         link.limit(up_bits=8e5, down_bits=None, delay_s=0.1, jitter_s=0.0, stall=0.0)
         began, sent = loop.time(), bytes(20_000)  # 0.2 s
         writer.write(sent)
@@ -154,7 +157,7 @@ async def test_grpc_goes_through_it_whatever_the_environment_exempts(
     server = make_server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    link = make_link(up_bits=None, down_bits=None)
+    link = LinkSpec(up_bits=None, down_bits=None).link()
     proxy = await link.start()
     async with asyncio.timeout(PATIENCE_S), open_channel(f"127.0.0.1:{port}", proxy=proxy) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as told:

@@ -9,7 +9,7 @@ import pytest
 
 from testbed.bench import loads
 from testbed.bench.emulation import got_bytes, jitter_of
-from testbed.live.throttle.probe import CGROUP, RLIMIT, probe
+from testbed.live.throttle.means import CGROUP, RLIMIT, probe
 
 
 class Loses(loads.Echo):

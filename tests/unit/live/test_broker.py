@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from testbed.live import broker
-from testbed.live.backend import Run
-from testbed.live.prepare import prepare
+from testbed.live.backend import broker
+from testbed.live.backend.prepare import prepare
+from testbed.live.backend.protocol import Run
 from testbed.live.processes.backend import Processes
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from testbed.live import commands
-from testbed.live.prepare import DeviceHost
+from testbed.live.backend import commands
+from testbed.live.backend.prepare import DeviceHost
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.live.throttle.plan import SPARE_CORES
+from testbed.live.throttle.throttles import SPARE_CORES
 from testbed.world.profiles import FIELDS, load_profile
 
 ROOT = Path(__file__).parents[3]

@@ -17,15 +17,14 @@ pytest.importorskip("docker")
 
 from docker.errors import APIError
 
-from testbed.live.containers.compose import scale_flags, told_again, write_project
+from testbed.live.backend.prepare import Capacity, check_fits, need, prepare
+from testbed.live.containers.compose import Layout, packed, scale_flags, told_again, unpack, write_project
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.engine import check_image, obeyed
-from testbed.live.containers.layout import Layout, packed, unpack
-from testbed.live.gather import not_held, write_held
-from testbed.live.prepare import Capacity, check_fits, need, prepare
+from testbed.live.throttle.account import not_held, write_held
 from testbed.live.throttle.cgroup import NONE
-from testbed.live.throttle.plan import make_plan
-from testbed.live.throttle.probe import NETEM, RELAY, Check, Machine
+from testbed.live.throttle.means import NETEM, RELAY, Check, Machine
+from testbed.live.throttle.throttles import make_plan
 from testbed.report.host import read_emulation
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.live.backend.prepare import Capacity, Need, capacity, need, prepare, shortfalls
 from testbed.live.host import HostMonitor, Sample
-from testbed.live.prepare import Capacity, Need, capacity, need, prepare, shortfalls
 from testbed.report.host import BUSY_FOR_S
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario

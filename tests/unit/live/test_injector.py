@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from testbed.live.backend import Backend
+from testbed.live.backend.protocol import Backend
 from testbed.live.injector import Faults, Injector
 from testbed.live.processes.programs import Program
 from testbed.world.timeline import Action, LinkChange, Verb

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from device_agent.spec import Absence, AbsenceKind, read_population
-from testbed.live.prepare import SWARM, prepare
+from testbed.live.backend.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
 from testbed.simulate.devices import device_specs

@@ -8,7 +8,7 @@ import pytest
 
 from testbed.live.processes import programs
 from testbed.live.processes.programs import Program, kill_all
-from tests.unit.live.conftest import PATIENCE_S, Stage, lives, until
+from tests.unit.live.conftest import Stage, lives, until
 from venn.wire.errors import ExitCode, PeerError, UsageError
 
 
@@ -44,7 +44,7 @@ async def test_it_gets_our_mark_and_none_of_our_own_settings(tmp_path: Path, mon
 async def test_an_announcement(tmp_path: Path) -> None:
     program = made('print(\'{"listening": "here"}\', flush=True); input()', tmp_path, announces=True)
     await program.start()
-    assert await program.announced(PATIENCE_S) == {"listening": "here"}
+    assert await program.announced(60.0) == {"listening": "here"}
     assert await program.wait() == 1  # there was nothing to read
 
 
@@ -57,7 +57,7 @@ async def test_its_own_error_and_exit_code_are_told(tmp_path: Path, code: int, k
     program = made(f"print('''{ERROR}''', flush=True); raise SystemExit({code})", tmp_path, announces=True)
     await program.start()
     with pytest.raises(kind) as caught:
-        await program.announced(PATIENCE_S)
+        await program.announced(60.0)
     error = caught.value
     assert str(error) == "h:1: part: taken; take another"
     assert (error.reason, error.exit_code) == ("PORT_IN_USE", code)  # type: ignore[attr-defined]
@@ -67,7 +67,7 @@ async def test_its_own_error_and_exit_code_are_told(tmp_path: Path, code: int, k
 async def test_an_error_after_its_announcement_is_heard_too(tmp_path: Path) -> None:
     program = made(f"print('{{}}', flush=True); print('''{ERROR}'''); raise SystemExit(4)", tmp_path, announces=True)
     await program.start()
-    await program.announced(PATIENCE_S)
+    await program.announced(60.0)
     assert await program.wait() == 4
     assert program.failure().reason == "PORT_IN_USE"
 

@@ -113,7 +113,7 @@ async def test_a_dead_part_is_told_after_a_partial_report(stage: Stage, told: To
 
 
 async def test_a_full_disk_before_the_start_leaves_nothing(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testbed.live.prepare.write_population", full)
+    monkeypatch.setattr("testbed.live.backend.prepare.write_population", full)
     error = await told.error()
     assert (error.reason, error.exit_code) == ("OUT_OF_SPACE", 4)
     assert not told.root.exists()
@@ -155,7 +155,7 @@ async def test_a_machine_too_small_is_warned_of_and_remembered(
     stage: Stage, told: Told, reported: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.plan(**DONE)  # type: ignore[arg-type]
-    monkeypatch.setattr("testbed.live.prepare.PROGRAMS_PER_CORE", 0)
+    monkeypatch.setattr("testbed.live.backend.prepare.PROGRAMS_PER_CORE", 0)
     await told.live.run()
     assert told.out.getvalue().startswith("warning: this machine is too small: 6 programs share ")
     assert told.about()["too_small"] == told.about()["warnings"]

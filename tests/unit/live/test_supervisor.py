@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from testbed.live import supervisor as worlds
-from testbed.live.backend import Run
+from testbed.live.backend.prepare import prepare
+from testbed.live.backend.protocol import Run
 from testbed.live.injector import Faults
-from testbed.live.prepare import prepare
 from testbed.live.processes.backend import Processes
 from testbed.live.processes.programs import Program
 from testbed.live.supervisor import Supervisor

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.live.throttle.entrypoint import Held, asked_changes, asked_limits, hold, wait_for
-from testbed.live.throttle.namespace import RefusedError
+from testbed.live.throttle.tc import RefusedError
 from testbed.world.limits import Limits
 from venn.wire.errors import PeerError, UsageError
 

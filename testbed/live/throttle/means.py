@@ -4,21 +4,25 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
 import psutil
 
-from testbed.live.throttle import cgroup, namespace
-from testbed.live.throttle.namespace import RefusedError
-from testbed.world.limits import Limits, alike
+from testbed.live.throttle import cgroup, tc
+from testbed.live.throttle.tc import RefusedError
+from testbed.world.limits import LINK, Limits, Relayed, alike
+from testbed.world.links import STALL_S
+from venn.wire.errors import CannotEnforceError
+from venn.wire.notation import format_bytes, format_duration, format_fraction, format_number, format_rate
 from venn.wire.process import own_mark
 
 CGROUP, DUTY, RLIMIT, TC, NETEM, RELAY = "cgroup", "duty cycle", "rlimit", "tc", "netem", "relay"
 STALL = "stall in the relay"  # in place of a loss
 TRIAL = Limits(cores=0.5, memory_bytes=64 * 2**20, up_bits=1e6, down_bits=1e6, delay_s=0.01, jitter_s=0.002, loss=0.01)
+SPARE_CORES = 0.5  # for the coordinator, the drivers and the sessions
 FIELDS = ("cpu", "memory", "rate", "delay", "loss", "faults")
 
 
@@ -133,17 +137,97 @@ def _try_group(trees: cgroup.Trees, controller: str) -> Callable[[], None]:
 def _try_cable(*, netem: bool) -> Callable[[], None]:
     def trial() -> None:
         name = f"venn-{own_mark()}-probe"
-        made = namespace.create(name, f"vn{os.getpid()}p", os.getpid())
+        made = tc.create_namespace(name, f"vn{os.getpid()}p", os.getpid())
         try:
             wanted = TRIAL if netem else Limits(up_bits=TRIAL.up_bits, down_bits=TRIAL.down_bits)
-            namespace.shape(made, wanted, netem=netem)
-            if not alike(namespace.in_force(made), wanted):
+            tc.shape(made, wanted, netem=netem)
+            if not alike(tc.in_force(made), wanted):
                 raise RefusedError("the kernel does not hold the link to what it is told")
             if subprocess.run([*made.enter, "true"], capture_output=True, check=False).returncode != 0:
                 raise RefusedError("no process can enter a namespace: nsenter is missing or refused")
         except FileNotFoundError as error:
             raise RefusedError(f"there is no {error.filename}") from None
         finally:
-            namespace.remove(name)
+            tc.remove_namespace(name)
 
     return trial
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPlan:
+    """How the devices of one fleet are limited. A means is empty where nothing is asked, or nothing can be done."""
+
+    fleet: str
+    count: int
+    limits: Limits
+    changes: tuple[Limits, ...] = ()  # that the timeline may hold its devices to for a while
+    cpu: str = ""
+    memory: str = ""
+    rate: str = ""
+    delay: str = ""  # and jitter
+    loss: str = ""
+
+    @property
+    def linked(self) -> bool:
+        """Whether its devices have a relay each."""
+        return any(limits.link for limits in (self.limits, *self.changes))
+
+    @property
+    def namespace(self) -> bool:
+        """Whether its devices have a network namespace each."""
+        return self.rate == TC or self.netem
+
+    @property
+    def netem(self) -> bool:
+        """Whether packets are delayed or lost in the kernel."""
+        return NETEM in (self.delay, self.loss)
+
+    @property
+    def stalls(self) -> str:
+        """What a relay does in place of the losses that were asked for, as people are told; "" if it does nothing."""
+        if self.loss != STALL:
+            return ""
+        most = max(limits.loss for limits in (self.limits, *self.changes))
+        return f"{format_fraction(most)} cannot be enforced; in place of each loss a relay can stall for {STALL_S:g} s"
+
+    def relayed(self, limits: Limits) -> Relayed:
+        """What of such limits ``tc`` leaves to the relay."""
+        delayed = self.delay == RELAY
+        return Relayed(
+            up_bits=None if self.rate == TC else limits.up_bits,
+            down_bits=None if self.rate == TC else limits.down_bits,
+            delay_s=limits.delay_s if delayed else 0.0,
+            jitter_s=limits.jitter_s if delayed else 0.0,
+            stall=limits.loss if self.loss == STALL else 0.0,
+        )
+
+    def by_kernel(self, limits: Limits) -> dict[str, float | None]:
+        """What of such limits of a link the kernel holds, by key."""
+        means = dict(zip(LINK, (self.rate, self.rate, self.delay, self.delay, self.loss), strict=True))
+        return {key: value for key, value in limits.of_link.items() if means[key] in (TC, NETEM)}
+
+    def asked(self) -> Iterator[tuple[str, str, str]]:
+        """Each limit: its key, its value in the notation, its means."""
+        limits = self.limits
+        if limits.cores is not None:
+            yield "cores", format_number(limits.cores), self.cpu
+        if limits.memory_bytes is not None:
+            yield "memory_limit", format_bytes(limits.memory_bytes), self.memory
+        for key, rate in (("up", limits.up_bits), ("down", limits.down_bits)):
+            if rate is not None:
+                yield key, format_rate(rate), self.rate
+        for key, seconds in (("delay", limits.delay_s), ("jitter", limits.jitter_s)):
+            if seconds:
+                yield key, format_duration(seconds), self.delay
+        if limits.loss:
+            yield "loss", format_fraction(limits.loss), self.loss
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    fleets: Mapping[str, FleetPlan]  # those that are limited in any way
+    problems: tuple[CannotEnforceError, ...]  # a run has none, or --allow-degraded
+
+    @property
+    def links(self) -> bool:
+        return any(each.linked for each in self.fleets.values())

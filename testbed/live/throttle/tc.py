@@ -14,10 +14,11 @@ import json
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from testbed.world.limits import Limits
+from testbed.world.limits import Limits, alike
 
 ENDS = ipaddress.ip_network("198.18.0.0/15")
 PER_CABLE = 4  # addresses
@@ -62,7 +63,7 @@ def cable(number: int) -> tuple[str, str]:
     return str(ipaddress.ip_address(first + 1)), str(ipaddress.ip_address(first + 2))
 
 
-def create(name: str, interface: str, number: int) -> Namespace:
+def create_namespace(name: str, interface: str, number: int) -> Namespace:
     """Raises RefusedError; nothing is left then."""
     ours, theirs = cable(number)
     run("ip", "netns", "add", name)
@@ -76,12 +77,12 @@ def create(name: str, interface: str, number: int) -> Namespace:
         run("ip", "-n", name, "link", "set", DEVICE_END, "up")
         run("ip", "-n", name, "link", "set", "lo", "up")
     except RefusedError:
-        remove(name)
+        remove_namespace(name)
         raise
     return Namespace(name, interface, ours)
 
 
-def remove(name: str) -> None:
+def remove_namespace(name: str) -> None:
     """With its cable, which goes first: the kernel clears a namespace up later. Raises RefusedError."""
     with suppress(RefusedError):  # it was not made yet
         run("ip", "-n", name, "link", "delete", DEVICE_END)
@@ -182,3 +183,78 @@ def run(*command: str) -> str:
 
 def _short(command: Sequence[str]) -> Sequence[str]:
     return command if len(command) <= 6 else [*command[:6], "..."]
+
+
+PREFIX, INGRESS = "eth", "ifb0"
+INTERFACES = Path("/sys/class/net")
+EVERYTHING = (("u32", "match", "u32", "0", "0"), ("matchall",))  # kernels have the one or the other
+
+
+def shape_own(limits: Limits, *, netem: bool) -> None:
+    """Both ways; delay, jitter and loss only with netem. Raises RefusedError; nothing is shaped then."""
+    name = own_interface()
+    clear_own()
+    try:
+        run("ip", "link", "set", name, "gso_max_segs", "1")
+        shape_end(["tc", "qdisc", "add", "dev", name], limits, limits.up_bits, netem=netem)
+        if limits.down_bits is not None or netem:
+            run("ip", "link", "add", INGRESS, "type", "ifb")
+            run("ip", "link", "set", INGRESS, "up")
+            run("tc", "qdisc", "add", "dev", name, "handle", "ffff:", "ingress")
+            _redirect(name)
+            shape_end(["tc", "qdisc", "add", "dev", INGRESS], limits, limits.down_bits, netem=netem)
+        asked = limits if netem else replace(limits, delay_s=0.0, jitter_s=0.0, loss=0.0)
+        if not alike(got := own_in_force(name), asked):
+            raise RefusedError(f"{asked.of_link} was asked, and {got.of_link} is in force")
+    except RefusedError:
+        clear_own()
+        raise
+
+
+def clear_own() -> None:
+    """As it was, whatever of it is there."""
+    for name in interfaces():
+        for end in ("root", "ingress"):
+            with suppress(RefusedError):
+                run("tc", "qdisc", "delete", "dev", name, end)
+    with suppress(RefusedError):
+        run("ip", "link", "delete", INGRESS)
+
+
+def own_in_force(name: str) -> Limits:
+    """As the kernel has them. Raises RefusedError."""
+    up = json.loads(run("tc", "-j", "qdisc", "show", "dev", name))
+    down = json.loads(run("tc", "-j", "qdisc", "show", "dev", INGRESS)) if (INTERFACES / INGRESS).exists() else []
+    return held_by(up, down)
+
+
+def own_interface(place: Path = INTERFACES) -> str:
+    """The one that leads out of the container: eth0, or eth1 after it was taken away and given back. Raises
+    RefusedError: there is none, or another, past which the container would go.
+    """
+    found = interfaces(place)
+    if len(found) != 1:
+        raise RefusedError(f"the container has {' beside '.join(found) or 'no network'}")
+    return found[0]
+
+
+def interfaces(place: Path = INTERFACES) -> list[str]:
+    """All that lead out of the container."""
+    try:
+        return sorted(path.name for path in place.iterdir() if path.name.startswith(PREFIX))
+    except OSError:
+        return []
+
+
+def _redirect(name: str) -> None:
+    refused: RefusedError | None = None
+    for match in EVERYTHING:
+        words = ("parent", "ffff:", "protocol", "all", *match, "action", "mirred", "egress", "redirect", "dev", INGRESS)
+        try:
+            run("tc", "filter", "add", "dev", name, *words)
+        except RefusedError as error:
+            refused = error
+        else:
+            return
+    assert refused is not None
+    raise refused

@@ -6,7 +6,7 @@ A scenario's ``time_scale`` is applied here and in the population, and nowhere e
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.live.prepare import DeviceHost
+from testbed.live.backend.prepare import DeviceHost
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from venn.wire.notation import format_fraction, format_number

@@ -8,7 +8,7 @@ import pytest
 
 from device_agent.spec import read_population
 from testbed.live.compose import POOL, make_replica
-from testbed.live.gather import gather
+from testbed.live.throttle.account import gather
 from testbed.report.host import read_emulation
 from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed.live.backend.prepare import relayed
 from testbed.live.throttle.cgroup import Trees
-from testbed.live.throttle.plan import Plan, make_plan, relayed
-from testbed.live.throttle.probe import Machine, checks_of
+from testbed.live.throttle.means import Machine, checks_of
+from testbed.live.throttle.throttles import Plan, make_plan
 from testbed.scenario.loader import parse
 from testbed.world.limits import Limits
 

@@ -1,10 +1,20 @@
 """What ``ip`` and ``tc`` are told, and how their answers are read."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from testbed.live.throttle.namespace import ENDS, burst_bytes, cable, held_by, netem_arguments, rate_arguments
+from testbed.live.throttle.tc import (
+    ENDS,
+    RefusedError,
+    burst_bytes,
+    cable,
+    held_by,
+    netem_arguments,
+    own_interface,
+    rate_arguments,
+)
 from testbed.world.limits import Limits, alike
 
 
@@ -47,3 +57,23 @@ def test_a_way_without_netem_is_not_taken_for_one_with_it() -> None:
     both, rate = json.loads(f"[{NETEM},{TBF}]"), json.loads(f"[{TBF}]")
     assert not alike(held_by(both, rate), held_by(both, both))
     assert held_by(both, rate).loss == 0
+
+
+def made(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("name", ["eth0", "eth3"])  # the number grows each time that it is given back
+def test_the_own_interface_is_the_one_that_leads_out(tmp_path: Path, name: str) -> None:
+    assert own_interface(made(tmp_path, "lo", "ifb0", name)) == name
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [(["lo"], "the container has no network"), (["eth0", "eth1"], "the container has eth0 beside eth1")],
+)
+def test_without_an_interface_or_with_another_nothing_is_shaped(tmp_path: Path, names: list[str], said: str) -> None:
+    with pytest.raises(RefusedError, match=said):
+        own_interface(made(tmp_path, *names))

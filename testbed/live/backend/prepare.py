@@ -20,14 +20,16 @@ from pathlib import Path
 import psutil
 
 from device_agent.spec import AbsenceKind, DeviceSpec
-from testbed.live.throttle.plan import relayed
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
+from testbed.scenario.requirements import meant_fleets
 from testbed.world.absences import with_absences
 from testbed.world.data import HELD_OUT, split
 from testbed.world.fleets import expand, write_population
+from testbed.world.limits import Limits, changed
 from testbed.world.timeline import Action, Verb
 from venn.wire.errors import CannotEnforceError, UsageError
+from venn.wire.requirements import Selector
 
 SWARM = "swarm"  # the host of the devices that have no process of their own
 
@@ -76,6 +78,22 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
     return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions)
+
+
+def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
+    """What the timeline may hold the devices of a fleet to."""
+    limits = scenario.fleets[fleet].limits
+    return tuple(
+        changed(limits, entry.change)
+        for entry in scenario.churn
+        if entry.change and isinstance(entry.of, Selector) and fleet in meant_fleets(scenario, entry.of)
+    )
+
+
+def relayed(scenario: Scenario) -> frozenset[str]:
+    """The fleets whose devices have a relay each, where links are limited by relays."""
+    fleets = scenario.fleets.items()
+    return frozenset(name for name, each in fleets if each.limits.link or changes_of(scenario, name))
 
 
 def _left_to_itself(device: DeviceSpec, *, linked: bool) -> DeviceSpec:

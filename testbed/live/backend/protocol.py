@@ -4,15 +4,22 @@
 returns a ``Backend``.
 """
 
+import json
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
-from testbed.live.prepare import DeviceHost, Prepared
+from testbed.live.backend.prepare import DeviceHost, Prepared
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import LinkChange
-from venn.wire.errors import VennError
+from venn.wire.errors import CannotEnforceError, ExitCode, PeerError, UsageError, VennError
+
+STOP_GRACE_S = 5.0  # from SIGTERM to SIGKILL
+TAIL_LINES = 6
+FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TERMINATED}
 
 
 class Component(Protocol):
@@ -119,3 +126,37 @@ def backend_of(run: Run) -> Backend:
     spec = run.scenario.backend_spec
     make: Callable[[Run], Backend] = spec.load(spec.make)
     return make(run)
+
+
+def failure_of(
+    name: str, code: int | None, lines: Sequence[str], what: str, log: Path, *, said: dict[str, object] | None = None
+) -> VennError:
+    """``code``: its exit code, minus a signal's number, None while it runs. ``lines``: the last that it wrote.
+    ``said``: what it announced.
+    """
+    said = said or next(filter(None, (told(line) for line in reversed(lines))), None)
+    error = said.get("error") if said else None
+    if isinstance(error, dict):
+        reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
+        kind = UsageError if code == ExitCode.USAGE else PeerError
+        failure = kind(reason, f"{name}: {message}", where=where, fix=fix)
+        if code in FAILURES:
+            failure.exit_code = ExitCode(code)
+        return failure
+    if code == ExitCode.CANNOT_ENFORCE and lines:
+        return CannotEnforceError("CANNOT_ENFORCE", lines[-1], where=name)
+    last = f" ({lines[-1]})" if lines else ""
+    if code is not None and code < 0:
+        what, last = f"was killed by {signal.Signals(-code).name}", ""
+    elif code is not None and not what:
+        what = f"ended with exit code {code}"
+    return PeerError("PROGRAM_FAILED", what + last, where=name, fix=f"see {log}")
+
+
+def told(line: str | bytes) -> dict[str, object] | None:
+    """The JSON object of a line; None if it is none."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,7 +1,7 @@
 """What the doctor makes of trials that went and trials that were refused."""
 
 from testbed.live.throttle.cgroup import NONE
-from testbed.live.throttle.probe import FIELDS, Machine, checks_of
+from testbed.live.throttle.means import FIELDS, Machine, checks_of
 
 
 def test_every_field_has_a_means_where_all_trials_went() -> None:
