@@ -21,7 +21,7 @@ from testbed.report.terminal import console
 from testbed.report.view import ask, snapshot_once
 from testbed.report.view import watch as show
 from testbed.report.words import clock, seconds
-from testbed.runfolder.lives import read_lives
+from testbed.runfolder.journal import read_lives
 from venn.v1 import admin_pb2 as admin
 from venn.wire.admission import client_token
 from venn.wire.calls import admin_stub

@@ -1,31 +1,24 @@
-"""Facts of a simulated world that hold under every policy.
-
-The first sessions of a trace: enough to say what its devices are like.
-
-What a job would take with nothing else running: the measure of its fair share.
+"""Facts of a simulated world that hold under every policy, from the first sessions of its trace.
 
 The fair JCT of a job is M times its JCT alone, M being the number of jobs. Simulating each job alone would cost more
 than the comparison itself, so it is estimated: at times spread evenly over the sampled day, a few rounds are played on
 the very sessions that come then (the first eligible devices take the places, the K-th response closes a round, the
 deadline aborts it), and their mean, times the number of rounds, is the JCT alone. Left out are noise, limits over the
 day, that a device counts once a round (each session takes part once in an attempt, but a device may have two), and the
-time in which a place is held by a device that will not answer: the next device takes it at once. The
-rounds of an asynchronous job overlap: they are not played, but follow from the rates of devices and places.
-
-Finds what is true of a simulated world under every policy.
+time in which a place is held by a device that will not answer: the next device takes it at once. The rounds of an
+asynchronous job overlap: they are not played, but follow from the rates of devices and places.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.ids import DeviceId, job_name
-from coordinator.engine.requirements import Requirement
+from coordinator.engine.ids import job_name
 from testbed.report.comparison import HOURS, GroupSupply, TierTimes, TraceFacts
 from testbed.simulate.model import SimulatedJob, Simulation
-from testbed.world.arrays import CheckIns, Ids, Kinds, Matching, Reals
+from testbed.world.arrays import CheckIns, Ids, Matching, Reals
 
 SAMPLED_S = 86_400.0  # a day: after it the swing repeats itself
 MOST_SAMPLED = 4_000_000  # sessions
@@ -34,86 +27,53 @@ MOST_WAITING = 300_000  # where devices wait: finding those that do takes a look
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """Sessions in order of their start; every column has a value per row."""
+    """The first sessions of a trace, enough to say what its devices are like."""
 
-    start_s: Reals
-    end_s: Reals
-    slow: Reals
-    byte_s: Reals
-    kind: Kinds
-    once: NDArray[np.bool_]  # whether it may do one task only
-    first: Mapping[int, DeviceId]  # a device of each kind: it answers for them all
-    until_s: float  # what starts before is all in it
+    sessions: CheckIns
+    once: NDArray[np.bool_]  # whether a session may do one task only
+    until_s: float  # all that starts before is in the sample
     waiting: bool  # devices wait while their session lasts
 
-    def of(self, requirement: Requirement, simulation: Simulation) -> "Sample":
-        """The rows that may serve a job with this requirement."""
-        meets = np.zeros(len(simulation.kinds), dtype=bool)
-        for kind, device in self.first.items():
-            meets[kind] = requirement.matches(device, simulation.kinds[kind])
-        return self.where(meets[self.kind])
-
     def where(self, rows: NDArray[np.bool_]) -> "Sample":
-        times = (column[rows] for column in (self.start_s, self.end_s, self.slow, self.byte_s))
-        start_s, end_s, slow, byte_s = times
-        return Sample(
-            start_s, end_s, slow, byte_s, self.kind[rows], self.once[rows], self.first, self.until_s, self.waiting
-        )
+        """These rows of the sample."""
+        return replace(self, sessions=_rows(self.sessions, rows), once=self.once[rows])
 
     def durations(self, job: SimulatedJob, rows: Ids | slice) -> Reals:
         """Seconds of a task of ``job``, without noise."""
         work = job.spec.workload
-        return work.compute_s * self.slow[rows] + (work.download_bytes + work.upload_bytes) * self.byte_s[rows]
+        transfers_s = (work.download_bytes + work.upload_bytes) * self.sessions.byte_s[rows]
+        return work.compute_s * self.sessions.slow[rows] + transfers_s
 
     def __len__(self) -> int:
-        return len(self.start_s)
+        return len(self.sessions)
 
 
 def take_sample(simulation: Simulation) -> Sample:
     """A day of the trace, or what there is of it, or as much as is admitted."""
     blocks: list[CheckIns] = []
-    rows, until = 0, np.inf
+    rows = 0
     waiting = simulation.matching is Matching.WHILE_PRESENT
     most = MOST_WAITING if waiting else MOST_SAMPLED
     for block in simulation.trace():
-        if not len(block):
-            continue
         blocks.append(block)
         rows += len(block)
-        if block.start_s[-1] >= SAMPLED_S or rows >= most:
-            until = min(float(block.start_s[-1]), SAMPLED_S)
+        if len(block) and (block.start_s[-1] >= SAMPLED_S or rows >= most):
             break
-    start = _column([block.start_s for block in blocks])
-    until = min(until, float(start[-1]) if len(start) else 0.0)
-    keep = slice(0, int(np.searchsorted(start, until, side="right")))
-    kind = np.concatenate([block.kind for block in blocks])[keep] if blocks else np.empty(0, np.int32)
-    device = np.concatenate([block.device for block in blocks])[keep] if blocks else np.empty(0, np.int64)
-    kinds, rows_of = np.unique(kind, return_index=True)
-    return Sample(
-        start[keep],
-        _column([block.end_s for block in blocks])[keep],
-        _column([block.slow for block in blocks])[keep],
-        _column([block.byte_s for block in blocks])[keep],
-        kind,
-        _once(simulation)[kind],
-        {int(each): _name(simulation, int(device[row])) for each, row in zip(kinds, rows_of, strict=True)},
-        until,
-        waiting,
-    )
-
-
-def _once(simulation: Simulation) -> NDArray[np.bool_]:
-    """By kind of device."""
+    whole = _joined(blocks)
+    until = min(float(whole.start_s[-1]), SAMPLED_S) if len(whole) else 0.0
+    sessions = _rows(whole, slice(0, int(np.searchsorted(whole.start_s, until, side="right"))))
     limits = simulation.limits or ((simulation.tasks_per_session, 0),) * len(simulation.kinds)
-    return np.array([tasks == 1 for tasks, _ in limits], dtype=np.bool_)
+    once = np.array([tasks == 1 for tasks, _ in limits], dtype=np.bool_)
+    return Sample(sessions, once[sessions.kind], until, waiting)
 
 
-def _name(simulation: Simulation, device: int) -> DeviceId:
-    return simulation.names[device] if simulation.names else DeviceId(str(device))
+def _rows(sessions: CheckIns, rows: NDArray[np.bool_] | slice) -> CheckIns:
+    return CheckIns(*(getattr(sessions, name)[rows] for name in CheckIns.__slots__))
 
 
-def _column(parts: Sequence[Reals]) -> Reals:
-    return np.concatenate(parts) if parts else np.empty(0)
+def _joined(blocks: Sequence[CheckIns]) -> CheckIns:
+    none = CheckIns(*(np.empty(0, kind) for kind in ("f8", "f8", "i8", "i8", "i4", "f8", "f8", "?")))
+    return CheckIns(*(np.concatenate([getattr(one, name) for one in (none, *blocks)]) for name in CheckIns.__slots__))
 
 
 OPENINGS = 12  # one every two hours
@@ -127,7 +87,7 @@ def alone_s(job: SimulatedJob, eligible: Sample) -> float | None:
         return None
     if job.spec.asynchronous is not None:
         return _asynchronous_s(job, eligible)
-    first = float(eligible.start_s[0])
+    first = float(eligible.sessions.start_s[0])
     took: list[float] = []
     for at in np.linspace(first, eligible.until_s, OPENINGS, endpoint=False):
         took += _rounds_s(job, eligible, float(at))
@@ -137,10 +97,10 @@ def alone_s(job: SimulatedJob, eligible: Sample) -> float | None:
 def _asynchronous_s(job: SimulatedJob, eligible: Sample) -> float | None:
     """A buffer fills as fast as devices come, or as the places are given back, whichever is slower."""
     takes = eligible.durations(job, slice(None))
-    fit = np.floor((eligible.end_s - eligible.start_s) / np.maximum(takes, 1e-9))
+    fit = np.floor((eligible.sessions.end_s - eligible.sessions.start_s) / np.maximum(takes, 1e-9))
     tasks = fit if eligible.waiting else np.minimum(fit, 1)
     tasks = np.where(eligible.once, np.minimum(tasks, 1), tasks)
-    span = eligible.until_s - float(eligible.start_s[0])
+    span = eligible.until_s - float(eligible.sessions.start_s[0])
     if not tasks.any() or span <= 0:
         return None
     between = max(span / float(tasks.sum()), float(takes[tasks > 0].mean()) / job.spec.places)
@@ -149,7 +109,9 @@ def _asynchronous_s(job: SimulatedJob, eligible: Sample) -> float | None:
 
 def _rounds_s(job: SimulatedJob, eligible: Sample, at: float) -> list[float]:
     """From the opening of each round to its close, attempts that abort included; those that the sample has whole."""
-    free = eligible.start_s.copy() if eligible.waiting else eligible.start_s  # when each session can take a task
+    free = (
+        eligible.sessions.start_s.copy() if eligible.waiting else eligible.sessions.start_s
+    )  # when each session can take a task
     took: list[float] = []
     for _ in range(min(ROUNDS, job.rounds)):
         opened, closed = at, None
@@ -171,14 +133,14 @@ def _closed_at(job: SimulatedJob, eligible: Sample, free: Reals, opened_s: float
     """When an attempt closes; None if it aborts. ``free`` is changed where devices wait."""
     spec = job.spec
     deadline = opened_s + spec.deadline_s
-    first, last = np.searchsorted(eligible.start_s, [opened_s, deadline])
+    first, last = np.searchsorted(eligible.sessions.start_s, [opened_s, deadline])
     rows = np.arange(first, last)
     if eligible.waiting:
-        present = np.flatnonzero((eligible.end_s[:last] > opened_s) & (free[:last] < deadline))
+        present = np.flatnonzero((eligible.sessions.end_s[:last] > opened_s) & (free[:last] < deadline))
         rows = present[np.argsort(np.maximum(free[present], opened_s), kind="stable")]
     start = np.maximum(free[rows], opened_s)
     done = start + eligible.durations(job, rows)
-    answers = done <= eligible.end_s[rows]
+    answers = done <= eligible.sessions.end_s[rows]
     taken = int(np.searchsorted(np.cumsum(answers), spec.places)) + 1
     responses = np.sort(done[:taken][answers[:taken]])
     if eligible.waiting:
@@ -204,7 +166,9 @@ def find_facts(simulation: Simulation) -> TraceFacts:
     for job in simulation.jobs:
         requirement = str(job.spec.requirement)
         if requirement not in eligible:
-            eligible[requirement] = sample.of(job.spec.requirement, simulation)
+            kinds = range(len(simulation.kinds))
+            able = np.array([job.spec.requirement.matches(*simulation.sample(kind)) for kind in kinds], dtype=np.bool_)
+            eligible[requirement] = sample.where(able[sample.sessions.kind])
             groups[requirement] = GroupSupply(job.spec.requirement_label, _per_hour(eligible[requirement]))
         alone[job_name(job.spec.job)] = alone_s(job, eligible[requirement])
     return TraceFacts(
@@ -222,8 +186,8 @@ def tier_times(jobs: tuple[SimulatedJob, ...], sample: Sample, tiers: int = TIER
         return ()
     compute_s = np.mean([job.spec.workload.compute_s for job in jobs])
     size = np.mean([job.spec.workload.download_bytes + job.spec.workload.upload_bytes for job in jobs])
-    times = compute_s * sample.slow + size * sample.byte_s
-    parts = np.array_split(times[np.argsort(sample.slow, kind="stable")], tiers)
+    times = compute_s * sample.sessions.slow + size * sample.sessions.byte_s
+    parts = np.array_split(times[np.argsort(sample.sessions.slow, kind="stable")], tiers)
     return tuple(
         TierTimes(number, *(float(each) for each in np.percentile(part, PERCENTILES)))
         for number, part in enumerate(parts, start=1)
@@ -248,5 +212,5 @@ def covered_s(until_s: float) -> Reals:
 
 def _per_hour(sample: Sample) -> tuple[float | None, ...]:
     span = covered_s(sample.until_s)
-    came = np.bincount((sample.start_s // HOUR_S).astype(np.int64), minlength=len(span)).astype(np.float64)
+    came = np.bincount((sample.sessions.start_s // HOUR_S).astype(np.int64), minlength=len(span)).astype(np.float64)
     return tuple(None if rate is None else rate * HOUR_S for rate in folded(came[: len(span)], span))

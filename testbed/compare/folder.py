@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.compare.cell import read_row
 from testbed.compare.plan import Asked, Plan
 from testbed.report.comparison import Comparison, RunResult, TraceFacts, compare, read_facts, read_run
 from testbed.report.comparison_page import write_comparison
@@ -25,7 +24,7 @@ from testbed.report.comparison_table import (
     overviews,
 )
 from testbed.report.terminal import console
-from testbed.runfolder.jsonlines import Row, text, texts
+from testbed.runfolder.jsonlines import Row, read_object, text, texts
 from testbed.runfolder.machine import commit, machine, versions
 from venn.wire.command import Context
 from venn.wire.errors import ExitCode, UsageError
@@ -51,7 +50,7 @@ def prepare(plan: Plan, command: Sequence[str], *, resume: bool) -> None:
     A simulated comparison may go on with other policies, seeds and scenarios: a cell is only taken for what it is.
     """
     path = plan.out / MANIFEST
-    before = read_row(path)
+    before = read_object(path)
     if plan.out.exists() and (not plan.out.is_dir() or any(plan.out.iterdir())):
         if not resume:
             fix = "add --resume to continue it, or name another with --out"
@@ -92,7 +91,7 @@ def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> N
 
 def read_comparisons(folder: Path) -> tuple[Row, list[Comparison]]:
     """The manifest of a comparison's folder, and what its runs say. Raises UsageError."""
-    about = read_row(folder / MANIFEST)
+    about = read_object(folder / MANIFEST)
     rows = about.get("runs")
     if not isinstance(rows, list) or not rows:
         fix = "give the folder of a comparison or of a run; continue an interrupted one with venn compare --resume"
@@ -109,13 +108,13 @@ def _comparison(
     facts: dict[int, TraceFacts] = {}
     for row in rows:
         file = folder / text(row, "file")
-        said = read_row(file)
+        said = read_object(file)
         if not said:
             fix = "venn compare --resume makes it again"
             raise UsageError("RUN_DAMAGED", "is not there any more, or damaged", where=str(file), fix=fix)
         result = read_run(said, text(row, "file"))
         results.append(result)
-        world = read_row(folder / text(row, "world")) if text(row, "world") else {}
+        world = read_object(folder / text(row, "world")) if text(row, "world") else {}
         if world:
             facts.setdefault(result.seed, read_facts(world))
     return compare(name, policies, results, [facts[seed] for seed in sorted(facts)], over)
@@ -130,7 +129,7 @@ def _by_scenario(rows: list[object]) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _row(plan: Plan, run: Run) -> Row:
-    said = read_row(run.file)
+    said = read_object(run.file)
     row: Row = {
         "scenario": run.asked.workload.name,
         "policy": run.asked.policy,

@@ -26,14 +26,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
 from rich.progress import Progress as Bar
 
-from testbed.compare.cell import read_row
 from testbed.compare.folder import SCENARIO, Run
 from testbed.compare.plan import Asked, Plan
 from testbed.compare.pool import WORKER, Order, order_for, run_orders
 from testbed.report.comparison import RunResult, read_run
 from testbed.report.result import SUMMARY
 from testbed.report.words import slug, span
-from testbed.runfolder.jsonlines import Row, text
+from testbed.runfolder.jsonlines import Row, read_object, text
 from testbed.simulate.run import COMPILING
 from venn.wire import RUN_MARK
 from venn.wire.errors import ExitCode, PeerError, VennError
@@ -131,10 +130,10 @@ async def run_cells(plan: Plan, progress: Progress, worker: Sequence[str] = WORK
     wanted = {order.out for order in missing}
     for order, one in asked.values():
         if order.out not in wanted:
-            progress.ended(one, read_run(read_row(Path(order.out)), order.out), None)
+            progress.ended(one, read_run(read_object(Path(order.out)), order.out), None)
 
     def done(order: Order, seconds: float) -> None:
-        progress.ended(asked[order.out][1], read_run(read_row(Path(order.out)), order.out), seconds)
+        progress.ended(asked[order.out][1], read_run(read_object(Path(order.out)), order.out), seconds)
 
     def part(order: Order, fraction: float, compiling: bool) -> None:
         if compiling:
@@ -161,7 +160,7 @@ def _run(order: Order, one: Asked) -> Run:
 
 def _kept(order: Order) -> bool:
     """Whether the cell's file is there, whole, and the world's file beside it."""
-    return text(read_row(Path(order.out)), "key") == order.key and bool(read_row(Path(order.world)))
+    return text(read_object(Path(order.out)), "key") == order.key and bool(read_object(Path(order.world)))
 
 
 STOP_GRACE_S = 60.0  # for a run that is stopped to write its partial report
@@ -239,7 +238,7 @@ def _recorded(out: Path) -> tuple[Path, Row | None]:
     """The folder of a run and its summary; or a folder that is free, if it was not run to its end."""
     folder, again = out, 1
     while folder.exists():
-        summary = read_row(folder / SUMMARY)
+        summary = read_object(folder / SUMMARY)
         if summary and not summary.get("interrupted"):
             return folder, summary
         again += 1

@@ -1,10 +1,12 @@
 """A process that simulates cells, one after the other: orders come on stdin, and an answer leaves on stdout for each.
 
 A result is in its file, whole, before its answer leaves; so this process may be killed at any time, and that is how a
-comparison stops. It ends by itself when the process that started it is gone.
+comparison stops. It ends by itself when the process that started it is gone. The object of a cell's file has the keys
+of a run's summary.json as far as there are such figures, so that a comparison reads both alike.
 """
 
 import json
+import math
 import os
 import queue
 import sys
@@ -15,14 +17,85 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from testbed.compare.cell import cell_row, read_row, write_row
-from testbed.compare.facts import find_facts
+import numpy as np
+
+from coordinator.engine.ids import job_name
+from testbed.compare.facts import HOUR_S, covered_s, find_facts, folded
 from testbed.compare.pool import Order, read_order
 from testbed.report.comparison import TraceFacts, read_facts
-from testbed.runfolder.jsonlines import Row
+from testbed.runfolder.attempts import JobFacts, job_figures
+from testbed.runfolder.jsonlines import Row, plain, read_object
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
+from testbed.world.arrays import Reals
 from venn.wire.errors import ExitCode, VennError
 from venn.wire.exits import expected, shape
+from venn.wire.files import write_atomic
+
+
+def cell_row(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> Row:
+    """The figures of a cell; the caller adds what it was asked for."""
+    jobs = _jobs(simulation, outcome, facts)
+    return {
+        "seed": simulation.settings.seed,
+        "devices": simulation.devices,
+        "unfinished_jobs": sum(not job["finished"] for job in jobs),
+        "jobs": jobs,
+        "wanted": _wanted(simulation, outcome),
+        "leases": {str(end): count for end, count in outcome.leases.items()} | {"live": outcome.live},
+        "check_ins": outcome.check_ins,
+        "plans": outcome.plans,
+        "ended_s": outcome.now_s,
+        "digest": outcome.digest,
+        "path": outcome.path,
+        "why": outcome.why,
+        "wall_s": outcome.wall_s,
+    }
+
+
+def _jobs(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> list[Row]:
+    ended = [float(at) if math.isfinite(at) else None for at in outcome.ended_s]
+    wasted = outcome.wasted_device_s.tolist()
+    jobs = [
+        JobFacts(job_name(job.spec.job), job.spec.requirement_label, job.arrives_s, *came_to)
+        for job, *came_to in zip(simulation.jobs, ended, wasted, strict=True)
+    ]
+    return [
+        {key: value for key, value in asdict(figures).items() if value not in (None, "", (), {})}
+        | {"device_s": device_s, "alone_s": facts.alone_s.get(figures.name)}
+        for figures, device_s in zip(job_figures(jobs, outcome.attempts), outcome.device_s.tolist(), strict=True)
+    ]
+
+
+def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | None]]:
+    """By requirement: devices that requests which are not filled yet ask for, by hour of the day, in the mean.
+
+    A request counts with all its places until it is filled.
+    """
+    attempts = outcome.attempts
+    until = float(attempts.ended_s.max()) if len(attempts.ended_s) else 0.0
+    span = covered_s(until)
+    edges = np.append(np.arange(len(span)) * HOUR_S, until)
+    names = [job.spec.requirement_label for job in simulation.jobs]
+    places = np.array([job.spec.places for job in simulation.jobs], dtype=np.float64)
+    found: dict[str, list[float | None]] = {}
+    for name in dict.fromkeys(names):
+        mine = np.isin(attempts.job, [index for index, other in enumerate(names) if other == name])
+        weights = places[attempts.job[mine]]
+        wanted = _integral(attempts.opened_s[mine], weights, edges) - _integral(attempts.filled_s[mine], weights, edges)
+        found[name] = list(folded(np.diff(wanted), span))
+    return found
+
+
+def _integral(times: Reals, weights: Reals, edges: Reals) -> Reals:
+    """At each edge, the integral of a function that grows by a weight at its time."""
+    order = np.argsort(times, kind="stable")
+    times, weights = times[order], weights[order]
+    before = np.searchsorted(times, edges, side="right")
+    height = np.concatenate([[0.0], np.cumsum(weights)])
+    moment = np.concatenate([[0.0], np.cumsum(weights * times)])
+    area: Reals = height[before] * edges - moment[before]
+    return area
+
 
 Build = Callable[[Order], Simulation]
 Compiling = Callable[[], None]  # called before the simulator's loop is compiled
@@ -52,17 +125,17 @@ class Cells:
         outcome = self.simulate(simulation, order.policy, _watch(len(simulation.jobs), tell), compiling)
         row = cell_row(simulation, outcome, facts)
         said: Row = {"key": order.key, "world_key": order.world_key, "scenario": order.name, "policy": order.policy}
-        write_row(Path(order.out), said | {"backend": "sim"} | row | {"seconds": time.monotonic() - started})
+        _write(Path(order.out), said | {"backend": "sim"} | row | {"seconds": time.monotonic() - started})
 
     def _world_of(self, order: Order) -> tuple[Simulation, TraceFacts]:
         if self._world is None or self._key != order.world_key:
             self._world = None  # before the next one is made: two may not fit
             simulation = self.build(order)
             path = Path(order.world)
-            row = read_row(path)
+            row = read_object(path)
             facts = read_facts(row) if row else find_facts(simulation)
             if not row:
-                write_row(path, asdict(facts))
+                _write(path, facts)
             self._world, self._key = (simulation, facts), order.world_key
         return self._world
 
@@ -128,6 +201,11 @@ def serve_standard_streams(cells: Cells) -> None:
         answers.flush()
 
     serve(cells, _orders(), answer)
+
+
+def _write(path: Path, row: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps(plain(row), allow_nan=False) + "\n")
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import geometric_mean
 
 from rich.console import Group, RenderableType
@@ -31,6 +31,7 @@ from testbed.report.comparison import (
 )
 from testbed.report.words import counted, large
 from testbed.report.words import policy as short
+from testbed.runfolder.jsonlines import plain
 
 MOST_NAMED = 3  # jobs that did not finish
 CI = "95 % CI"
@@ -188,8 +189,8 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "backend": comparison.backend,
         "seeds": list(comparison.seeds),
         "over": list(comparison.over),
-        "policies": [finite(asdict(result)) for result in comparison.policies],
-        "pairs": [finite(asdict(pair)) for pair in comparison.pairs],
+        "policies": [plain(result) for result in comparison.policies],
+        "pairs": [plain(pair) for pair in comparison.pairs],
         "problems": problems(comparison),
         "trusted": comparison.trusted,
         "complete": comparison.complete,
@@ -268,13 +269,6 @@ def _timespan(found: Estimate, unit: Unit) -> str:
     return f"{unit.text(found.low)}{'-' if found.low >= 0 else ' to '}{unit.text(found.high)}"
 
 
-def finite(value: object) -> object:
-    """Replaces what is infinite by null, at any depth."""
-    if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 GEOMETRIC_MEAN = "geometric mean"
 
 
@@ -336,11 +330,11 @@ def overview_json(found: Overview) -> dict[str, object]:
     return {
         "against": found.base,
         "workloads": {
-            workload: {row.policy: _plain(row.speed_ups[place]) for row in found.rows}
+            workload: {row.policy: plain(row.speed_ups[place]) for row in found.rows}
             for place, workload in enumerate(found.workloads)
         },
         "geometric_mean": {
-            row.policy: {measure: _plain(row.means[measure]) for measure in PAIRED} for row in found.rows
+            row.policy: {measure: plain(row.means[measure]) for measure in PAIRED} for row in found.rows
         },
     }
 
@@ -361,7 +355,3 @@ def _ratios(comparison: Comparison, policy: str, base: str, measure: str) -> lis
     """By seed: how many times better one policy is than the other; None where one of them is missing."""
     pair = comparison.pair(policy, base)
     return [pair.by_seed[measure].get(seed) if pair else None for seed in comparison.seeds]
-
-
-def _plain(found: Estimate | None) -> object:
-    return None if found is None else finite(asdict(found))

@@ -17,9 +17,8 @@ from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import JobId, LeaseSeq, job_name
 from coordinator.engine.model import AttemptStatus, Outcome
-from testbed.runfolder.journal import Journal
+from testbed.runfolder.journal import Journal, read_lives
 from testbed.runfolder.jsonlines import Row, integer, read_rows, text
-from testbed.runfolder.lives import read_lives
 from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError
 

@@ -19,9 +19,8 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.runfolder.journal import check_start, end_digest, event_rows, settings_of, why_not
+from testbed.runfolder.journal import check_start, end_digest, event_rows, journal_files, settings_of, why_not
 from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows
-from testbed.runfolder.lives import journal_files
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
 

@@ -1,9 +1,8 @@
 """The summary of a run: the figures of its table, report and summary.json, and what its timeline did to devices."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator.engine.ids import job_name
@@ -16,7 +15,7 @@ from testbed.report.history import History, JobHistory, SessionHistory, read_his
 from testbed.report.host import SIMULATED, judge_host, overhead_s, read_emulation, task_times
 from testbed.report.record import RunRecord
 from testbed.runfolder.attempts import Attempts, JobFacts, SimulatedRecord, job_figures, mean_jct, simulated_of
-from testbed.runfolder.jsonlines import Row, maybe, metrics, number, text, texts
+from testbed.runfolder.jsonlines import Row, maybe, metrics, number, plain, text, texts
 from testbed.runfolder.summary import (
     Audit,
     Emulation,
@@ -105,20 +104,8 @@ def judged(summary: Summary, about: Row, folder: Path) -> Summary:
 
 def to_json(summary: Summary) -> dict[str, object]:
     """The object of summary.json: what is not a finite number is null."""
-    value = _plain(summary)
+    value = plain(summary)
     assert isinstance(value, dict)
-    return value
-
-
-def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
     return value
 
 

@@ -1,15 +1,26 @@
-"""The coordinator's journal: a start line, a line per handled event, and an end line if it stopped cleanly."""
+"""The coordinator's journal: a start line, a line per handled event, and an end line if it stopped cleanly.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+A coordinator that was started again leaves one journal for each of its lives; ``joined`` makes them one. Each life
+counts its sessions, requests and leases from 1 and its time from 0: those of later lives are moved on behind the ones
+before. (Simulated lives share a clock.) What a life that was killed could not write down is added where it breaks off:
+its sessions and leases are over, and so are its attempts, which the next life does not know.
+"""
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from types import UnionType
+from typing import Any, Union, assert_never, get_args, get_origin, get_type_hints
 
+from coordinator.engine import effects as done
 from coordinator.engine.effects import Effect
-from coordinator.engine.events import Event
-from coordinator.engine.ids import LeaseSeq
-from coordinator.engine.model import EngineSettings
-from coordinator.engine.record import RecordError, effect_from_json, event_from_json, settings_from_json
+from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, Event, TimePassed
+from coordinator.engine.ids import JobId, LeaseSeq, RequestId, SessionSeq
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, EngineSettings, HeldLease, LeaseEnd, SessionEnd
+from coordinator.engine.record import Digest, RecordError, effect_from_json, event_from_json, settings_from_json
 from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows, text
+from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError
 
 FORMAT = 2
@@ -36,7 +47,7 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The journal of one coordinator, or of all its lives (``testbed.runfolder.lives``)."""
+    """The journal of one coordinator, or of all its lives (see ``joined``)."""
 
     name: str
     incarnation: int  # of the first life
@@ -141,3 +152,208 @@ def _entry(row: Row, path: Path, line: int) -> Entry:
     except RecordError:
         raise damaged(path, line) from None
     return Entry(integer(row, "n"), number(row, "t"), event, told)
+
+
+AttemptNo = tuple[JobId, int, int]  # job, round, attempt
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """The journals of all lives, the first one first; the last one's may not be there."""
+    newest = RunFolder(folder).events
+    former = newest.parent.glob(f"{newest.stem}-*{newest.suffix}")
+    return [*sorted(former, key=lambda path: int(path.stem.rpartition("-")[2])), newest]
+
+
+def read_lives(folder: Path) -> Journal:
+    """All journals of a run folder as one. Raises UsageError."""
+    return joined([read_journal(path) for path in journal_files(folder)])
+
+
+def joined(journals: Sequence[Journal]) -> Journal:
+    """One journal, on the clock of the first; its digest has a part for each life, if the last one ended cleanly."""
+    if len(journals) == 1:
+        return journals[0]
+    entries: list[Entry] = []
+    lives: list[Life] = []
+    for place, journal in enumerate(journals, start=1):
+        shift = _shift(entries, (journal.wall_ms - journals[0].wall_ms) / 1000)
+        lives.append(Life(journal.incarnation, shift[float] + journal.started_s, shift[LeaseSeq]))
+        moved = [_moved_entry(entry, shift, len(entries)) for entry in journal.entries]
+        if place < len(journals):
+            again = {key for later in journals[place:] for key in _opened(later)}
+            rounds = {(job, round_) for job, round_, _ in again}
+            moved = [_not_told(entry, again, rounds) for entry in moved]
+            moved.append(_break(moved, at=max([shift[float], *(entry.t for entry in moved)])))
+        entries += moved
+    digest = "-".join(journal.digest or _digest(journal) for journal in journals) if journals[-1].digest else ""
+    return replace(journals[0], entries=tuple(entries), digest=digest, lives=tuple(lives), parts=tuple(journals))
+
+
+def _digest(journal: Journal) -> str:
+    digest = Digest()
+    for entry in journal.entries:
+        digest.update(entry.t, entry.effects)
+    return digest.hex()
+
+
+def _opened(journal: Journal) -> Iterator[AttemptNo]:
+    """The attempts that were asked for."""
+    for entry in journal.entries:
+        if isinstance(entry.event, AttemptOpened):
+            yield entry.event.job, entry.event.round, entry.event.attempt
+
+
+def _not_told(entry: Entry, again: set[AttemptNo], rounds: set[tuple[JobId, int]]) -> Entry:
+    """A round that was closed, or an attempt that was aborted, and is opened in a later life: unheard."""
+
+    def corrected(effect: done.Effect) -> done.Effect:
+        if not isinstance(effect, done.EndAttempt):
+            return effect
+        closed = effect.status is AttemptStatus.CLOSED and (effect.job, effect.round) in rounds
+        if closed or (effect.job, effect.round, effect.attempt) in again:
+            return replace(effect, status=AttemptStatus.ABORTED, reason=AttemptEndReason.UNKNOWN)
+        return effect
+
+    return replace(entry, effects=tuple(corrected(effect) for effect in entry.effects))
+
+
+# -- where a life breaks off
+
+
+def _break(entries: Sequence[Entry], at: float) -> Entry:
+    """The end of what was open then."""
+    open_ = _Open()
+    for entry in entries:
+        for effect in entry.effects:
+            open_.hear(effect)
+    number = entries[-1].n + 1 if entries else 1
+    return Entry(number, at, TimePassed(), tuple(open_.ends()))
+
+
+class _Open:
+    """What is open in a coordinator, told by its effects."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[SessionSeq, done.OpenSession] = {}
+        self._leases: dict[LeaseSeq, done.OfferLease] = {}
+        self._running: dict[LeaseSeq, SessionSeq] = {}
+        self._attempts: dict[AttemptNo, done.AcceptAttempt] = {}
+        self._responses: dict[AttemptNo, int] = {}
+        self._paused: set[JobId] = set()
+
+    def hear(self, effect: done.Effect) -> None:
+        match effect:
+            case done.OpenSession(session=session):
+                self._sessions[session] = effect
+            case done.EndSession(session=session):
+                self._sessions.pop(session, None)
+            case done.OfferLease(lease=lease):
+                self._leases[lease] = effect
+            case done.RunLease(lease=lease) if lease in self._leases:
+                self._running[lease] = self._leases[lease].session
+            case done.ResumeLease(lease=lease, session=session):
+                self._running[lease] = session
+            case done.MissLease(lease=lease):
+                self._running.pop(lease, None)
+            case done.EndLease(lease=lease):
+                self._leases.pop(lease, None)
+                self._running.pop(lease, None)
+            case done.AcceptAttempt(status=AttemptStatus.OPEN):
+                self._attempts[effect.job, effect.round, effect.attempt] = effect
+            case done.AnswerResponses():
+                self._responses[effect.job, effect.round, effect.attempt] = effect.responses
+            case done.EndAttempt():
+                self._attempts.pop((effect.job, effect.round, effect.attempt), None)
+            case done.PauseJob(job=job):
+                self._paused.add(job)
+            case done.ResumeJob(job=job) | done.EndJob(job=job):
+                self._paused.discard(job)
+            case (
+                done.RunLease()  # of a lease that is over
+                | done.AcceptAttempt()  # of one that is
+                | done.CloseSession()
+                | done.RevokeLease()
+                | done.SendAway()
+                | done.AcceptJob()
+                | done.RefuseJob()
+                | done.FillAttempt()
+                | done.AdoptPlan()
+            ):
+                pass  # opens and ends nothing
+            case _:
+                assert_never(effect)
+
+    def ends(self) -> Iterator[done.Effect]:
+        working = set(self._running.values())
+        for session, opened in self._sessions.items():
+            reason = SessionEnd.COORDINATOR_RESTARTED
+            yield done.EndSession(session, opened.device, reason, in_task=session in working)
+        for lease in self._leases.values():
+            yield done.EndLease(
+                lease.lease, lease.device, lease.request, lease.job, lease.round, lease.attempt, LeaseEnd.UNKNOWN
+            )
+        for key, attempt in self._attempts.items():
+            counted = self._responses.get(key, 0)
+            ended = (AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN, counted)
+            yield done.EndAttempt(attempt.request, attempt.job, attempt.round, attempt.attempt, *ended)
+        for job in sorted(self._paused):
+            yield done.ResumeJob(job)
+
+
+# -- numbers and times of a later life
+
+Shift = Mapping[object, Any]  # by the type of a number, ``float`` for engine times: what is added to it
+Move = Callable[[Any, Shift], Any]
+
+
+def _shift(before: Sequence[Entry], seconds: float) -> Shift:
+    """Behind all that was before."""
+    told = [effect for entry in before for effect in entry.effects]
+    check_ins = [entry.event.session for entry in before if isinstance(entry.event, DeviceCheckedIn)]
+    return {
+        SessionSeq: max(check_ins, default=0),
+        RequestId: max((one.request for one in told if isinstance(one, done.AcceptAttempt)), default=0),
+        LeaseSeq: max((one.lease for one in told if isinstance(one, done.OfferLease)), default=0),
+        float: seconds,
+    }
+
+
+def _moved_entry(entry: Entry, shift: Shift, numbers: int) -> Entry:
+    effects = tuple(_moved(effect, shift) for effect in entry.effects)
+    return Entry(entry.n + numbers, entry.t + shift[float], _moved(entry.event, shift), effects)
+
+
+def _moved(value: Any, shift: Shift) -> Any:
+    """An event or an effect, or a value in one, with its numbers and times moved."""
+    changed = {name: move(getattr(value, name), shift) for name, move in _moves(value.__class__).items()}
+    return replace(value, **changed) if changed else value
+
+
+@cache
+def _moves(kind: Hashable) -> Mapping[str, Move]:
+    """The fields of a class that hold such."""
+    found = {name: _move_of(hint, name) for name, hint in get_type_hints(kind).items()}
+    return {name: move for name, move in found.items() if move is not None}
+
+
+def _move_of(hint: object, name: str) -> Move | None:
+    """None: it stays as it is."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in (SessionSeq, RequestId, LeaseSeq) or (hint is float and name.endswith("_at")):
+        return lambda value, shift: value + shift[hint]
+    if hint is HeldLease:
+        return _moved
+    if origin in (Union, UnionType):
+        move = next(filter(None, (_move_of(arg, name) for arg in args)), None)
+        return None if move is None else lambda value, shift: None if value is None else move(value, shift)
+    if origin is tuple and args[-1] is Ellipsis:
+        each = _move_of(args[0], name)
+        return None if each is None else lambda value, shift: tuple(each(one, shift) for one in value)
+    if origin is tuple:
+        parts = [_move_of(arg, name) for arg in args]
+        if not any(parts):
+            return None
+        return lambda value, shift: tuple(
+            part(one, shift) if part else one for part, one in zip(parts, value, strict=True)
+        )
+    return None

@@ -1,7 +1,9 @@
 """Reading JSON lines that another process wrote, and perhaps did not finish writing: runs are killed."""
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 
 from venn.wire.errors import UsageError
@@ -87,3 +89,22 @@ def _object(said: bytes) -> Row | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def read_object(path: Path) -> Row:
+    """The object of a JSON file; empty if there is none, or nothing that can be read."""
+    try:
+        return _object(path.read_bytes()) or {}
+    except OSError:
+        return {}
+
+
+def plain(value: object) -> object:
+    """A value as JSON has it, at any depth: a dataclass is an object, what is not a finite number is null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

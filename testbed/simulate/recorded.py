@@ -15,7 +15,7 @@ from coordinator.engine.model import EngineSettings, Repeat
 from coordinator.engine.model import Outcome as Decided
 from coordinator.service.journal import Journal
 from testbed.runfolder.attempts import HEADER, JobFacts
-from testbed.runfolder.lives import journal_files
+from testbed.runfolder.journal import journal_files
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Simulated
 from testbed.simulate.model import Outcome, Simulation

@@ -88,7 +88,7 @@ class Accounts:
             self._unheard.append(Unheard(life, lease, event.job, event.round, event.attempt, outcome))
 
     def end_life(self, engine: Engine) -> None:
-        """End what was open when it was killed with the last that it handled, as ``testbed.runfolder.lives`` does."""
+        """End what was open when it was killed with the last that it handled, as ``testbed.runfolder.journal`` does."""
         now = engine.now
         for request in engine.world.open_requests.values():
             if request.id in self._opened:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from coordinator.policies.fifo import Fifo
-from testbed.compare.cell import cell_row
 from testbed.compare.facts import alone_s, covered_s, find_facts, folded, take_sample
+from testbed.compare.worker import cell_row
 from testbed.report.comparison import RunResult, read_facts, read_run
 from testbed.simulate.model import Simulation
 from testbed.simulate.run import simulate

@@ -21,8 +21,7 @@ from coordinator.engine.record import effect_from_json, event_from_json
 from testbed.report.record import load_run
 from testbed.report.replay import replay_here
 from testbed.report.summary import summarise
-from testbed.runfolder.journal import FORMAT
-from testbed.runfolder.lives import journal_files, read_lives
+from testbed.runfolder.journal import FORMAT, journal_files, read_lives
 from tests.golden.fields import FIELDS, RECORDS, example, fields_text
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -19,8 +19,7 @@ from coordinator.engine.model import (
 )
 from coordinator.engine.requirements import AllDevices, Capabilities
 from testbed.report.history import read_history
-from testbed.runfolder.journal import Entry, Journal
-from testbed.runfolder.lives import joined
+from testbed.runfolder.journal import Entry, Journal, joined
 
 JOB, PHONE, TABLET = JobId("o/job/r"), DeviceId("phone"), DeviceId("tablet")
 SPEC = JobSpec(JOB, AllDevices(), "all", 2, 1, Fraction(1), Fraction(0), 60.0, 60.0)
