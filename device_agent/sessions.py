@@ -1,10 +1,10 @@
-"""When devices are there by themselves: sessions and gaps in turn, drawn for any number of devices at once.
+"""When devices are there: sessions and gaps in turn, drawn for any number of devices at once, but for their absences.
 
 The n-th session of a device is a function of (seed, device, n) alone, so that every policy meets the same devices at
 the same times, live and simulated, one device or a million. Gaps pass faster by day or by night (``Day``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -155,3 +155,57 @@ class Sessions:
         self._start[place] = now
         self._number[place] += count
         return Block(start.ravel(), end.ravel(), np.repeat(place, count), number.ravel())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pieces:
+    """What absences leave of sessions: a row per piece, in the order of the sessions and of time."""
+
+    row: Ids  # of its session
+    number: Ids  # among the pieces of its session, from 0; pieces that are too short are left out
+    start_s: Reals
+    end_s: Reals
+    absence: Ids  # which ends it, by its place among all; -1: it ends as its session does
+
+
+class Absences:
+    """The times in which devices are not there, whatever their sessions say."""
+
+    def __init__(self, devices: Ids, spans: Iterable[tuple[float, float]]) -> None:
+        """``spans`` by (device, time), from when until when; ``devices``: how many each device has."""
+        self._first = np.concatenate([[0], np.cumsum(devices)])  # of each device its first one; one more at the end
+        self._from_s, self._until_s = np.array(list(spans), np.float64).reshape(-1, 2).T
+        self._last_s = float(self._until_s.max(initial=-np.inf))
+        self.most = int(devices.max(initial=0)) + 1  # pieces of a session
+
+    def cut(self, device: Ids, start_s: Reals, end_s: Reals) -> Pieces | None:
+        """What is left of the sessions; None: all of them. They come by device number from 0, in any order."""
+        if len(device) == 0 or start_s.min() >= self._last_s:
+            return None
+        first, end = self._first[device], self._first[device + 1]
+        low = _search(self._until_s, first, end, start_s, beyond=True)  # the first that is not over before it
+        high = _search(self._from_s, first, end, end_s, beyond=False)  # the first that begins after it
+        cuts = high - low
+        if not cuts.any():
+            return None
+        row = np.repeat(np.arange(len(device)), cuts + 1)
+        number = np.arange(len(row)) - np.repeat(np.cumsum(cuts + 1) - (cuts + 1), cuts + 1)
+        after, before = low[row] + number - 1, np.minimum(low[row] + number, len(self._from_s) - 1)
+        ends = number == cuts[row]
+        start = np.where(number == 0, start_s[row], self._until_s[after])
+        stop = np.where(ends, end_s[row], self._from_s[before])
+        with np.errstate(invalid="ignore"):  # nothing is left of a session without an end after an absence without one
+            kept = np.flatnonzero((cuts[row] == 0) | (stop - start >= LEAST_SESSION_S))
+        return Pieces(row[kept], number[kept], start[kept], stop[kept], np.where(ends, -1, before)[kept])
+
+
+def _search(values: Reals, low: Ids, high: Ids, wanted: Reals, *, beyond: bool) -> Ids:
+    """For each row the first place in [low, high) with a value >= what is wanted, or > it if ``beyond``; or high."""
+    while True:
+        unsettled = low < high
+        if not unsettled.any():
+            return low
+        middle = (low + high) // 2
+        value = values[np.minimum(middle, len(values) - 1)]
+        found = unsettled & ((value > wanted) if beyond else (value >= wanted))
+        low, high = np.where(unsettled & ~found, middle + 1, low), np.where(found, middle, high)

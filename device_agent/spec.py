@@ -11,14 +11,15 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from device_agent.sessions import LEAST_SESSION_S, Availability, Sessions
+from device_agent.sessions import Absences, Availability, Sessions
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.chance import Ids, Purpose, uniform
 from venn.wire.errors import UsageError
@@ -174,27 +175,19 @@ def without(intervals: Iterable[Interval], absences: Sequence[Absence]) -> Itera
     One that an absence cuts ends as the absence says; what is left of it afterwards is an interval of its own.
     ``absences`` come in order of time and do not overlap.
     """
-    number = 0
-    for interval in intervals:
-        if absences and absences[-1].until_s == math.inf and interval.start_s >= absences[-1].from_s:
+    rows, number = iter(intervals), count(1)
+    gone = Absences(np.array([len(absences)]), ((one.from_s, one.until_s) for one in absences))
+    while some := list(islice(rows, _AT_ONCE)):
+        if absences and absences[-1].until_s == math.inf and some[0].start_s >= absences[-1].from_s:
             return
-        for piece in _pieces(interval, absences):
-            number += 1
-            yield Interval(number, *piece)
-
-
-def _pieces(interval: Interval, absences: Sequence[Absence]) -> Iterator[tuple[float, float, Ending]]:
-    start = interval.start_s
-    for absence in absences:
-        if absence.until_s <= start:
+        start, end = np.array([(each.start_s, each.end_s) for each in some]).T
+        pieces = gone.cut(np.zeros(len(some), np.int64), start, end)
+        if pieces is None:
+            yield from (replace(each, number=next(number)) for each in some)
             continue
-        if absence.from_s >= interval.end_s:
-            break
-        if absence.from_s - start >= LEAST_SESSION_S:
-            yield start, absence.from_s, _ENDING[absence.how]
-        start = absence.until_s
-    if interval.end_s - start >= LEAST_SESSION_S:
-        yield start, interval.end_s, interval.ends
+        columns = (pieces.row, pieces.start_s, pieces.end_s, pieces.absence)
+        for row, since, until, by in zip(*(each.tolist() for each in columns), strict=True):
+            yield Interval(next(number), since, until, some[row].ends if by < 0 else _ENDING[absences[by].how])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,15 @@
 """The timeline of a scenario on a population: absences, cut out of the sessions of its devices block by block."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coordinator.engine.requirements import Comparison
-from device_agent.sessions import LEAST_SESSION_S
+from device_agent.sessions import Absences
 from device_agent.spec import Absence, AbsenceKind
 from testbed.world.absences import expand_timeline, selected
-from testbed.world.arrays import CheckIns, Ids, Reals
+from testbed.world.arrays import CheckIns, Ids
 from testbed.world.columns import chunks
 from testbed.world.matching import Population
 from testbed.world.states import Roster
@@ -24,94 +23,47 @@ ROWS = 1 << 18  # of a block, at most
 def without(
     trace: Callable[[], Iterator[CheckIns]], absences: Mapping[int, Sequence[Absence]], devices: int
 ) -> Callable[[], Iterator[CheckIns]]:
-    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.spec``.
+    """The trace of ``devices`` but for the absences, by the rule of ``device_agent.sessions``.
 
     Only the numbers of intervals are others: what is left of interval n is numbered from n times the same factor on.
     """
     if not absences:
         return trace
-    gone = _Gone.of(absences, devices)
+    each = np.zeros(devices, np.int64)
+    for device, one in absences.items():
+        each[device] = len(one)
+    rows = [one for device in sorted(absences) for one in absences[device]]
+    gone = Absences(each, ((one.from_s, one.until_s) for one in rows))
+    crash = np.array([one.how is not AbsenceKind.LEAVE for one in rows], np.bool_)
+
+    def left_of(block: CheckIns) -> CheckIns:
+        """With room for pieces between the numbers of intervals. Its pieces, by row; those of a row in order."""
+        block = replace(block, interval=block.interval * gone.most)
+        pieces = gone.cut(block.device, block.start_s, block.end_s)
+        if pieces is None:
+            return block
+        left = _take(block, pieces.row)
+        return replace(
+            left,
+            start_s=pieces.start_s,
+            end_s=pieces.end_s,
+            interval=left.interval + pieces.number,
+            crash=np.where(pieces.absence < 0, left.crash, crash[pieces.absence]),
+        )
 
     def blocks() -> Iterator[CheckIns]:
         held: CheckIns | None = None  # what begins later than the last block did
-        for block in map(gone.numbered, trace()):
-            pieces = gone.cut(block)
-            if held is not None or pieces is not block:
+        for block in trace():
+            left = left_of(block)
+            if held is not None or left.start_s is not block.start_s:
                 last = block.start_s[-1] if len(block) else -np.inf
-                later, pieces = _split(_in_order([pieces] if held is None else [held, pieces]), last)
+                later, left = _split(_in_order([left] if held is None else [held, left]), last)
                 held = later if len(later) else None
-            yield from _blocks(pieces)
+            yield from _blocks(left)
         if held is not None:
             yield from _blocks(held)
 
     return blocks
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gone:
-    """A row per absence, by (device, time)."""
-
-    first: Ids  # of each device its first row; one more at the end
-    from_s: Reals
-    until_s: Reals
-    crash: NDArray[np.bool_]  # no goodbye
-    factor: int  # more than the pieces that any interval is cut into
-
-    @classmethod
-    def of(cls, absences: Mapping[int, Sequence[Absence]], devices: int) -> "_Gone":
-        each = np.zeros(devices + 1, np.int64)
-        for device, gone in absences.items():
-            each[device + 1] = len(gone)
-        rows = [one for device in sorted(absences) for one in absences[device]]
-        return cls(
-            first=np.cumsum(each),
-            from_s=np.array([one.from_s for one in rows], np.float64),
-            until_s=np.array([one.until_s for one in rows], np.float64),
-            crash=np.array([one.how is not AbsenceKind.LEAVE for one in rows], np.bool_),
-            factor=int(each.max()) + 1,
-        )
-
-    def numbered(self, block: CheckIns) -> CheckIns:
-        """With room for pieces between the numbers of intervals."""
-        return replace(block, interval=block.interval * self.factor)
-
-    def cut(self, block: CheckIns) -> CheckIns:
-        """Its pieces, by row; those of a row in order. The block itself if nothing is cut."""
-        if len(block) == 0 or block.start_s[0] >= self.until_s.max():
-            return block
-        first, end = self.first[block.device], self.first[block.device + 1]
-        low = _search(self.until_s, first, end, block.start_s, beyond=True)  # the first that is not over before it
-        high = _search(self.from_s, first, end, block.end_s, beyond=False)  # the first that begins after it
-        cuts = high - low
-        if not cuts.any():
-            return block
-        row = np.repeat(np.arange(len(block)), cuts + 1)
-        piece = np.arange(len(row)) - np.repeat(np.cumsum(cuts + 1) - (cuts + 1), cuts + 1)
-        after, before = low[row] + piece - 1, np.minimum(low[row] + piece, len(self.from_s) - 1)
-        whole, begins, ends = cuts[row] == 0, piece == 0, piece == cuts[row]
-        start = np.where(begins, block.start_s[row], self.until_s[after])
-        stop = np.where(ends, block.end_s[row], self.from_s[before])
-        crash = np.where(ends, block.crash[row], self.crash[before])
-        kept = np.flatnonzero(whole | (stop - start >= LEAST_SESSION_S))
-        return replace(
-            _take(block, row[kept]),
-            start_s=start[kept],
-            end_s=stop[kept],
-            interval=(block.interval[row] + piece)[kept],
-            crash=crash[kept],
-        )
-
-
-def _search(values: Reals, low: Ids, high: Ids, wanted: Reals, *, beyond: bool) -> Ids:
-    """For each row the first place in [low, high) with a value >= what is wanted, or > it if ``beyond``; or high."""
-    while True:
-        unsettled = low < high
-        if not unsettled.any():
-            return low
-        middle = (low + high) // 2
-        value = values[np.minimum(middle, len(values) - 1)]
-        found = unsettled & ((value > wanted) if beyond else (value >= wanted))
-        low, high = np.where(unsettled & ~found, middle + 1, low), np.where(found, middle, high)
 
 
 def _take(block: CheckIns, rows: slice | Ids) -> CheckIns:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.policies.registry import load_policy
-from device_agent.spec import Absence, AbsenceKind, Ending, Interval
-from device_agent.spec import without as one_by_one
+from device_agent.sessions import LEAST_SESSION_S
+from device_agent.spec import Absence, AbsenceKind, Ending, Interval, without
 from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
@@ -67,10 +67,21 @@ def rows_of(block: CheckIns, device: int) -> Iterator[tuple[int, float, float, b
 
 
 def pieces(own: Sequence[Session], absences: Sequence[Absence]) -> Iterator[tuple[float, float, bool]]:
-    """As an agent has it."""
+    """One absence after the other; and an agent has it so, too."""
     ends = {True: Ending.CRASH, False: Ending.GOODBYE}
     intervals = [Interval(number, one.start, one.end, ends[one.crash]) for number, one in enumerate(own, start=1)]
-    return ((one.start_s, one.end_s, one.ends is not Ending.GOODBYE) for one in one_by_one(intervals, absences))
+    agent = [(one.start_s, one.end_s, one.ends is not Ending.GOODBYE) for one in without(intervals, absences)]
+    found = []
+    for one in own:
+        start = one.start
+        for absence in absences:
+            if absence.until_s > start and absence.from_s < one.end:
+                found.append((start, absence.from_s, absence.how is not AbsenceKind.LEAVE))
+                start = absence.until_s
+        found.append((start, one.end, one.crash))
+    found = [each for each in found if each[1] - each[0] >= LEAST_SESSION_S]
+    assert agent == found
+    return iter(found)
 
 
 @pytest.mark.bulk
