@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from coordinator.engine.engine import Engine
-from coordinator.engine.explain import device_reasons, job_reasons, observed_s
+from coordinator.engine.explain import Present, device_reasons, job_reasons, observed_s
 from coordinator.engine.ids import DeviceId, JobId, RegionId
-from coordinator.engine.lease_sum import LeaseSum, sum_leases
 from coordinator.engine.lifecycle import DeviceState
+from coordinator.engine.model import LeaseSum, sum_leases
 from coordinator.engine.regions import OVERFLOW
 from coordinator.engine.state import Device, Job
 from coordinator.engine.tiers import EVERY_TIER
-from coordinator.engine.waiting import Present
 from coordinator.engine.world import World
 
 MOST_IN_ORDER = 32  # jobs that a region's line names

@@ -11,8 +11,8 @@ from coordinator.engine.model import (
     LeaseEnd,
     Phase,
     SessionEnd,
+    value,
 )
-from coordinator.engine.value import value
 
 # -- to devices
 

@@ -13,9 +13,9 @@ from coordinator.engine.model import (
     Outcome,
     Phase,
     SessionEnd,
+    value,
 )
 from coordinator.engine.requirements import Capabilities
-from coordinator.engine.value import value
 
 # -- devices
 

@@ -1,11 +1,25 @@
 """The values that events, effects and states are made of. Times are seconds of engine time, durations seconds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import TypeVar, dataclass_transform
 
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.requirements import Requirement
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True)
+def value(kind: type[T]) -> type[T]:
+    """Make a class a frozen dataclass, equal and hashed by its fields, that is as fast to make as one that is not.
+
+    To type checkers it is frozen. At run time nothing holds that: a dataclass that does sets its fields one call each,
+    and events and effects are made by the thousand.
+    """
+    return dataclass(slots=True, unsafe_hash=True)(kind)
 
 
 class LeaseEnd(StrEnum):
@@ -218,3 +232,45 @@ class EngineSettings:
 def _of(fraction: Fraction, count: int) -> int:
     """So much of it, rounded up; in integers, for it is asked for often."""
     return -(-fraction.numerator * count // fraction.denominator)
+
+
+SUMMED_AS = {  # each end counts under one word, by who or what ended the lease
+    LeaseEnd.COUNTED: "responses",
+    LeaseEnd.STRAGGLER: "stragglers",
+    LeaseEnd.LOST: "lost",  # its device was away
+    LeaseEnd.REPLACED: "lost",  # its device was away, and came back after its place was taken
+    LeaseEnd.FAILED: "failed",  # the device or the driver said no
+    LeaseEnd.REJECTED: "failed",
+    LeaseEnd.DECLINED: "failed",
+    LeaseEnd.EXPIRED: "expired",  # a time ran out
+    LeaseEnd.UNACCEPTED: "expired",
+    LeaseEnd.REVOKED: "revoked",  # the attempt or the job ended and did not want it
+    LeaseEnd.UNKNOWN: "revoked",  # its coordinator was killed
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSum:
+    """How leases ended: granted = responses + stragglers + lost + failed + expired + revoked + live."""
+
+    granted: int
+    responses: int
+    stragglers: int
+    lost: int
+    failed: int
+    expired: int
+    revoked: int
+    live: int  # not ended
+
+    @property
+    def adds_up(self) -> bool:
+        ended = self.responses + self.stragglers + self.lost + self.failed + self.expired + self.revoked
+        return self.granted == ended + self.live
+
+
+def sum_leases(ends: Mapping[LeaseEnd, int], *, granted: int, live: int) -> LeaseSum:
+    """Sum leases by how they ended: ``ends`` is by reason; ``granted`` and ``live`` were counted apart."""
+    words = dict.fromkeys(SUMMED_AS.values(), 0)
+    for end, count in ends.items():
+        words[SUMMED_AS[end]] += count
+    return LeaseSum(granted=granted, live=live, **words)

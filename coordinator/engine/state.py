@@ -1,6 +1,6 @@
 """What the engine remembers: devices, sessions, leases, requests, jobs. Values without behaviour of their own.
 
-Compared by identity; ``snapshot`` makes comparable copies. Each attribute has its invariant beside it.
+Compared by identity. Each attribute has its invariant beside it.
 """
 
 from collections import deque

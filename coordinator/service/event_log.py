@@ -9,7 +9,7 @@ from coordinator.engine.ids import JobId, LeaseSeq, RequestId, job_name
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, SessionEnd
 from coordinator.service.convert.devices import duration
 from coordinator.service.host import Host
-from coordinator.service.ledger import Ledger
+from coordinator.service.jobs import Ledger
 from venn.v1 import admin_pb2
 from venn.wire.logs import log
 

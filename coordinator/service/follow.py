@@ -19,8 +19,7 @@ from coordinator.engine.model import AttemptStatus, EngineSettings, LeaseEnd
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
 from coordinator.service.host import Host
-from coordinator.service.jobs import Job, Jobs
-from coordinator.service.ledger import Ledger
+from coordinator.service.jobs import Job, Jobs, Ledger
 from coordinator.service.liveness import LivenessMonitor
 from venn.v1 import job_pb2, task_pb2
 from venn.v1.job_pb2 import JobPaused

@@ -5,10 +5,10 @@ import hashlib
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from coordinator.engine.effects import OfferLease
-from coordinator.engine.ids import JobId
+from coordinator.engine.effects import EndLease, OfferLease, ResumeLease
+from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.convert.devices import offer_bytes, offer_template
 from coordinator.service.host import Host
@@ -204,3 +204,26 @@ class Offers:
             address=job.verified,
             remaining_s=effect.ends_at - now,
         )
+
+
+class Ledger:
+    """The live leases from offer to end, each with the session that holds it (after a resume another one)."""
+
+    def __init__(self, host: Host) -> None:
+        self.offers: dict[LeaseSeq, OfferLease] = {}
+        host.listen(OfferLease, self._offered)
+        host.listen(ResumeLease, self._resumed)
+        host.listen(EndLease, self._ended)
+
+    def of_job(self, job: JobId) -> Iterator[OfferLease]:
+        return (offer for offer in self.offers.values() if offer.job == job)
+
+    def _offered(self, now: float, effect: OfferLease) -> None:
+        self.offers[effect.lease] = effect
+
+    def _resumed(self, now: float, effect: ResumeLease) -> None:
+        if offer := self.offers.get(effect.lease):
+            self.offers[effect.lease] = replace(offer, session=effect.session)
+
+    def _ended(self, now: float, effect: EndLease) -> None:
+        self.offers.pop(effect.lease, None)

@@ -25,9 +25,8 @@ from coordinator.service.event_log import EventLog
 from coordinator.service.follow import Followers
 from coordinator.service.host import CallLater, Clock, Host, boot_clock
 from coordinator.service.job_service import JobService
-from coordinator.service.jobs import Jobs, Offers
+from coordinator.service.jobs import Jobs, Ledger, Offers
 from coordinator.service.journal import EVENTS, Journal, first_start_ms
-from coordinator.service.ledger import Ledger
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.wire.admission import SOFTWARE, TokenInterceptor, Tokens

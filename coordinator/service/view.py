@@ -1,25 +1,25 @@
 """Snapshots, pages and explanations for people: the counts of the engine and the service, as messages."""
 
 import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 
 import psutil
 
-from coordinator.engine import counts
+from coordinator.engine import counts, effects
 from coordinator.engine.counts import JobCount, RegionCount
-from coordinator.engine.explain import device_reasons, job_reasons
+from coordinator.engine.explain import Present, device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
 from coordinator.engine.lifecycle import History, entries
 from coordinator.engine.state import Device
-from coordinator.engine.waiting import Present
+from coordinator.service.convert import common
 from coordinator.service.convert import jobs as convert
-from coordinator.service.convert import names
 from coordinator.service.convert.devices import duration
 from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
-from coordinator.service.roster import Roster
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire.admission import this_version
 from venn.wire.process import LagMonitor
@@ -114,7 +114,7 @@ class View:
         status = job_pb2.JobStatus(
             key=convert.job_key(job.job),
             requirement=count.requirement,
-            phase=names.JOB_PHASE[count.phase],
+            phase=common.JOB_PHASE[count.phase],
             round=count.round,
             rounds=count.rounds or 0,
             places=count.places,
@@ -145,7 +145,7 @@ class View:
             return None
         return job_pb2.AttemptState(
             key=convert.attempt_key(found.job.id, found.round, found.attempt),
-            status=names.ATTEMPT_STATUS[found.status],
+            status=common.ATTEMPT_STATUS[found.status],
             leases=[lease.seq for lease in found.live()],
             counted=[lease.seq for lease in found.counted_leases()],
         )
@@ -165,8 +165,8 @@ class View:
     def _device(self, device: Device) -> admin_pb2.DeviceStatus:
         line = counts.device_line(self._engine, device)
         capabilities = common_pb2.Capabilities(numbers=device.capabilities.numbers)
-        for label, values in device.capabilities.labels.items():
-            capabilities.labels[label].values.extend(sorted(values))
+        for label, texts in device.capabilities.labels.items():
+            capabilities.labels[label].values.extend(sorted(texts))
         return admin_pb2.DeviceStatus(
             device=line.device,
             state=line.state,
@@ -233,3 +233,53 @@ def _explanation(subject: str, state: str, reasons: list[str], history: History)
     for at, kind, text in entries(history):
         answer.story.add(at=duration(at), kind=kind, text=text)
     return answer
+
+
+MOST_NEW = 1_000  # devices that are not merged in yet
+
+
+class Roster:
+    """The sorted names of all known devices. Newcomers are merged in when somebody asks, at the latest when they are
+    many.
+
+    A page or a guess looks at no more names than it shows. What the engine forgot
+    is skipped.
+    """
+
+    def __init__(self, host: Host, known: Mapping[DeviceId, Device]) -> None:
+        self._known = known  # by the engine
+        self._names: list[DeviceId] = []  # sorted
+        self._new: set[DeviceId] = set()
+        host.listen(effects.OpenSession, self._opened)
+
+    def after(self, name: str, most: int) -> list[DeviceId]:
+        """The next devices by name, at most ``most``."""
+        names = self._merged()
+        return list(islice(self._from(bisect_right(names, name)), most))
+
+    def near(self, name: str, most: int) -> list[DeviceId]:
+        """The devices next to where the name would stand, at most ``most`` on each side: they begin as it does, if any
+        do.
+        """
+        names = self._merged()
+        return list(islice(self._from(max(0, bisect_left(names, name) - most)), 2 * most))
+
+    def _from(self, place: int) -> Iterator[DeviceId]:
+        names = self._names
+        return (names[index] for index in range(place, len(names)) if names[index] in self._known)
+
+    def _opened(self, now: float, effect: effects.OpenSession) -> None:
+        place = bisect_left(self._names, effect.device)
+        if place == len(self._names) or self._names[place] != effect.device:
+            self._new.add(effect.device)
+            if len(self._new) >= MOST_NEW:
+                self._merged()
+
+    def _merged(self) -> list[DeviceId]:
+        if self._new:
+            self._names.extend(self._new)
+            self._new.clear()
+            if len(self._names) > 2 * len(self._known):
+                self._names = list(self._known)
+            self._names.sort()  # a sorted run and a short one: little more than a merge
+        return self._names

@@ -13,8 +13,16 @@ from typing import assert_never
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, job_name
-from coordinator.engine.lease_sum import LeaseSum, sum_leases
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, Outcome, Repeat
+from coordinator.engine.model import (
+    AttemptEndReason,
+    AttemptStatus,
+    JobEnd,
+    LeaseEnd,
+    LeaseSum,
+    Outcome,
+    Repeat,
+    sum_leases,
+)
 from testbed.report.record import (
     AttemptKey,
     Decision,

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
+from coordinator.engine.explain import Why
 from coordinator.engine.model import AttemptStatus
-from coordinator.engine.waiting import Why
 from testbed.report.drawing import (
     COLLECT,
     DELAY,

@@ -1,6 +1,6 @@
 """Why jobs and devices of a recorded run waited.
 
-A job's scheduling delay is attributed by ``coordinator.engine.waiting``, in parts that add up. Each moment of it is
+A job's scheduling delay is attributed by ``coordinator.engine.explain``, in parts that add up. Each moment of it is
 divided among the eligible devices that are present: one that is present for ``dt`` beside ``n - 1`` others stands for
 ``dt / n`` of the wait. The words of plans are in no journal, so its events go through a fresh engine again.
 """
@@ -14,11 +14,11 @@ from itertools import accumulate, pairwise
 from coordinator.engine.effects import AdoptPlan
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import PolicyChanged
+from coordinator.engine.explain import Part, Why, attribute, holder
 from coordinator.engine.ids import DeviceId, JobId, job_name
 from coordinator.engine.model import AttemptStatus, SessionEnd
 from coordinator.engine.plan import Policy
 from coordinator.engine.requirements import Requirement
-from coordinator.engine.waiting import Part, Why, attribute, holder
 from coordinator.policies.registry import PolicyError, in_file, load_policy, split, summary
 from testbed.report.history import AttemptHistory, History, JobHistory, LeaseHistory
 from testbed.report.host import modelled_s

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from coordinator.engine.lease_sum import WORD
+from coordinator.engine.model import SUMMED_AS
 from testbed.report import words
 from testbed.report.draw_devices import MOST_STRIPS, Diagram, churn, diagram, host, venn
 from testbed.report.draw_jobs import (
@@ -219,7 +219,7 @@ def failures(history: History) -> list[Failure]:
     """The most frequent failures, each with the first line of what its device said."""
     kinds: Counter[tuple[str, str, str, str]] = Counter()
     for lease in history.leases.values():
-        if lease.end is not None and WORD[lease.end] == "failed":
+        if lease.end is not None and SUMMED_AS[lease.end] == "failed":
             said = printable((lease.message.splitlines() or [""])[0])
             kinds[history.jobs[lease.job].name, lease.phase or "", lease.failure or lease.end, said] += 1
     return [Failure(count, *kind) for kind, count in kinds.most_common(MOST_FAILURES)]

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator.engine.ids import job_name
-from coordinator.engine.lease_sum import LeaseSum, sum_leases
-from coordinator.engine.model import AttemptStatus, LeaseEnd, Repeat
+from coordinator.engine.model import AttemptStatus, LeaseEnd, LeaseSum, Repeat, sum_leases
 from coordinator.engine.record import Digest
 from testbed.report.audit import audit
 from testbed.report.explain import waits

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from coordinator.engine.lease_sum import LeaseSum
-from coordinator.engine.waiting import Why
+from coordinator.engine.explain import Why
+from coordinator.engine.model import LeaseSum
 
 CLOCK = "seconds since the coordinator started"  # the zero of every time of a run; a simulated one starts at 0
 

@@ -34,9 +34,9 @@ from coordinator.engine.model import (
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
-from coordinator.engine.snapshot import snapshot
 from coordinator.engine.state import Request
 from coordinator.policies.fifo import Fifo
+from tests.unit.engine.snapshot import snapshot
 from tests.unit.engine.tiny import Standing, Tiered, Uniform
 
 SETTINGS = EngineSettings(

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Any, assert_never
 
 from coordinator.engine import events as said
-from coordinator.engine.calendar import Calendar
+from coordinator.engine.deadlines import Calendar
 from coordinator.engine.effects import Effect, EndSession, OfferLease, RevokeLease, SendAway
 from coordinator.engine.events import (
     DeviceCheckedIn,

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
-from coordinator.engine.model import Outcome
-from coordinator.engine.value import value
+from coordinator.engine.model import Outcome, value
 from testbed.simulate.model import Cut
 from testbed.world.arrays import CheckIns
 

@@ -22,10 +22,10 @@ from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.model import Asynchronous, AttemptStatus, JobEnd, LeaseEnd, Outcome
 from coordinator.engine.plan import Plan, View
 from coordinator.engine.record import event_from_json
-from coordinator.engine.snapshot import snapshot
 from coordinator.engine.state import Request
 from coordinator.policies.fifo import Fifo
 from testbed.testing.engine import ScriptedEngine, spec
+from tests.unit.engine.snapshot import snapshot
 
 
 class Watching(Fifo):

@@ -1,10 +1,10 @@
-"""The calendar of what is due."""
+"""The calendar of deadlines."""
 
 import math
 import random
 from heapq import heappop, heappush
 
-from coordinator.engine.calendar import Calendar
+from coordinator.engine.deadlines import Calendar
 
 
 def test_it_gives_what_a_heap_gives() -> None:

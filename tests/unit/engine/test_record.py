@@ -47,10 +47,10 @@ from coordinator.engine.record import (
     text_of,
 )
 from coordinator.engine.requirements import Any, Capabilities, Comparison, Every, Ids, Not
-from coordinator.engine.snapshot import snapshot
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy, policy_names
 from testbed.testing.engine import ScriptedEngine, random_script, spec
+from tests.unit.engine.snapshot import snapshot
 
 REQUIREMENT = Any(
     (Every((Comparison("memory", ">=", 4e9), Comparison("site", "!=", "lab"))), Not(Ids((DeviceId("x"),))))

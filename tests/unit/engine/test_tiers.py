@@ -9,10 +9,10 @@ from coordinator.engine.lifecycle import InvariantError
 from coordinator.engine.model import Asynchronous, EngineSettings, Outcome
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, Plan, View
 from coordinator.engine.scale import BINS, bin_of
-from coordinator.engine.snapshot import snapshot
 from coordinator.engine.tiers import FULL, NO_TIER, Tiers
 from coordinator.policies.fifo import Fifo
 from testbed.testing.engine import ScriptedEngine
+from tests.unit.engine.snapshot import snapshot
 
 FAST, MIDDLE, SLOW = 0.1, 1.0, 10.0
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from coordinator.engine import effects as done
 from coordinator.engine import events as past
 from coordinator.engine.counts import job_counts
+from coordinator.engine.explain import Part, Why
 from coordinator.engine.ids import JobId
 from coordinator.engine.requirements import AllDevices, Comparison
-from coordinator.engine.waiting import Part, Why
 from testbed.report.draw_jobs import MOST_NAMED, waiting
 from testbed.report.explain import explain, longest, rules, waits
 from testbed.report.history import History, read_history

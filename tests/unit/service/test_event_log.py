@@ -9,7 +9,7 @@ from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, Session
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
 from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
-from coordinator.service.ledger import Ledger
+from coordinator.service.jobs import Ledger
 
 JOB = JobId("ann/digits/1")
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.service.host import Host
-from coordinator.service.roster import Roster
+from coordinator.service.view import Roster
 
 
 class Known(dict[DeviceId, Any]):
