@@ -3,6 +3,9 @@
 Names that exist, files that are there, keys that go together, and for every job at least one device that can serve it.
 """
 
+import ast
+import importlib.util
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +15,6 @@ from device_agent.spec import DeviceSpec
 from testbed.scenario.checks_of_devices import check_devices
 from testbed.scenario.errors import Finding, KeyPath, known
 from testbed.scenario.expect import unknown_step
-from testbed.scenario.job_file import problem_of
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.population import DrawnJobs
 from testbed.scenario.readers import LONGEST
@@ -26,6 +28,7 @@ from venn.wire.notation import format_bytes, format_duration, format_number
 
 MOST_DEVICES = 10_000  # that one machine can hold connections of
 SHOWN = {"memory": format_bytes}  # capabilities that are no plain numbers
+MOST_SOURCE = 1_000_000  # bytes of a job file
 SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
 
 
@@ -123,7 +126,7 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
     if job.file is None:
         if not scenario.backend_spec.simulated:
             yield Finding((*here, "file"), "is missing", "add e.g. file: job.py")
-    elif problem := problem_of(job.file, runs_here=scenario.backend_spec.code_here):
+    elif problem := problem_of_job_file(job.file, runs_here=scenario.backend_spec.code_here):
         yield Finding((*here, "file"), *problem)
     if job.rounds is None and job.max_rounds is None:
         yield Finding(
@@ -144,6 +147,70 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
         yield Finding((*here, "requirement"), message, known(stated, [*scenario.requirements, "all"]))
     elif stated not in scenario.requirements:
         yield from _sizes((*here, "requirement"), text)
+
+
+def problem_of_job_file(path: Path, *, runs_here: bool = False) -> tuple[str, str] | None:
+    """What is wrong with a job file, and what to do; None: nothing that can be seen without running it.
+
+    The driver imports it, which is the real test. This one comes before anything is started. ``runs_here``: what it
+    imports must be installed on this machine.
+    """
+    try:
+        if path.is_dir():
+            return f"{path} is a folder", "name the Python file in it"
+        with path.open("rb") as file:
+            source = file.read(MOST_SOURCE + 1)
+    except FileNotFoundError:
+        return f"there is no file {path}", "a relative path starts at the scenario's folder"
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}", "give read permission"
+    if len(source) > MOST_SOURCE:
+        return f"{path} is larger than {format_bytes(MOST_SOURCE)}", "a job file holds code; keep data elsewhere"
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(source, filename=str(path))
+    except SyntaxError as error:
+        return f"{path}:{error.lineno or 1}: is not Python: {error.msg}", "`venn job check` shows more"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"{path} is not Python: {error}", "is it the right file?"
+    if not any(_defines_job(node) for node in ast.walk(tree)):
+        return f"{path} defines no job", "end it with job = Job(...)"
+    for line, package in _imported(tree) if runs_here else ():
+        if not _installed(package):
+            return (
+                f"{path}:{line}: needs the Python package {package}, which is not installed",
+                f"pip install {package}",
+            )
+    return None
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and package of what it imports in any case; an import below ``try`` or ``if`` may be missing."""
+    for node in tree.body:
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, each.name.partition(".")[0]) for each in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield node.lineno, module.partition(".")[0]
+            case _:
+                pass  # no import
+
+
+def _installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # it is imported, and does not say where from
+        return True
+
+
+def _defines_job(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id="job", ctx=ast.Store()):
+            return True
+        case ast.alias(name=name, asname=asname):
+            return (asname or name) == "job"
+        case _:
+            return False
 
 
 def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:

@@ -1,16 +1,14 @@
-"""The scenario loader: read, inherit, override, resolve, validate, check.
+"""From a file to a scenario: read, override, inherit, give what profiles give, validate, check.
 
-``every_job`` and ``every_device``: what each job and each fleet has unless it says otherwise.
-
-Mappings are inherited key by key. ``key: null`` in a job or fleet takes an inherited key away. A job that says how
+Every problem is told with its line. ``every_job`` and ``every_device`` hold what each job and each fleet has unless it
+says otherwise. Mappings are inherited key by key, and ``key: null`` takes an inherited key away. A job that says how
 many rounds it has, in either way, does not inherit the other way; nor does a fleet that says when its devices are there
 (by `session` and `gap`, or by `trace`).
 
-``--set PATH=VALUE``: a key of the file given another value, read and checked as if it stood in the file.
-
-A flag of its own sets a key, too: ``--policy=fifo`` is ``policy=fifo``, and is told as what the user gave.
-
-From a file to a scenario: read, override, resolve, validate, check; every problem told with its line.
+``--set PATH=VALUE`` gives a key of the file another value, read and checked as if it stood in the file. A flag sets a
+key, too: ``--policy=fifo`` is ``policy=fifo``, and is told as what the user gave. A fleet's ``profile`` and ``link``
+give it each key that it does not say itself: capabilities on every backend, limits where the backend can enforce them,
+and those of the task to a fleet with a process for each device.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,12 +17,14 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from testbed.scenario.backends import DEFAULT, OF_A_TASK, SIM, BackendSpec, backend_spec
 from testbed.scenario.checks import check
 from testbed.scenario.document import Document, Value, parse_document, parse_value, read_document
 from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
-from testbed.scenario.profiles import fill, give_processes
+from testbed.world.profiles import CAPABILITIES, LINK_FIELDS, load_profile
+from venn.wire.errors import UsageError
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
 _EITHER = ({"rounds": "max_rounds", "max_rounds": "rounds"}, {"session": "trace", "gap": "trace", "trace": "session"})
@@ -140,6 +140,67 @@ def _dotted(path: KeyPath) -> str:
     return ".".join(str(step) for step in path)
 
 
+def _give_processes(document: Document) -> None:
+    """Where each device of a backend is a container, or the like: ``processes`` is ``count`` unless a fleet says it."""
+    root = document.root
+    fleets = root.get("fleets") if isinstance(root, dict) and _backend_of(root).each_device else None
+    for name, fleet in fleets.items() if isinstance(fleets, dict) else ():
+        if isinstance(fleet, dict) and "count" in fleet and "processes" not in fleet:
+            fleet["processes"] = fleet["count"]
+            document.places.inherit(("fleets", name, "processes"), ("fleets", name, "count"))
+
+
+def _fill(document: Document, folder: Path) -> Iterator[Finding]:
+    """Writes into the document's fleets. What is wrong with a profile is told where it is named."""
+    root = document.root
+    fleets = root.get("fleets") if isinstance(root, dict) else None
+    if not isinstance(root, dict) or not isinstance(fleets, dict):
+        return
+    limits = _backend_of(root).limits
+    for name, fleet in fleets.items():
+        if not isinstance(fleet, dict):
+            continue
+        for source in ("link", "profile"):  # what comes first goes before
+            reference = fleet.get(source)
+            if not isinstance(reference, str):
+                continue
+            try:
+                profile = load_profile(reference, folder=folder)
+            except UsageError as error:
+                where = f" ({error.where})" if error.where else ""
+                yield Finding(("fleets", name, source), f"{error.message}{where}", error.fix)
+                continue
+            given = _given(fleet, source, limits)
+            if source == "link" and (wrong := [key for key in profile.values if key not in LINK_FIELDS]):
+                message = f"{reference} is a device and not a link: it gives {wrong[0]}"
+                yield Finding(("fleets", name, source), message, "`venn profile list` shows links")
+                continue
+            for key, value in profile.values.items():
+                if key in given and key not in fleet:
+                    fleet[key] = value.value
+                    document.places.inherit(("fleets", name, key), ("fleets", name, source))
+
+
+def _backend_of(root: dict[str, Value]) -> BackendSpec:
+    """The backend that a document names; a wrong name is told elsewhere."""
+    name = root.get("backend", DEFAULT)
+    try:
+        return backend_spec(name) if isinstance(name, str) else SIM
+    except UsageError:
+        return SIM
+
+
+def _given(fleet: dict[str, Value], source: str, limits: frozenset[str]) -> set[str]:
+    """The keys that a profile may give to this fleet, where the backend can enforce ``limits``."""
+    own_link = source == "profile" and "link" in fleet
+    keys = set() if own_link else set(LINK_FIELDS) & limits
+    if source == "profile":
+        keys |= set(CAPABILITIES)
+    if fleet.get("processes", 1) == fleet.get("count"):
+        keys |= set(OF_A_TASK) & limits
+    return keys
+
+
 # The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
 KINDS: dict[tuple[str | None, ...], tuple[str, type[BaseModel]]] = {
     (): ("scenario", Scenario),
@@ -200,8 +261,8 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
         message = f"{shown(document.root)} where the keys of a scenario should be"
         raise ScenarioError([Problem(str(document.places.find(())), message, "write key: value lines")])
     document = resolve(override(document, overrides))
-    give_processes(document)
-    findings = [*_without_value(document.root, ()), *fill(document, folder)]
+    _give_processes(document)
+    findings = [*_without_value(document.root, ()), *_fill(document, folder)]
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})
     except ValidationError as error:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from testbed.scenario import load
-from testbed.scenario.job_file import MOST_BYTES, problem_of
+from testbed.scenario.checks import MOST_SOURCE, problem_of_job_file
 from tests.unit.scenario.conftest import PLAIN, problems
 
 
@@ -23,7 +23,7 @@ from tests.unit.scenario.conftest import PLAIN, problems
 )
 def test_files_that_define_a_job(tmp_path: Path, source: str) -> None:
     (tmp_path / "job.py").write_text(source)
-    assert problem_of(tmp_path / "job.py") is None
+    assert problem_of_job_file(tmp_path / "job.py") is None
 
 
 @pytest.mark.parametrize(
@@ -36,13 +36,13 @@ def test_files_that_define_a_job(tmp_path: Path, source: str) -> None:
         (b"a = 'half\n", ":1: is not Python: unterminated string literal (detected at line 1)"),
         (b"\x00\x01", " is not Python: source code string cannot contain null bytes"),
         (b"job = '\xff'", ":1: is not Python: (unicode error) 'utf-8' codec can't decode byte 0xff"),
-        (b"#" * (MOST_BYTES + 1), " is larger than 1 MB"),
+        (b"#" * (MOST_SOURCE + 1), " is larger than 1 MB"),
     ],
 )  # fmt: skip
 def test_files_that_do_not(tmp_path: Path, source: bytes, message: str) -> None:
     path = tmp_path / "job.py"
     path.write_bytes(source)
-    problem = problem_of(path)
+    problem = problem_of_job_file(path)
     assert problem is not None
     assert problem[0].startswith(str(path))
     assert message in problem[0]
@@ -50,11 +50,11 @@ def test_files_that_do_not(tmp_path: Path, source: bytes, message: str) -> None:
 
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:
-    assert problem_of(tmp_path / "job.py") == (
+    assert problem_of_job_file(tmp_path / "job.py") == (
         f"there is no file {tmp_path}/job.py",
         "a relative path starts at the scenario's folder",
     )
-    assert problem_of(tmp_path) == (f"{tmp_path} is a folder", "name the Python file in it")
+    assert problem_of_job_file(tmp_path) == (f"{tmp_path} is a folder", "name the Python file in it")
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_what_it_imports_is_installed_where_it_runs(tmp_path: Path, source: str,
     file.write_text(f"{source}\njob = 1\n")
     line = source.count("\n") + 1
     told = (f"{file}:{line}: needs the Python package {package}, which is not installed", f"pip install {package}")
-    assert problem_of(file, runs_here=True) == (told if package else None)
-    assert problem_of(file) is None
+    assert problem_of_job_file(file, runs_here=True) == (told if package else None)
+    assert problem_of_job_file(file) is None
 
 
 def test_only_a_run_on_this_machine_needs_it(folder: Path) -> None:
