@@ -28,7 +28,7 @@ from testbed.report.result import Result, print_summary
 from testbed.report.summary import to_json
 from testbed.scenario import load
 from testbed.scenario.loader import as_words
-from testbed.scenario.packaged import named, packaged
+from testbed.scenario.packaged import named, packaged, packaged_scenarios
 from testbed.simulate.scenario import run_simulated
 from venn.wire.command import Context, application, command, run_async
 from venn.wire.errors import PeerError
@@ -136,7 +136,8 @@ def _report(result: Result) -> str:
 
 def _next(file: Path, backend: str) -> str:
     simulated = " --backend sim" if backend == "sim" else ""
-    return f"venn compare {shlex.quote(str(_relative(file)))} --policies random,fifo,srsf,venn{simulated}"
+    scenario = file.stem if file in packaged_scenarios().values() else shlex.quote(str(_relative(file)))
+    return f"venn compare {scenario} --policies random,fifo,srsf,venn{simulated}"
 
 
 def _relative(path: Path) -> Path:
