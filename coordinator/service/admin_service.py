@@ -8,8 +8,8 @@ import grpc
 from coordinator.engine import events
 from coordinator.engine.ids import DeviceId
 from coordinator.policies.registry import load_policy, policy_names, split
-from coordinator.service.convert.common import MalformedError
 from coordinator.service.convert.devices import duration, seconds
+from coordinator.service.convert.fields import MalformedError
 from coordinator.service.convert.jobs import job_id
 from coordinator.service.device_service import DeviceService
 from coordinator.service.event_log import EventLog

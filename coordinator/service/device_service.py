@@ -19,7 +19,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.convert import devices as convert
-from coordinator.service.convert.common import MalformedError
+from coordinator.service.convert.fields import MalformedError
 from coordinator.service.host import Host
 from coordinator.service.jobs import Offers
 from coordinator.service.liveness import LivenessMonitor

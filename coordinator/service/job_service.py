@@ -13,10 +13,10 @@ from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import JobEnd
-from coordinator.service.convert import common
+from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
-from coordinator.service.convert.common import MalformedError
 from coordinator.service.convert.devices import duration
+from coordinator.service.convert.fields import MalformedError
 from coordinator.service.device_service import DeviceService
 from coordinator.service.follow import Followers
 from coordinator.service.host import Host
@@ -86,7 +86,7 @@ class JobService(JobServiceServicer):
         try:
             name = convert.job_id(request.key)
             spec = convert.job_spec(name, request.spec)
-            incarnation = common.at_most(request.driver_incarnation, common.MOST_COUNT, "driver_incarnation")
+            incarnation = fields.at_most(request.driver_incarnation, fields.MOST_COUNT, "driver_incarnation")
             check_address(request.address, insecure=self._insecure)
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
@@ -145,7 +145,7 @@ class JobService(JobServiceServicer):
                 job.forget(round_, attempt)
             raise
         return job_pb2.OpenAttemptResponse(
-            status=common.ATTEMPT_STATUS[accepted.status],
+            status=fields.ATTEMPT_STATUS[accepted.status],
             request=accepted.request,
             responses_needed=accepted.responses_needed,
             places=accepted.places,
@@ -171,7 +171,7 @@ class JobService(JobServiceServicer):
         job = await self._driven(name, request.driver_incarnation, context)
         event = events.ResponsesRecorded(name, job.incarnation, round_, attempt, responses)
         answer = await self._ask(context, event, effects.AnswerResponses)
-        return job_pb2.RecordResponsesResponse(status=common.ATTEMPT_STATUS[answer.status], responses=answer.responses)
+        return job_pb2.RecordResponsesResponse(status=fields.ATTEMPT_STATUS[answer.status], responses=answer.responses)
 
     async def ReportActivity(
         self, request: job_pb2.ReportActivityRequest, context: Context
@@ -204,7 +204,7 @@ class JobService(JobServiceServicer):
         else:  # only a driver gives up
             job = await self._reported(request.job, said_by, context)
         end = JobEnd.FAILED if request.failed else JobEnd.CANCELLED
-        message = printable(request.reason, limit=common.MOST_TEXT)
+        message = printable(request.reason, limit=fields.MOST_TEXT)
         if not job.ended:
             await self._end(events.JobEnded(job.job, end, message, said_by), context)
         return job_pb2.CancelJobResponse(phase=self._view.job(job).phase)

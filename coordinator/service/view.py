@@ -14,7 +14,7 @@ from coordinator.engine.explain import Present, device_reasons, job_reasons
 from coordinator.engine.ids import DeviceId, RequestId, job_name
 from coordinator.engine.lifecycle import History, entries
 from coordinator.engine.state import Device
-from coordinator.service.convert import common
+from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
 from coordinator.service.event_log import EventLog
@@ -114,7 +114,7 @@ class View:
         status = job_pb2.JobStatus(
             key=convert.job_key(job.job),
             requirement=count.requirement,
-            phase=common.JOB_PHASE[count.phase],
+            phase=fields.JOB_PHASE[count.phase],
             round=count.round,
             rounds=count.rounds or 0,
             places=count.places,
@@ -145,7 +145,7 @@ class View:
             return None
         return job_pb2.AttemptState(
             key=convert.attempt_key(found.job.id, found.round, found.attempt),
-            status=common.ATTEMPT_STATUS[found.status],
+            status=fields.ATTEMPT_STATUS[found.status],
             leases=[lease.seq for lease in found.live()],
             counted=[lease.seq for lease in found.counted_leases()],
         )

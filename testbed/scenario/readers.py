@@ -15,7 +15,7 @@ from typing import Any, TypeVar, assert_never
 from pydantic import ValidationInfo
 
 from coordinator.policies.registry import in_file, split
-from coordinator.service.convert.common import MalformedError, requirement_from_wire
+from coordinator.service.convert.fields import MalformedError, requirement_from_wire
 from testbed.scenario.backends import backend_names, backend_spec
 from testbed.scenario.errors import known, shown, wrong
 from testbed.scenario.expect import Expectation, parse_expectation

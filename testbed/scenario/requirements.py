@@ -5,7 +5,7 @@ from typing import assert_never
 
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement, comparisons
-from coordinator.service.convert.common import requirement_from_wire
+from coordinator.service.convert.fields import requirement_from_wire
 from device_agent.spec import DeviceSpec
 from testbed.scenario.model import Job, Scenario
 from testbed.scenario.readers import PHONES

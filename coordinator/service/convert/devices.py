@@ -11,8 +11,8 @@ from coordinator.engine.effects import RevokeLease, SendAway
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
 from coordinator.engine.model import EngineSettings, FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
 from coordinator.engine.requirements import Capabilities
-from coordinator.service.convert import common
-from coordinator.service.convert.common import MalformedError
+from coordinator.service.convert import fields
+from coordinator.service.convert.fields import MalformedError
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.text import printable
 
@@ -28,7 +28,7 @@ HELD_PHASES = {
 def seconds(value: Duration, where: str) -> float:
     """The seconds of a duration, 0 to a year. Raises MalformedError."""
     length = value.seconds + value.nanos / 1e9
-    if not 0 <= length <= common.MOST_SECONDS:
+    if not 0 <= length <= fields.MOST_SECONDS:
         raise MalformedError(where, f"{length} s is not between 0 s and a year")
     return length
 
@@ -49,8 +49,8 @@ def duration(length: float) -> Duration:
 
 def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
     """Raises MalformedError."""
-    if len(raw) > common.MOST_FRAME_BYTES:
-        raise MalformedError("frame", f"{len(raw)} bytes; a frame has at most {common.MOST_FRAME_BYTES}")
+    if len(raw) > fields.MOST_FRAME_BYTES:
+        raise MalformedError("frame", f"{len(raw)} bytes; a frame has at most {fields.MOST_FRAME_BYTES}")
     try:
         return device_pb2.ConnectRequest.FromString(raw)
     except Exception as error:  # protobuf's implementations raise different types
@@ -61,13 +61,13 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -
     """The event of a check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
     if len(frame.instance) != 16:
         raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
-    common.at_most(len(frame.held), common.MOST_HELD_LEASES, "check_in.held")
+    fields.at_most(len(frame.held), fields.MOST_HELD_LEASES, "check_in.held")
     has = capabilities(frame.capabilities)
     return events.DeviceCheckedIn(
         session=session,
-        device=DeviceId(common.name(frame.device, "check_in.device")),
+        device=DeviceId(fields.name(frame.device, "check_in.device")),
         instance=frame.instance.hex(),
-        interval=common.at_most(frame.interval, common.MOST_COUNT, "check_in.interval"),
+        interval=fields.at_most(frame.interval, fields.MOST_COUNT, "check_in.interval"),
         capabilities=has,
         held=tuple(_held(item) for item in frame.held if item.incarnation == incarnation),
         foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation != incarnation),
@@ -79,14 +79,14 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -
 
 def capabilities(message: common_pb2.Capabilities) -> Capabilities:
     """Raises MalformedError."""
-    common.at_most(len(message.numbers), common.MOST_CAPABILITIES, "capabilities.numbers")
-    common.at_most(len(message.labels), common.MOST_CAPABILITIES, "capabilities.labels")
+    fields.at_most(len(message.numbers), fields.MOST_CAPABILITIES, "capabilities.numbers")
+    fields.at_most(len(message.labels), fields.MOST_CAPABILITIES, "capabilities.labels")
     numbers = {
-        common.short(key, "capabilities.numbers"): common.number(value, f"capabilities.{printable(key, limit=64)}")
+        fields.short(key, "capabilities.numbers"): fields.number(value, f"capabilities.{printable(key, limit=64)}")
         for key, value in message.numbers.items()
     }
     labels = {
-        common.short(key, "capabilities.labels"): _label(label.values, printable(key, limit=64))
+        fields.short(key, "capabilities.labels"): _label(label.values, printable(key, limit=64))
         for key, label in message.labels.items()
     }
     return Capabilities(numbers, labels)
@@ -98,8 +98,8 @@ def _reference_s(cpu: float) -> float:
 
 
 def _label(values: Any, key: str) -> frozenset[str]:
-    common.at_most(len(values), common.MOST_LABEL_VALUES, f"capabilities.{key}")
-    return frozenset(common.short(value, f"capabilities.{key}") for value in values)
+    fields.at_most(len(values), fields.MOST_LABEL_VALUES, f"capabilities.{key}")
+    return frozenset(fields.short(value, f"capabilities.{key}") for value in values)
 
 
 def _held(item: device_pb2.HeldLease) -> HeldLease:
@@ -111,7 +111,7 @@ def _held(item: device_pb2.HeldLease) -> HeldLease:
         phase,
         outcome=_outcome(item.done.receipt, item.lease) if phase is HeldPhase.DONE else None,
         failure=_failure(item.broken.reason) if phase is HeldPhase.BROKEN else None,
-        message=printable(item.broken.message, limit=common.MOST_TEXT) if phase is HeldPhase.BROKEN else "",
+        message=printable(item.broken.message, limit=fields.MOST_TEXT) if phase is HeldPhase.BROKEN else "",
     )
 
 
@@ -119,21 +119,21 @@ def _outcome(receipt: common_pb2.Receipt, lease: int) -> Outcome:
     if receipt.lease != lease:
         raise MalformedError("receipt.lease", f"the receipt is of lease {receipt.lease}, not of {lease}")
     said = receipt.first_outcome if receipt.outcome == common_pb2.OUTCOME_DUPLICATE else receipt.outcome
-    outcome = common.OUTCOME_FROM_WIRE.get(said)
+    outcome = fields.OUTCOME_FROM_WIRE.get(said)
     if outcome is None:
         raise MalformedError("receipt.outcome", f"{said} is not known")
     return outcome
 
 
 def _failure(value: int) -> FailureReason:
-    reason = common.FAILURE_FROM_WIRE.get(value)
+    reason = fields.FAILURE_FROM_WIRE.get(value)
     if reason is None:
         raise MalformedError("reason", f"{value} is not known")
     return reason
 
 
 def _phase(value: int) -> Phase:
-    phase = common.PHASE_FROM_WIRE.get(value)
+    phase = fields.PHASE_FROM_WIRE.get(value)
     if phase is None:
         raise MalformedError("phase", f"{value} is not known")
     return phase
@@ -154,12 +154,12 @@ def _declined(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
         LeaseSeq(said.lease),
         _failure(said.reason),
         seconds(said.retry_after, "declined.retry_after"),
-        printable(said.message, limit=common.MOST_TEXT),
+        printable(said.message, limit=fields.MOST_TEXT),
     )
 
 
 def _progress(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    fraction = common.number(frame.progress.fraction, "progress.fraction")
+    fraction = fields.number(frame.progress.fraction, "progress.fraction")
     return events.TaskProgressed(session, LeaseSeq(frame.progress.lease), min(1.0, max(0.0, fraction)))
 
 
@@ -175,7 +175,7 @@ def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
         seconds(said.measure.compute, "measure.compute"),
         seconds(said.measure.late, "measure.late"),
         seconds(said.measure.compute_cpu, "measure.compute_cpu"),
-        common.at_most(said.measure.held_back, common.MOST_COUNT, "measure.held_back"),
+        fields.at_most(said.measure.held_back, fields.MOST_COUNT, "measure.held_back"),
     )
 
 
@@ -184,8 +184,8 @@ def _failed(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Eve
     own.
     """
     said = frame.failed
-    message = printable(said.message, limit=common.MOST_TEXT)
-    if output := printable(said.output_tail[-common.MOST_OUTPUT :], limit=common.MOST_OUTPUT, keep_newlines=True):
+    message = printable(said.message, limit=fields.MOST_TEXT)
+    if output := printable(said.output_tail[-fields.MOST_OUTPUT :], limit=fields.MOST_OUTPUT, keep_newlines=True):
         message = f"{message}\n{output}"
     return events.TaskFailed(session, LeaseSeq(said.lease), _phase(said.phase), _failure(said.reason), message)
 
@@ -195,7 +195,7 @@ def _released(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
 
 
 def _goodbye(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    return events.SessionEnded(session, common.GOODBYE_FROM_WIRE.get(frame.goodbye.reason, SessionEnd.GOODBYE_STOPPED))
+    return events.SessionEnded(session, fields.GOODBYE_FROM_WIRE.get(frame.goodbye.reason, SessionEnd.GOODBYE_STOPPED))
 
 
 READERS: dict[str, Callable[[SessionSeq, device_pb2.ConnectRequest], events.Event]] = {
@@ -228,13 +228,13 @@ def redirect_frame(lease: int, address: str) -> device_pb2.ConnectResponse:
 
 def revoke_frame(effect: RevokeLease) -> device_pb2.ConnectResponse:
     return device_pb2.ConnectResponse(
-        revoke=device_pb2.Revoke(lease=effect.lease, reason=common.LEASE_END[effect.reason])
+        revoke=device_pb2.Revoke(lease=effect.lease, reason=fields.LEASE_END[effect.reason])
     )
 
 
 def come_back_frame(effect: SendAway) -> device_pb2.ConnectResponse:
     after = None if effect.after_s is None else duration(effect.after_s)
-    reason = common.COME_BACK[effect.reason]
+    reason = fields.COME_BACK[effect.reason]
     return device_pb2.ConnectResponse(come_back=device_pb2.ComeBack(after=after, reason=reason))
 
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from coordinator.engine import effects
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import Asynchronous, JobSpec, Outcome, Workload
-from coordinator.service.convert import common
-from coordinator.service.convert.common import MalformedError, requirement_from_wire
+from coordinator.service.convert import fields
 from coordinator.service.convert.devices import seconds
+from coordinator.service.convert.fields import MalformedError, requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
 from venn.wire.chunks import DIGEST_BYTES, joined
 from venn.wire.text import printable
@@ -23,7 +23,7 @@ MIN_RESPONSE = Fraction(4, 5)  # when a job does not say
 def job_id(key: common_pb2.JobKey) -> JobId:
     """The job id ``owner/name/run`` of a key. Raises MalformedError."""
     owner, name, run = (
-        common.name(part, f"job.{field}")
+        fields.name(part, f"job.{field}")
         for part, field in ((key.owner, "owner"), (key.name, "name"), (key.run, "run"))
     )
     return JobId(f"{owner}/{name}/{run}")
@@ -50,13 +50,13 @@ def attempt_of(key: common_pb2.AttemptKey) -> tuple[JobId, int, int]:
 
 def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
     """Raises MalformedError."""
-    if not 1 <= message.demand <= common.MOST_DEMAND:
-        raise MalformedError("spec.demand", f"{message.demand} is not between 1 and {common.MOST_DEMAND}")
+    if not 1 <= message.demand <= fields.MOST_DEMAND:
+        raise MalformedError("spec.demand", f"{message.demand} is not between 1 and {fields.MOST_DEMAND}")
     requirement = requirement_from_wire(message.requirement)
-    stragglers = common.STRAGGLERS_FROM_WIRE.get(message.stragglers)
+    stragglers = fields.STRAGGLERS_FROM_WIRE.get(message.stragglers)
     if stragglers is None:
         raise MalformedError("spec.stragglers", f"{message.stragglers} is not known")
-    repeat = common.REPEAT_FROM_WIRE.get(message.repeat)
+    repeat = fields.REPEAT_FROM_WIRE.get(message.repeat)
     if repeat is None:
         raise MalformedError("spec.repeat", f"{message.repeat} is not known")
     deadline_s = _positive(seconds(message.deadline, "spec.deadline"), "spec.deadline")
@@ -67,8 +67,8 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
     return JobSpec(
         job=job,
         requirement=requirement,
-        requirement_name=printable(shown, limit=common.MOST_NAME_BYTES),
-        rounds=common.at_most(message.rounds, common.MOST_ROUNDS, "spec.rounds") or None,
+        requirement_name=printable(shown, limit=fields.MOST_NAME_BYTES),
+        rounds=fields.at_most(message.rounds, fields.MOST_ROUNDS, "spec.rounds") or None,
         demand=message.demand,
         min_response=_min_response(message.min_response),
         over_commit=_fraction(message.over_commit, "spec.over_commit", most=100),
@@ -77,8 +77,8 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
         stragglers=stragglers,
         workload=Workload(
             seconds(message.workload.compute, "spec.workload.compute"),
-            common.at_most(message.workload.download_bytes, common.MOST_COUNT, "spec.workload.download_bytes"),
-            common.at_most(message.workload.upload_bytes, common.MOST_COUNT, "spec.workload.upload_bytes"),
+            fields.at_most(message.workload.download_bytes, fields.MOST_COUNT, "spec.workload.download_bytes"),
+            fields.at_most(message.workload.upload_bytes, fields.MOST_COUNT, "spec.workload.upload_bytes"),
         ),
         asynchronous=_asynchronous(message.asynchronous) if message.HasField("asynchronous") else None,
         repeat=repeat,
@@ -86,9 +86,9 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
 
 
 def _asynchronous(message: job_pb2.Asynchronous) -> Asynchronous:
-    if not 1 <= message.buffer <= common.MOST_DEMAND:
+    if not 1 <= message.buffer <= fields.MOST_DEMAND:
         where = "spec.asynchronous.buffer"
-        raise MalformedError(where, f"{message.buffer} is not between 1 and {common.MOST_DEMAND}")
+        raise MalformedError(where, f"{message.buffer} is not between 1 and {fields.MOST_DEMAND}")
     return Asynchronous(message.buffer, message.max_staleness if message.HasField("max_staleness") else None)
 
 
@@ -118,7 +118,7 @@ def _positive(value: float, where: str) -> float:
 
 def check_task(task: common_pb2.Task) -> None:
     """Check a task that every offer of an attempt will carry. Raises MalformedError."""
-    common.at_most(task.ByteSize(), common.MOST_TASK_BYTES, "task (bytes)")
+    fields.at_most(task.ByteSize(), fields.MOST_TASK_BYTES, "task (bytes)")
     for artifact, where in ((task.code, "task.code.digest"), (task.model, "task.model.digest")):
         if artifact.digest and len(artifact.digest) != DIGEST_BYTES:
             raise MalformedError(
@@ -128,12 +128,12 @@ def check_task(task: common_pb2.Task) -> None:
 
 def recorded(message: job_pb2.RecordResponsesRequest) -> tuple[tuple[LeaseSeq, Outcome], ...]:
     """The driver's decisions, in its order. Raises MalformedError."""
-    common.at_most(len(message.responses), common.MOST_RESPONSES, "responses")
+    fields.at_most(len(message.responses), fields.MOST_RESPONSES, "responses")
     return tuple((LeaseSeq(item.lease), _outcome(item.outcome)) for item in message.responses)
 
 
 def _outcome(value: int) -> Outcome:
-    outcome = common.OUTCOME_FROM_WIRE.get(value)
+    outcome = fields.OUTCOME_FROM_WIRE.get(value)
     if outcome is None:
         raise MalformedError("responses.outcome", f"{value} is not COUNTED, STRAGGLER or REJECTED")
     return outcome
@@ -141,8 +141,8 @@ def _outcome(value: int) -> Outcome:
 
 def metrics(message: Mapping[str, float]) -> dict[str, float]:
     """The finite metrics of a message; others are left out, for no round is lost for them. Raises MalformedError."""
-    common.at_most(len(message), common.MOST_METRICS, "metrics")
-    return {common.short(key, "metrics"): value for key, value in message.items() if math.isfinite(value)}
+    fields.at_most(len(message), fields.MOST_METRICS, "metrics")
+    return {fields.short(key, "metrics"): value for key, value in message.items() if math.isfinite(value)}
 
 
 # -- frames of the follow stream
@@ -177,10 +177,10 @@ def lease_ended_frame(effect: effects.EndLease) -> job_pb2.FollowJobResponse:
     frame = _ended(effect.job, effect.round, effect.attempt)
     ended = frame.ended
     ended.lease, ended.device, ended.message = effect.lease, effect.device, effect.message
-    ended.reason = common.LEASE_END[effect.reason]
-    ended.phase = common.PHASE[effect.phase] if effect.phase is not None else common_pb2.PHASE_UNSPECIFIED
+    ended.reason = fields.LEASE_END[effect.reason]
+    ended.phase = fields.PHASE[effect.phase] if effect.phase is not None else common_pb2.PHASE_UNSPECIFIED
     ended.failure = (
-        common.FAILURE[effect.failure] if effect.failure is not None else common_pb2.FAILURE_REASON_UNSPECIFIED
+        fields.FAILURE[effect.failure] if effect.failure is not None else common_pb2.FAILURE_REASON_UNSPECIFIED
     )
     return frame
 
@@ -193,12 +193,12 @@ def filled_frame(effect: effects.FillAttempt) -> job_pb2.FollowJobResponse:
 def attempt_ended_frame(effect: effects.EndAttempt) -> job_pb2.FollowJobResponse:
     ended = job_pb2.AttemptEnded(
         attempt=attempt_key(effect.job, effect.round, effect.attempt),
-        status=common.ATTEMPT_STATUS[effect.status],
-        reason=common.ATTEMPT_END[effect.reason],
+        status=fields.ATTEMPT_STATUS[effect.status],
+        reason=fields.ATTEMPT_END[effect.reason],
     )
     return job_pb2.FollowJobResponse(attempt_ended=ended)
 
 
 def job_ended_frame(effect: effects.EndJob) -> job_pb2.FollowJobResponse:
-    phase = common.JOB_END[effect.end]
+    phase = fields.JOB_END[effect.end]
     return job_pb2.FollowJobResponse(job_ended=job_pb2.JobEnded(phase=phase, message=effect.message))

@@ -18,8 +18,8 @@ from coordinator.engine.model import (
     SessionEnd,
     StragglerRule,
 )
-from coordinator.service.convert import common, devices, jobs
-from coordinator.service.convert.common import MalformedError, requirement_from_wire
+from coordinator.service.convert import devices, fields, jobs
+from coordinator.service.convert.fields import MalformedError, requirement_from_wire
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.chunks import joined
 from venn.wire.requirements import parse_requirement
@@ -44,9 +44,9 @@ def spec(**fields: object) -> job_pb2.JobSpec:
 
 
 def test_every_member_of_the_model_has_its_number_on_the_wire() -> None:
-    assert common.LEASE_END[LeaseEnd.REPLACED] == common_pb2.LEASE_END_REPLACED
-    assert common.ATTEMPT_STATUS[AttemptStatus.CLOSED] == job_pb2.ATTEMPT_STATUS_CLOSED
-    assert common.FAILURE_FROM_WIRE[common_pb2.FAILURE_REASON_BUSY] is FailureReason.BUSY
+    assert fields.LEASE_END[LeaseEnd.REPLACED] == common_pb2.LEASE_END_REPLACED
+    assert fields.ATTEMPT_STATUS[AttemptStatus.CLOSED] == job_pb2.ATTEMPT_STATUS_CLOSED
+    assert fields.FAILURE_FROM_WIRE[common_pb2.FAILURE_REASON_BUSY] is FailureReason.BUSY
 
 
 def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
@@ -165,7 +165,7 @@ def test_frames_that_break_the_protocol_are_refused(said: device_pb2.ConnectRequ
         devices.device_event(SESSION, said)
 
 
-@pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\x0a\xff", bytes(common.MOST_FRAME_BYTES + 1)])
+@pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\x0a\xff", bytes(fields.MOST_FRAME_BYTES + 1)])
 def test_garbage_is_no_frame(raw: bytes) -> None:
     with pytest.raises(MalformedError):
         devices.parse_frame(raw)
@@ -242,11 +242,11 @@ def test_requirements_come_over_whole() -> None:
 def test_requirements_are_bounded() -> None:
     deep = common_pb2.Requirement()
     inner = deep
-    for _ in range(common.MOST_REQUIREMENT_DEPTH):
+    for _ in range(fields.MOST_REQUIREMENT_DEPTH):
         inner = inner.negated
     inner.all.SetInParent()
     wide = common_pb2.Requirement()
-    for _ in range(common.MOST_REQUIREMENT_NODES):
+    for _ in range(fields.MOST_REQUIREMENT_NODES):
         wide.every.items.add().all.SetInParent()
     empty = common_pb2.Requirement()
     empty.every.SetInParent()
@@ -262,7 +262,7 @@ def test_a_task_is_bounded() -> None:
     jobs.check_task(common_pb2.Task(code=whole, model=whole))
     for made in (
         common_pb2.Task(code=whole, model=common_pb2.Artifact(digest=b"short")),
-        common_pb2.Task(code=whole, model=whole, code_name="x" * common.MOST_TASK_BYTES),
+        common_pb2.Task(code=whole, model=whole, code_name="x" * fields.MOST_TASK_BYTES),
     ):
         with pytest.raises(MalformedError):
             jobs.check_task(made)

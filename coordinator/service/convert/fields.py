@@ -1,4 +1,4 @@
-"""What all messages of peers are made of: bounds of what they may send, enumerations and requirements.
+"""The fields that messages of peers share: bounds of what they may send, enumerations and requirements.
 
 The enumerations of the wire and of the engine have the same names, and their tables are built from these.
 """
