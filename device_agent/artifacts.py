@@ -39,7 +39,7 @@ class Assembly:
             self._hashing = asyncio.get_running_loop().run_in_executor(None, self._hash)
 
     async def close(self) -> bytes | None:
-        """The whole artifact, the same for all who ask; None, and it begins anew, if its digest is wrong."""
+        """Return the whole artifact, the same for all who ask; None, and it begins anew, if its digest is wrong."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         return await asyncio.shield(self._closing)
@@ -99,6 +99,7 @@ class ArtifactStore:
         self._assemblies: WeakValueDictionary[tuple[str, bytes, int], Assembly] = WeakValueDictionary()
 
     def get(self, digest: bytes) -> bytes | None:
+        """The artifact of this digest, which is used now; None if it is not here."""
         data = self._kept.get(digest)
         if data is not None:
             self._kept.move_to_end(digest)
@@ -128,7 +129,7 @@ class ArtifactStore:
 
 
 class Damaged(Exception):
-    """The bytes that arrived are not those that were named."""
+    """The error of bytes that arrived and are not those that were named."""
 
 
 class Download:
@@ -179,7 +180,7 @@ class Download:
         return len(piece.data)
 
     async def close(self) -> bytes:
-        """The whole artifact. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
+        """Return the whole artifact. Raises Damaged if it is not whole (go on), or not what was named (begin again)."""
         if self.offset < self._size:
             raise Damaged(f"the stream ended after {self.offset} of {self._size} bytes")
         known = self._store.get(self.digest)

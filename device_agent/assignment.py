@@ -21,7 +21,7 @@ NO_DATA = "/dev/null"
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Resources:
     """The resources that all devices of a process share to do their tasks."""
 
     pool: WorkerPool
@@ -39,23 +39,27 @@ class Reports:
 
 
 class Finished(NamedTuple):
+    """The result of an assignment."""
+
     receipt: common_pb2.Receipt
     measure: device_pb2.TaskMeasure
 
 
 class Assignment:
+    """The work for one lease on one device."""
+
     def __init__(
         self,
         start: StartTask,
         spec: DeviceSpec,
-        means: Means,
+        resources: Resources,
         drivers: Drivers,
         fetched: Fetched,
         reports: Reports,
         rng: random.Random,
     ) -> None:
         """``fetched``: what this device need not fetch again."""
-        self._offer, self._task, self._spec, self._means = start.offer, start.offer.task, spec, means
+        self._offer, self._task, self._spec, self._resources = start.offer, start.offer.task, spec, resources
         self._fetched, self._reports = fetched, reports
         self._ends_at, self._grace_s = start.ends_at, start.grace_s
         self._clock = asyncio.get_running_loop().time
@@ -82,7 +86,7 @@ class Assignment:
         ready = self._clock()
         self._measure.fetch.CopyFrom(duration(ready - began))
         self._reports.moved(Stage.WORKING, 0)
-        output = await self._means.pool.run(self._work(code, model))
+        output = await self._resources.pool.run(self._work(code, model))
         await self._hold(output, ready)
         self._reports.moved(Stage.SUBMITTING, 0)
         submitting = self._clock()
@@ -95,12 +99,13 @@ class Assignment:
 
     @property
     def late(self) -> bool:
+        """Whether the task took longer than its modelled time."""
         return self._measure.HasField("late")
 
     async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
-        known = self._means.store.get(artifact.digest)
+        known = self._resources.store.get(artifact.digest)
         if known is None or artifact.digest not in self._fetched:
-            known = await self._transfer.fetch(artifact, self._means.store)
+            known = await self._transfer.fetch(artifact, self._resources.store)
         self._fetched.add(artifact.digest)
         return known
 
@@ -140,7 +145,7 @@ class Assignment:
 
     def _modelled_s(self) -> float:
         cpu = self._spec.numbers.get("cpu", 0.0)
-        if not self._means.modelled or cpu <= 0:
+        if not self._resources.modelled or cpu <= 0:
             return 0.0
         return self._task.workload.compute.ToNanoseconds() / 1e9 / cpu
 

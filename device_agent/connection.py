@@ -12,7 +12,7 @@ from venn.wire.channel import open_channel
 from venn.wire.errors import PeerError
 from venn.wire.status import metadata_of, peer_error, reason_of
 
-FAREWELL_S = 1.0  # to say what is left to say, and for the other side to close
+GOODBYE_S = 1.0  # to say what is left to say, and for the other side to close
 
 ANOTHER_VERSION = "VERSION"
 FOR_GOOD = frozenset({ANOTHER_VERSION, "TOKEN", "SUPERSEDED", "MALFORMED"})  # dialling again would change nothing
@@ -20,17 +20,17 @@ WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
 
 
 class Refused(PeerError):
-    """The coordinator refuses this device for good: it does not dial again, unless the coordinator's version is
+    """The refusal of this device for good: it does not dial again, unless the coordinator's version is
     another.
     """
 
 
 class Lost(PeerError):
-    """The stream ended, or could not begin: the device dials again after a while."""
+    """The loss of a stream, or none could begin: the device dials again after a while."""
 
 
 class Occupied(PeerError):
-    """Another live process has this device's name: the device dials again later."""
+    """The refusal of a name that another live process has: the device dials again later."""
 
     retry_after_s: float = 0.0
 
@@ -79,7 +79,7 @@ class Stream:
     async def leave(self) -> None:
         """End the stream politely: send what is left, half-close, and let the other side end the stream."""
         self._outbox.put_nowait(None)
-        await asyncio.wait({self.ended}, timeout=FAREWELL_S)
+        await asyncio.wait({self.ended}, timeout=GOODBYE_S)
         await self.cut()
 
     async def cut(self) -> None:

@@ -28,7 +28,7 @@ from device_agent.actions import (
 )
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import Fetched
-from device_agent.assignment import Assignment, Finished, Means, Reports, parameters
+from device_agent.assignment import Assignment, Finished, Reports, Resources, parameters
 from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, Occupied, Refused, Stream
 from device_agent.pipes import SYNTHETIC, is_synthetic
 from device_agent.session import Session
@@ -54,7 +54,7 @@ class Setting:
     coordinator: str
     token: str
     epoch: float  # Unix time at which availability begins
-    means: Means
+    resources: Resources
     activity: ActivityLog
     first_contact: FirstContact
     level: int = logging.DEBUG  # of what goes as it should: that a device joined, worked and left
@@ -63,6 +63,8 @@ class Setting:
 
 
 class Device:
+    """One device of a process, from its first interval to its last."""
+
     def __init__(self, spec: DeviceSpec, setting: Setting, intervals: Iterator[Interval]) -> None:
         self.spec = spec
         self._setting, self._intervals = setting, intervals
@@ -75,12 +77,12 @@ class Device:
         self._asked_to_close: asyncio.Future[CloseStream] = self._loop.create_future()
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = math.inf  # the timer, on the loop's clock: uvloop's own does not say for what is due at once
+        self._timer_at = math.inf  # the timer, on the loop's clock: uvloop's own does not say for what is due at once
         self._group: asyncio.TaskGroup
         self._reach = asyncio.Event()  # not set: nobody can be reached, by a connection that is open neither
-        self._be_born()
+        self._reset()
 
-    def _be_born(self) -> None:
+    def _reset(self) -> None:
         """Begin as a fresh process on the device: it knows nothing of what was before."""
         check_in = device_pb2.CheckIn(
             device=self.spec.device,
@@ -89,7 +91,7 @@ class Device:
             tasks_per_session=self.spec.tasks_per_session,
             tasks_per_day=self.spec.tasks_per_day,
         )
-        self._session = Session(check_in, self._judge)
+        self._session = Session(check_in, self._check_offer)
         self._drivers = Drivers(self._reach, self._proxy)
         self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
@@ -102,22 +104,22 @@ class Device:
                 for interval in self._intervals:
                     if interval.start_s > 0:  # else it has begun before the epoch
                         await asyncio.sleep(self._setting.epoch + interval.start_s - time.time())
-                    await self._attend(interval)
+                    await self._live_through(interval)
                 if not self._reach.is_set():
                     await self._loop.create_future()  # silent for good: its connection stays open
             finally:
                 await self._stop_work()
 
-    async def _attend(self, interval: Interval) -> None:
+    async def _live_through(self, interval: Interval) -> None:
         """Live through one interval, from its start to its end."""
         if not self._reach.is_set():
-            await self._hang_up()  # a connection from before it fell silent
+            await self._close_stream()  # a connection from before it fell silent
             self._reach.set()
         self._setting.activity.started(self.spec.device, interval)
         left_s = self._setting.epoch + interval.end_s - time.time()
         try:
             async with asyncio.timeout(left_s if math.isfinite(left_s) else None) as whole:
-                await self._keep_in_touch(interval)
+                await self._stay_connected(interval)
         except TimeoutError:
             if not whole.expired():
                 raise
@@ -128,10 +130,10 @@ class Device:
             case Ending.CRASH:
                 await self._crash(interval)
             case Ending.CUT:
-                self._fall_silent(interval)
-                await self._hang_up()
+                self._go_silent(interval)
+                await self._close_stream()
             case Ending.SILENT:
-                self._fall_silent(interval)
+                self._go_silent(interval)
             case Ending.GOODBYE:
                 await self._leave(interval, device_pb2.GOODBYE_REASON_SESSION_OVER, "goodbye")
             case _:
@@ -139,11 +141,11 @@ class Device:
 
     # -- the session
 
-    async def _keep_in_touch(self, interval: Interval) -> None:
+    async def _stay_connected(self, interval: Interval) -> None:
         """Keep a stream open, one after the other, until the interval ends (then this is cancelled)."""
         while True:
             try:
-                close = await self._converse(interval)
+                close = await self._run_stream(interval)
             except Occupied as error:
                 log(logger, logging.WARNING, str(error), device=self.spec.device)
                 await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
@@ -155,14 +157,14 @@ class Device:
                 await asyncio.sleep(UPGRADE_S * self._rng.uniform(0.5, 1.5))
                 continue
             except Lost as error:
-                await self._hang_up()
+                await self._close_stream()
                 if self._setting.first_contact.failed(self._loop.time()):
                     raise
                 level = {0: logging.INFO, 1: logging.WARNING}.get(self._backoff.failures, logging.DEBUG)
                 log(logger, level, f"{error}; dialling again", device=self.spec.device)
                 await asyncio.sleep(self._backoff.next_s())
                 continue
-            await self._hang_up(politely=True)
+            await self._close_stream(politely=True)
             log(logger, logging.DEBUG, close.why.value, device=self.spec.device)
             match close.why:
                 case CloseReason.LIMIT:
@@ -174,7 +176,7 @@ class Device:
                 case _:
                     assert_never(close.why)
 
-    async def _converse(self, interval: Interval) -> CloseStream:
+    async def _run_stream(self, interval: Interval) -> CloseStream:
         """Run one stream until it is to be closed. If cancelled, it is left open for the goodbye."""
         self._asked_to_close = self._loop.create_future()
         setting = self._setting
@@ -187,7 +189,7 @@ class Device:
             if close.why is CloseReason.SILENT:
                 raise Lost("SILENT", close.why.value, where=f"coordinator at {self._setting.coordinator}")
             return close
-        await self._hang_up()
+        await self._close_stream()
         await stream.ended
         raise AssertionError("a stream ends with an error")
 
@@ -230,24 +232,24 @@ class Device:
                         self._asked_to_close.set_result(action)
                 case _:
                     assert_never(action)
-        self._wind_clock()
+        self._set_timer()
 
-    def _wind_clock(self) -> None:
+    def _set_timer(self) -> None:
         """Set the timer for the session's next deadline. One that is too early is left alone: it fires and is set
         again.
         """
         at = self._session.next_deadline()
-        if self._timer is not None and self._rings_at > at:
+        if self._timer is not None and self._timer_at > at:
             self._timer.cancel()
             self._timer = None
         if self._timer is None and math.isfinite(at):
-            self._timer, self._rings_at = self._loop.call_at(at, self._ring), at
+            self._timer, self._timer_at = self._loop.call_at(at, self._on_timer), at
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._do(self._session.tick(self._loop.time()))
 
-    async def _hang_up(self, *, politely: bool = False) -> None:
+    async def _close_stream(self, *, politely: bool = False) -> None:
         stream, self._stream = self._stream, None
         self._session.cut()
         if stream is not None:
@@ -262,7 +264,7 @@ class Device:
         self._setting.activity.ended(self.spec.device, interval, how, in_task=self._session.in_task)
         self._say("leaves", why=how)
         self._do(self._session.leave(reason, self._loop.time()))
-        await self._hang_up(politely=True)
+        await self._close_stream(politely=True)
         await self._stop_work()
 
     async def _crash(self, interval: Interval) -> None:
@@ -270,11 +272,11 @@ class Device:
         self._setting.activity.ended(self.spec.device, interval, "crash", in_task=self._session.in_task)
         if self._setting.crash_kills:
             os.kill(os.getpid(), signal.SIGKILL)
-        await self._hang_up()
+        await self._close_stream()
         await self._stop_work()
-        self._be_born()
+        self._reset()
 
-    def _fall_silent(self, interval: Interval) -> None:
+    def _go_silent(self, interval: Interval) -> None:
         """Let nothing come through until the next interval, while the device works on."""
         self._setting.activity.ended(self.spec.device, interval, interval.ends.value, in_task=self._session.in_task)
         self._reach.clear()
@@ -285,7 +287,7 @@ class Device:
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
-        await self._hang_up()
+        await self._close_stream()
         await self._drivers.close()
         if self._timer is not None:
             self._timer.cancel()
@@ -293,13 +295,13 @@ class Device:
 
     # -- tasks
 
-    def _judge(self, offer: device_pb2.Offer) -> Refusal | None:
+    def _check_offer(self, offer: device_pb2.Offer) -> Refusal | None:
         task = offer.task
         if not task.code.digest:
             if not is_synthetic(parameters(task)):
                 message = f"the task has no code, and is not kind = {SYNTHETIC}"
                 return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
-        elif not self._setting.means.allowed.admits(task.code.digest):
+        elif not self._setting.resources.allowed.admits(task.code.digest):
             name = printable(task.code_name, 64)
             message = f"this agent was not told to run {name}: --allow-code {task.code.digest.hex()}"
             log(logger, logging.WARNING, message, device=self.spec.device)
@@ -317,7 +319,9 @@ class Device:
             moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
             progressed=lambda fraction: self._session.progressed(key, fraction),
         )
-        assignment = Assignment(start, self.spec, self._setting.means, self._drivers, self._fetched, reports, self._rng)
+        assignment = Assignment(
+            start, self.spec, self._setting.resources, self._drivers, self._fetched, reports, self._rng
+        )
         self._assignments[key] = assignment
         self._tasks[key] = self._group.create_task(self._perform(key, assignment))
         self._tasks[key].add_done_callback(lambda task: self._performed(key, task))

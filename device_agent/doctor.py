@@ -34,6 +34,8 @@ app = application()
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """One check, and what it found."""
+
     name: str
     passed: bool
     says: str  # what was found; else what is wrong, and how to fix it

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
-from device_agent.assignment import Means
+from device_agent.assignment import Resources
 from device_agent.connection import FirstContact, Refused
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
@@ -85,7 +85,7 @@ async def run_devices(run: Run) -> int:
         coordinator=run.coordinator,
         token=token,
         epoch=run.epoch,
-        means=Means(pool, ArtifactStore(), run.allowed, run.modelled),
+        resources=Resources(pool, ArtifactStore(), run.allowed, run.modelled),
         activity=activity,
         first_contact=FirstContact(run.patience_s),
         level=logging.INFO if len(run.specs) == 1 else logging.DEBUG,  # of many, it would be a flood

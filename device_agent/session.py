@@ -94,14 +94,14 @@ class Held:
 
 
 class Session:
-    """The session of one device, over many streams. ``judge`` says whether an offer is declined, and why."""
+    """The session of one device, over many streams. ``check_offer`` says whether an offer is declined, and why."""
 
     def __init__(
         self,
         check_in: device_pb2.CheckIn,
-        judge: Callable[[device_pb2.Offer], Refusal | None],
+        check_offer: Callable[[device_pb2.Offer], Refusal | None],
     ) -> None:
-        self._check_in, self._judge = check_in, judge
+        self._check_in, self._check_offer = check_in, check_offer
         self.link = Link.AWAY
         self.held: dict[LeaseKey, Held] = {}
         self.incarnation = 0  # of the coordinator that was met last
@@ -273,7 +273,7 @@ class Session:
     def _refusal(self, offer: device_pb2.Offer) -> Refusal | None:
         if self.in_task:
             return Refusal(common_pb2.FAILURE_REASON_BUSY, "the device is busy with something else", BUSY_RETRY_S)
-        return self._judge(offer)
+        return self._check_offer(offer)
 
     def _decline(self, lease: int, refusal: Refusal, now: float) -> None:
         retry_after = duration(refusal.retry_after_s)

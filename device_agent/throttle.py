@@ -30,6 +30,8 @@ _ENTER = 'while [ "$1" != -- ]; do echo $$ > "$1"/cgroup.procs || exit 96; shift
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
+    """The limits of the devices of a process."""
+
     start_in: tuple[Path, ...] = ()  # cgroups that a worker is born in: its memory counts from the first byte
     work_in: tuple[Path, ...] = ()  # cgroups that it enters when it is warm
     duty_cores: float | None = None  # in place of a cgroup: it is stopped and continued to so many cores

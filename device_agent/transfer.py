@@ -53,7 +53,7 @@ class Response(NamedTuple):
     metrics: dict[str, float]
 
 
-class _Line:
+class _Connection:
     """A channel to one driver, and the exchange on it."""
 
     def __init__(self, address: str, proxy: str | None) -> None:
@@ -62,7 +62,7 @@ class _Line:
         self.exchange: Exchange[bytes, bytes] = Exchange(begin)
 
     async def close(self, grace: float | None = None) -> None:
-        """``grace``: seconds for the transfers under way."""
+        """Close the channel; ``grace``: seconds for the transfers under way."""
         self.exchange.end()
         await self.channel.close(grace)
 
@@ -77,35 +77,36 @@ class Drivers:
 
     def __init__(self, reach: asyncio.Event, proxy: str | None = None) -> None:
         self.reach, self._proxy = reach, proxy
-        self._lines: dict[str, _Line] = {}
+        self._connections: dict[str, _Connection] = {}
 
     async def channel(self, address: str) -> grpc.aio.Channel:
-        return (await self._line(address)).channel
+        """The channel to the driver at this address."""
+        return (await self._connection(address)).channel
 
     async def ask(self, address: str, request: bytes) -> bytes:
         """Ask a driver for something small; returns its answer, serialised."""
-        answer = await (await self._line(address)).exchange.ask(request)
+        answer = await (await self._connection(address)).exchange.ask(request)
         await self.reach.wait()
         return answer
 
     async def drop(self, address: str) -> None:
         """Drop the connection to a driver that is away: the next call dials at once, without gRPC's own backoff."""
-        if line := self._lines.pop(address, None):
-            await line.close()
+        if connection := self._connections.pop(address, None):
+            await connection.close()
 
     async def close(self) -> None:
-        lines, self._lines = self._lines, {}
-        for line in lines.values():
-            await line.close()
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()
 
-    async def _line(self, address: str) -> _Line:
+    async def _connection(self, address: str) -> _Connection:
         await self.reach.wait()
-        line = self._lines.pop(address, None) or _Line(address, self._proxy)
-        self._lines[address] = line  # the latest at the end
-        if len(self._lines) > self.MOST:
-            oldest = next(iter(self._lines))
-            await self._lines.pop(oldest).close(grace=FIRST_CONTACT_S)
-        return line
+        connection = self._connections.pop(address, None) or _Connection(address, self._proxy)
+        self._connections[address] = connection  # the latest at the end
+        if len(self._connections) > self.MOST:
+            oldest = next(iter(self._connections))
+            await self._connections.pop(oldest).close(grace=FIRST_CONTACT_S)
+        return connection
 
 
 class Transfer:

@@ -1,4 +1,4 @@
-"""What a job file imports. It runs on devices too, so this loads NumPy and the standard library and nothing else."""
+"""The names that a job file imports. It runs on devices too, so this loads only NumPy and the standard library."""
 
 from job_driver.job import (
     Aggregator,

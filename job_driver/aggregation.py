@@ -27,7 +27,7 @@ class Counted(NamedTuple):
 
 
 class Aggregation:
-    """Responses in the order in which they were counted, or (``in_lease_order``) by lease at the close.
+    """The sum of responses: in the order in which they were counted, or (``in_lease_order``) by lease at the close.
 
     A response to the model of a former round, of which there are some in an asynchronous job only, is as many rounds
     *stale*. It weighs 1 / sqrt(1 + staleness) of its weight (FedBuff: Nguyen et al., AISTATS 2022, section 5), and, if
@@ -50,7 +50,7 @@ class Aggregation:
         self._in_lease_order = in_lease_order
         self._round, self._former = round_, former or {}
         self._moves = bool(getattr(file.job.aggregate, "of_models", False))
-        self._given: dict[int, Arrays] = {}  # by lease: the former model that a response began from
+        self._bases: dict[int, Arrays] = {}  # by lease: the former model that a response was computed from
         self._responses: list[Counted] = []
         self._sum: Aggregator | None = None
         self._waiting: list[Counted] = []  # small ones, not yet given to the thread
@@ -62,7 +62,7 @@ class Aggregation:
         response = Counted(header, path)
         self._responses.append(response)
         if header.no.round in self._former:
-            self._given[header.lease] = self._former[header.no.round]
+            self._bases[header.lease] = self._former[header.no.round]
         if self._in_lease_order:
             return
         self._waiting.append(response)
@@ -71,7 +71,7 @@ class Aggregation:
             self._added.append(self._thread.submit(self._add, together))
 
     def close(self) -> Arrays:
-        """The next model; on the job's thread. Raises JobError where its code fails or changes the model's form."""
+        """Make the next model; on the job's thread. Raises JobError if its code fails or changes the model's form."""
         for added in self._added:
             added.result()
         self._add(self._by_lease() if self._in_lease_order else self._waiting)
@@ -83,7 +83,7 @@ class Aggregation:
         return model
 
     async def drop(self) -> None:
-        """The attempt was aborted: its sum is not wanted. Afterwards no response's file is read any more."""
+        """Drop the sum: the attempt was aborted. Afterwards no response's file is read any more."""
         self._dropped = True
         await asyncio.get_running_loop().run_in_executor(self._thread, self._forget)
 
@@ -115,25 +115,25 @@ class Aggregation:
                 self._sum.add(self._result(header, path))
 
     def _result(self, header: ResponseHeader, path: Path) -> Result:
-        given = self._given.get(header.lease)
+        base = self._bases.get(header.lease)
         response: Arrays = Mapped(path)
-        if given is None:
+        if base is None:
             return Result(response, header.weight, header.metrics)
         if self._moves:
-            response = {name: moved(response[name], given[name], self._model[name]) for name in response}
+            response = {name: moved(response[name], base[name], self._model[name]) for name in response}
         return Result(response, header.weight / math.sqrt(1 + self._round - header.no.round), header.metrics)
 
 
-def moved(response: np.ndarray, given: np.ndarray, model: np.ndarray) -> np.ndarray:
-    """response + (model - given), in its own dtype. What is no floating-point number is a count, and stays as it is."""
+def moved(response: np.ndarray, base: np.ndarray, model: np.ndarray) -> np.ndarray:
+    """Move a response to another model: response + (model - base), in its own dtype. Other dtypes stay as they are."""
     if response.dtype.kind not in "fc":
         return response
     wide = np.result_type(response.dtype, np.float64)
-    return np.asarray(response.astype(wide) + (model.astype(wide) - given.astype(wide)), dtype=response.dtype)
+    return np.asarray(response.astype(wide) + (model.astype(wide) - base.astype(wide)), dtype=response.dtype)
 
 
 def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:
-    """A model keeps its names, dtypes and shapes from round to round. Raises JobError that names both."""
+    """Check that a model has the names, dtypes and shapes of the one before. Raises JobError that names both."""
     old, new = signature_of(before), signature_of(after)
     changed = sorted(set(old.tensors) ^ set(new.tensors))
     if changed:

@@ -28,12 +28,12 @@ class Artifact:
         return Artifact(descriptor, digest, os.fstat(descriptor).st_size)
 
     def read(self, offset: int, stop: int) -> bytes:
-        """The bytes in between."""
+        """Read the bytes in between."""
         return os.pread(self._descriptor, stop - offset, offset)
 
     @contextmanager
     def fetched(self) -> Iterator[None]:
-        """While a device fetches it. Devices that fetch together are seldom at the same byte: the latest messages are
+        """Fetch it inside. Devices that fetch together are seldom at the same byte: the latest messages are
         kept for those behind, until none is left.
         """
         self._fetches += 1
@@ -45,7 +45,7 @@ class Artifact:
                 self._latest.clear()
 
     async def message(self, offset: int, stop: int) -> bytes:
-        """The same as a serialised FetchResponse, read once for all who fetch together; if large, on a thread."""
+        """Read the same as a serialised FetchResponse, once for all who fetch together; if large, on a thread."""
         message = self._latest.get((offset, stop))
         if message is None:
             loop = asyncio.get_running_loop()
@@ -67,7 +67,7 @@ class Artifact:
 
 
 class Artifacts:
-    """What may be fetched now."""
+    """The artifacts that may be fetched now."""
 
     def __init__(self) -> None:
         self._by_digest: dict[bytes, Artifact] = {}
@@ -79,5 +79,5 @@ class Artifacts:
         return self._by_digest.get(digest)
 
     def keep_only(self, digests: Collection[bytes]) -> None:
-        """Serve no others any more; fetches that are under way end well."""
+        """Serve these and no others any more; fetches that are under way end well."""
         self._by_digest = {digest: artifact for digest, artifact in self._by_digest.items() if digest in digests}

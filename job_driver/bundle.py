@@ -19,7 +19,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can say: the
 
 
 class JobError(VennError):
-    """The job's own code failed after the job had begun: it does not finish."""
+    """The failure of the job's own code after the job had begun: it does not finish."""
 
     exit_code = ExitCode.FAILED
 
@@ -34,7 +34,7 @@ class JobFile:
 
     @cached_property
     def digest(self) -> bytes:
-        """What ``venn agent --allow-code`` names (in hex)."""
+        """The digest of the code, which ``venn agent --allow-code`` names (in hex)."""
         return digest_of(self.code)
 
 
@@ -60,7 +60,7 @@ def load(path: Path) -> JobFile:
 
 
 def pack(path: Path) -> bytes:
-    """The bundle of a job file: a zip of that one file, the same bytes for the same file everywhere."""
+    """Pack a job file into its bundle: a zip of that one file, the same bytes for the same file everywhere."""
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -76,7 +76,7 @@ def pack(path: Path) -> bytes:
 
 @contextmanager
 def job_code(file: JobFile, function: str, kind: type[VennError] = JobError) -> Iterator[None]:
-    """What the job's own ``function`` raises becomes one line that names it and its place in the file."""
+    """Turn what the job's own ``function`` raises inside into one line that names it and its place in the file."""
     try:
         yield
     except VennError:
@@ -87,7 +87,7 @@ def job_code(file: JobFile, function: str, kind: type[VennError] = JobError) -> 
 
 
 def place(error: BaseException, path: Path) -> str:
-    """FILE:LINE of the job file where an error came from; the file alone if it came from elsewhere."""
+    """The place, FILE:LINE, in the job file where an error came from; the file alone if it came from elsewhere."""
     file = str(path.absolute())  # as importlib names it
     if isinstance(error, SyntaxError) and error.filename == file:
         return f"{path.name}:{error.lineno}"

@@ -1,4 +1,4 @@
-"""One round of a job on two shares, here and now: what ``venn job check`` shows. No coordinator, no devices."""
+"""Checks a job in one round on two shares, in this process (``venn job check``). No coordinator, no devices."""
 
 import threading
 import time
@@ -29,7 +29,7 @@ LOOK_EVERY_S = 0.002
 
 @dataclass
 class Finding:
-    """What one round cost and reached."""
+    """The cost and the result of one round."""
 
     download_bytes: int = 0  # to each device: the model (the code travels once)
     upload_bytes: int = 0  # from each device, the larger one
@@ -71,7 +71,7 @@ def check_job(
 
 
 class _Params(dict[str, ParamValue]):
-    """Says which one is missing."""
+    """Parameters that say which one is missing."""
 
     def __missing__(self, name: str) -> ParamValue:
         fix = f"give it as a device will get it: --param {name}=VALUE"
@@ -81,7 +81,7 @@ class _Params(dict[str, ParamValue]):
 
 
 def generated_data(folder: Path) -> tuple[list[Path], Path]:
-    """Two shares and a held-out file that look like 8 x 8 digits (x: 0 to 16, y: 0 to 9), from no data set."""
+    """Make two shares and a held-out file that look like 8 x 8 digits (x: 0 to 16, y: 0 to 9), from no data set."""
     rng = np.random.default_rng(7)
     shapes = rng.integers(0, 17, (CLASSES, PIXELS))
     paths = [folder / f"{name}.npz" for name in ("share-0", "share-1", "held_out")]
@@ -93,13 +93,13 @@ def generated_data(folder: Path) -> tuple[list[Path], Path]:
 
 
 def find_data(names: Sequence[str], held_out: Path | None, folder: Path) -> tuple[list[Path], Path | None]:
-    """The shares that were asked for; without any, generated ones. Files that are made go into ``folder``."""
+    """Find the shares that were asked for; without any, make some. Files that are made go into ``folder``."""
     if not names:
-        shares, kept = generated_data(folder)
-        return shares, held_out or kept
+        shares, made = generated_data(folder)
+        return shares, held_out or made
     if list(names) == ["sklearn-digits"]:
-        shares, kept = _sklearn_digits(folder)
-        return shares, held_out or kept
+        shares, made = _sklearn_digits(folder)
+        return shares, held_out or made
     for name in [*names, *([str(held_out)] if held_out else [])]:
         if not Path(name).exists():
             raise UsageError("DATA", "there is no such file", where=name, fix="give the path of a share, twice for two")
@@ -118,13 +118,13 @@ def _sklearn_digits(folder: Path) -> tuple[list[Path], Path]:
 
 
 def facts_of(file: JobFile, finding: Finding) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """The finding as ``--json`` prints it."""
     whole = asdict(finding) | {"metrics": finite(finding.metrics), "workload": finding.workload}
     return whole | {"code_digest": file.digest.hex()}
 
 
 def text_of(file: JobFile, finding: Finding) -> str:
-    """The same for people."""
+    """The finding as text for people."""
     metrics = ", ".join(f"{name} {value:.4g}" for name, value in finding.metrics.items())
     model, code = format_bytes(finding.download_bytes), format_bytes(finding.code_bytes)
     lines = [
@@ -182,7 +182,7 @@ def _encoded(file: JobFile, function: str, arrays: Arrays) -> bytes:
 
 @contextmanager
 def _peak_memory(finding: Finding) -> Iterator[None]:
-    """How far the process grows meanwhile, looked at every few milliseconds from another thread."""
+    """Measure how far the process grows inside, looked at every few milliseconds from another thread."""
     process, done = psutil.Process(), threading.Event()
     before = process.memory_info().rss
 
@@ -202,7 +202,7 @@ def _peak_memory(finding: Finding) -> Iterator[None]:
 
 
 def _rounded(seconds: float) -> float:
-    """To two digits, at least a millisecond: more would be noise."""
+    """Round to two digits, at least a millisecond: more would be noise."""
     return max(0.001, float(f"{seconds:.2g}"))
 
 

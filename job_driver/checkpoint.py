@@ -1,4 +1,4 @@
-"""A driver's folder, and the state of its job after a round: its models, and what a driver that starts again must know.
+"""A driver's folder, and the state of its job after a round: models, and what a driver that starts again must know.
 
 Of the rounds that have closed each is a line of a file beside the state, so that a checkpoint costs the same after any
 number of rounds. The line is written first; one whose round the state does not name yet is left out.
@@ -43,7 +43,7 @@ class Former:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Written after each round, before its result is published; round 0 is the model before round 1."""
+    """The state after a round, written before its result is published; round 0 is the model before round 1."""
 
     job: str  # owner/name/run
     round: int  # that closed last
@@ -63,12 +63,12 @@ class Checkpoints:
 
     @property
     def next_model(self) -> Path:
-        """Where the model that was written last lies until it is committed."""
+        """The path of the model that was written last, until it is committed."""
         return self._folder / NEXT_MODEL
 
     @property
     def model(self) -> Path:
-        """The model of the newest checkpoint."""
+        """The path of the model of the newest checkpoint."""
         return self._folder / MODEL
 
     def exists(self) -> bool:
@@ -88,7 +88,9 @@ class Checkpoints:
         return Artifact.of_file(path, hashing.digest())
 
     def commit(self, checkpoint: Checkpoint) -> None:
-        """From here on a restart goes on after this round. The state names its model, so a crash between is mended."""
+        """Make this the checkpoint, after whose round a restart goes on. The state names its model, so a crash
+        in the middle is mended.
+        """
         if checkpoint.rounds:
             with JsonLines(self._folder / HISTORY, fsync=self._fsync) as history:
                 history.write(asdict(checkpoint.rounds[-1]))
@@ -109,15 +111,15 @@ class Checkpoints:
             os.link(self.model, self.former(round_))
 
     def former(self, round_: int) -> Path:
-        """Where the model of a former round lies that was kept."""
+        """The path of the model of a former round that was kept."""
         return self._folder / f"checkpoint.round-{round_}.tensors"
 
     def load_former(self, former: Former) -> Artifact | None:
-        """None: it is not there, or damaged."""
+        """Load a model that was kept; None if it is not there, or damaged."""
         return self._model(self.former(former.round).name, bytes.fromhex(former.digest))
 
     def load(self, job: str) -> tuple[Checkpoint, Artifact]:
-        """Raises UsageError where there is none, or not of this job, or its model is damaged."""
+        """Load the checkpoint. Raises UsageError where there is none, or not of this job, or its model is damaged."""
         path = self._folder / STATE
         try:
             state: dict[str, Any] = json.loads(path.read_bytes())
@@ -149,7 +151,7 @@ class Checkpoints:
         )  # fmt: skip
 
     def _rounds(self, last: int) -> tuple[Round, ...]:
-        """From the first to ``last``; what a crash left behind that is cut off. Raises UsageError."""
+        """Read the rounds up to ``last``, and cut off what a crash left behind them. Raises UsageError."""
         path = self._folder / HISTORY
         found: dict[int, Round] = {}
         if path.exists():

@@ -173,7 +173,7 @@ async def _run(source: JobFile, settings: Settings, context: Context) -> int:
 
 
 def summary(result: JobResult, seconds: float) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """The result of a job as ``--json`` prints it."""
     last = result.rounds[-1] if result.rounds else None
     return {
         "job": result.job,
@@ -205,15 +205,15 @@ def check(
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
     source, params = load(file), params_of(param or [])
     with tempfile.TemporaryDirectory(prefix="venn-check-") as folder:
-        shares, kept = find_data(data or [], held_out, Path(folder))
-        finding = check_job(source, shares=shares, held_out=kept, params=params, seed=seed)
+        shares, file_held_out = find_data(data or [], held_out, Path(folder))
+        finding = check_job(source, shares=shares, held_out=file_held_out, params=params, seed=seed)
     text = json.dumps(facts_of(source, finding)) if context.json else text_of(source, finding)
     write_line(sys.stdout, text)
     return ExitCode.OK
 
 
 def params_of(texts: list[str]) -> dict[str, ParamValue]:
-    """``epochs=40`` is a number, ``fast=true`` a boolean, the rest text. Raises UsageError."""
+    """Read parameters: ``epochs=40`` is a number, ``fast=true`` a boolean, the rest text. Raises UsageError."""
     params: dict[str, ParamValue] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -1,4 +1,4 @@
-"""The driver's side of the coordinator: calls that are repeated until they are answered, and what was decided is told.
+"""The driver's calls to the coordinator, each repeated until it is answered; and what it tells: its decisions.
 
 A coordinator that was restarted has another incarnation and knows nothing of the job. The link then submits the job
 again under the same key, and tells its owner (``restarted``), who opens the next attempt.
@@ -54,11 +54,11 @@ logger = logging.getLogger(__name__)
 
 
 class Restarted(Exception):
-    """The coordinator has another incarnation than when this call began: it does not know what the call is about."""
+    """The error of a call whose coordinator was restarted meanwhile: it does not know what the call is about."""
 
 
 class Ended(Exception):
-    """The job is over."""
+    """The end of the job, raised by calls about it."""
 
     def __init__(self, phase: str, message: str, *, told: bool) -> None:
         """``phase``: finished, cancelled or failed. ``told``: the coordinator said so, and has not yet to be told."""
@@ -119,7 +119,7 @@ class Link:
             return answer
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        """Raises PeerError, Ended, or Restarted where the coordinator knew the job no more (it was told it again)."""
+        """Call. Raises PeerError, Ended, or Restarted: the coordinator knew the job no more, and was told it again."""
         incarnation = self.incarnation
         try:
             return await self._repeat(method, request)
@@ -131,11 +131,11 @@ class Link:
             raise
 
     async def open_attempt(self, request: pb.OpenAttemptRequest) -> pb.OpenAttemptResponse:
-        """Raises what ``call`` does."""
+        """Open an attempt. Raises what ``call`` does."""
         return (await self.call(self._drive.ask, pb.DriveRequest(open_attempt=request))).attempt_opened
 
     async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
-        """Raises what ``call`` does."""
+        """Tell decisions. Raises what ``call`` does."""
         return (await self.call(self._drive.ask, pb.DriveRequest(record_responses=request))).responses_recorded
 
     async def follow(
@@ -172,7 +172,7 @@ class Link:
                 await missed()
 
     async def _repeat(self, method: Callable[..., Awaitable[Answer]], request: Any) -> Answer:
-        """Until it is answered.
+        """Call until it is answered.
 
         Raises Ended where the job is over, PeerError once the patience is, or for an answer that will not change.
         """

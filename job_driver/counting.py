@@ -35,19 +35,23 @@ class AttemptNo(NamedTuple):
 
 
 class Outcome(StrEnum):
+    """The decision on a response."""
+
     COUNTED = "counted"
     STRAGGLER = "straggler"
     REJECTED = "rejected"
 
 
 class Status(StrEnum):
+    """The state of an attempt."""
+
     OPEN = "open"
     CLOSED = "closed"
     ABORTED = "aborted"
 
 
 class Verdict(NamedTuple):
-    """What becomes of a response."""
+    """The outcome of a response, and why."""
 
     outcome: Outcome
     reason: str = ""  # of a REJECTED: an UPPER_SNAKE name, then perhaps ": " and a text; REPEATED: of a STRAGGLER
@@ -120,7 +124,7 @@ class Collector:
         return AttemptNo(self.closed + 1, no.attempt + 1 if no.round > self.closed else 1)
 
     def open(self, no: AttemptNo) -> Attempt:
-        """An attempt opens; those before it have ended. Raises ValueError where that does not hold."""
+        """Open an attempt; those before it have ended. Raises ValueError where that does not hold."""
         latest = self.latest
         if latest.no >= no or latest.status is _OPEN:
             raise ValueError(f"attempt {no} cannot open after {latest.no}, which is {latest.status}")
@@ -130,11 +134,11 @@ class Collector:
         return self.latest
 
     def forget_request(self) -> None:
-        """The coordinator is another one: no lease of an earlier attempt counts in the next one."""
+        """Let no lease of an earlier attempt count in the next one: the coordinator is another one."""
         self._anew = True
 
     def end(self, no: AttemptNo, status: Status) -> bool:
-        """The coordinator's word on an attempt. False: it is not the open one, and nothing changes."""
+        """End an attempt, as the coordinator said. False: it is not the open one, and nothing changes."""
         attempt = self.latest
         if attempt.no != no or attempt.status is not _OPEN:
             return False
@@ -146,7 +150,7 @@ class Collector:
         return True
 
     def finish(self) -> None:
-        """No further round opens: what comes now is a straggler."""
+        """End the rounds: none opens any more, and what comes now is a straggler."""
         self._rounds = self.closed
 
     # -- responses
@@ -163,7 +167,7 @@ class Collector:
         return no >= self._since and self.closed < self._rounds and not self._too_old(no)
 
     def foresee(self, no: AttemptNo, device: DeviceId) -> Outcome | None:
-        """What a response that arrives now would be, if its bytes cannot change that; None: they are needed."""
+        """The outcome of a response that arrives now, if its bytes cannot change that; None: they are needed."""
         latest = self.latest
         wanted = latest.wants and not self._repeats(device)
         counts = self.into(no) == latest.no and (wanted or self.waits(no)) and not self._too_old(no)
@@ -184,7 +188,7 @@ class Collector:
         return verdict
 
     def note(self, no: AttemptNo, lease: int, device: DeviceId, outcome: Outcome) -> None:
-        """A response is decided in the latest attempt: now, or by an earlier process of this driver."""
+        """Note a decision in the latest attempt: made now, or by an earlier process of this driver."""
         latest = self.latest
         if outcome is _COUNTED:
             latest.counted.append(lease)
@@ -194,7 +198,7 @@ class Collector:
             latest.stragglers += 1
 
     def retract(self, lease: int) -> None:
-        """A response that was counted could not be written down, and that was told to nobody: it does not count."""
+        """Take back a response that counted but could not be written down, which was told to nobody."""
         latest = self.latest
         if lease in latest.counted:
             del latest.staleness[latest.counted.index(lease)]
@@ -205,12 +209,12 @@ class Collector:
         return not self._repeat and device in self.latest.devices
 
     def _too_old(self, no: AttemptNo) -> bool:
-        """Of an asynchronous response: too stale, or its model is not here any more."""
+        """Whether an asynchronous response is too stale, or its model is not here any more."""
         return self.latest.no.round - no.round > self._max_staleness or no.round < self.oldest
 
 
 class Decision(NamedTuple):
-    """The one word on a lease's response."""
+    """The decision on a lease's response, made once."""
 
     no: AttemptNo  # of the attempt in which it is decided, which is told to the coordinator
     lease: int
@@ -238,13 +242,13 @@ class Receipts:
         self._leases: dict[AttemptNo, Leases] = {}  # in their order
 
     def open(self, no: AttemptNo, *, incarnation: int = 0) -> Attempt:
-        """An attempt opens, see ``Collector.open``."""
+        """Open an attempt, as ``Collector.open`` does."""
         attempt = self.collector.open(no)
         self._leases[no] = Leases(incarnation)
         return attempt
 
     def end(self, no: AttemptNo, status: Status, now: float) -> bool:
-        """The coordinator's word on an attempt. False: it is not the open one, and nothing changes."""
+        """End an attempt, as the coordinator said. False: it is not the open one, and nothing changes."""
         if not self.collector.end(no, status):
             return False
         self._leases[no].ended_at = now
@@ -252,7 +256,7 @@ class Receipts:
         return True
 
     def find(self, no: AttemptNo) -> Leases | None:
-        """None: it was purged, or never opened."""
+        """The leases of an attempt; None if it was purged, or never opened."""
         return self._leases.get(no)
 
     def waits(self, no: AttemptNo, lease: int) -> bool:
@@ -262,7 +266,7 @@ class Receipts:
         return undecided and self.collector.waits(no)
 
     def foresee(self, no: AttemptNo, lease: int, device: str) -> Outcome | None:
-        """What a response that arrives now would be, if its bytes cannot change that; None: they are needed."""
+        """The outcome of a response that arrives now, if its bytes cannot change that; None: they are needed."""
         leases = self._leases[no]
         if lease in leases.decisions:
             return leases.decisions[lease].outcome
@@ -282,26 +286,26 @@ class Receipts:
         return decision
 
     def restore(self, no: AttemptNo, decision: Decision, device: str) -> None:
-        """What an earlier process of this driver decided in the latest attempt, on a lease of ``no``."""
+        """Note what an earlier process of this driver decided in the latest attempt, on a lease of ``no``."""
         if no in self._leases:
             self._leases[no].decisions[decision.lease] = decision
             self.collector.note(no, decision.lease, device, decision.outcome)
 
     def retract(self, no: AttemptNo, lease: int, problem: str) -> Decision:
-        """A decision that could not be written down and was told to nobody becomes REJECTED."""
+        """Reject a response whose decision could not be written down, which was told to nobody."""
         decisions = self._leases[no].decisions
         self.collector.retract(lease)
         decisions[lease] = decisions[lease]._replace(outcome=Outcome.REJECTED, reason=problem)
         return decisions[lease]
 
     def lease_ended(self, no: AttemptNo, lease: int, why: str) -> None:
-        """The coordinator ended a lease: what its device still submits is refused, unless it was decided."""
+        """Note that the coordinator ended a lease: what its device still submits is refused, unless it was decided."""
         leases = self._leases.get(no)
         if leases is not None and lease not in leases.decisions:
             leases.gone[lease] = why
 
     def _purge(self, now: float) -> None:
-        """The oldest first: attempts end in the order in which they open."""
+        """Forget attempts, the oldest first: they end in the order in which they open."""
         while True:
             no, leases = next(iter(self._leases.items()))
             if leases.ended_at is None or no.round >= self.collector.closed or leases.ended_at + self.keep_s > now:

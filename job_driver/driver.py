@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JobResult:
-    """How a job ended."""
+    """The end of a job."""
 
     job: str  # owner/name/run
     finished: bool
@@ -98,6 +98,7 @@ class Driver:
         self._training: TrainingLoop
 
     async def run(self) -> JobResult:
+        """Run the job, as ``run_job`` says."""
         resumes = self._settings.resume and self._checkpoints.exists()
         checkpoint, model = await self._in_thread(self._load if resumes else self._start)
         server = make_server(read_ahead=READ_AHEAD)
@@ -123,6 +124,7 @@ class Driver:
                 await server.stop(GOODBYE_S)
 
     def close(self) -> None:
+        """End the threads, and close the files."""
         if self._uploads is not None:
             self._uploads.close()
         for thread in (self._threads, self._thread):
@@ -133,7 +135,7 @@ class Driver:
     # -- the beginning
 
     def _start(self) -> tuple[Checkpoint, Artifact]:
-        """The model before round 1, as a checkpoint."""
+        """Make the model before round 1, as a checkpoint."""
         if self._checkpoints.exists() and self._spool.begun():
             raise UsageError(
                 "DIR_IN_USE", "this folder holds a job that has begun", where=str(self._folder),
@@ -211,7 +213,7 @@ class Driver:
     # -- the work
 
     async def _work(self, uploads: Uploads) -> None:
-        """All rounds. Raises what ends the job early."""
+        """Run all rounds. Raises what ends the job early."""
         follower = Follower(uploads, self._versions, self._training)
         lag = LagMonitor(self._folder / "load.jsonl")
         beside = (
@@ -244,7 +246,7 @@ class Driver:
                 finished = True
 
     async def _report_activity(self, uploads: Uploads) -> None:
-        """Devices whose bytes move are alive, however long it takes; and so is this driver, whatever there is to do."""
+        """Report devices whose bytes move as alive, however long it takes; and this driver, whatever there is to do."""
         link = self._link
         while True:
             await asyncio.sleep(min(ACTIVITY_EVERY_S, link.heartbeat_s))
@@ -353,4 +355,5 @@ class Follower:
 
 
 def number(attempt: common.AttemptKey) -> AttemptNo:
+    """The number of an attempt."""
     return AttemptNo(attempt.round, attempt.attempt)

@@ -21,7 +21,7 @@ WINDOW = 1 << 18  # elements, after which a response's array is looked up anew
 
 
 class Revoked(Exception):
-    """The lease is gone: nobody wants this task's result any more."""
+    """The end of a lease: nobody wants this task's result any more."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Task:
 
     @property
     def seconds_left(self) -> float:
-        """Until the lease expires, >= 0; inf outside a testbed."""
+        """Seconds until the lease expires, >= 0; inf outside a testbed."""
         return max(0.0, self.ends_at - time.monotonic())
 
     def progress(self, fraction: float) -> None:
@@ -48,7 +48,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Result:
-    """What a device sends back. ``weight`` is finite and > 0; ``metrics`` are finite."""
+    """The response of a device. ``weight`` is finite and > 0; ``metrics`` are finite."""
 
     arrays: Arrays
     weight: float = 1.0
@@ -74,7 +74,7 @@ class Round:
 
 
 class Aggregator(Protocol):
-    """Built for each attempt at a round, with the round's model: ``aggregate(model)``."""
+    """Makes the next model of responses; built for each attempt, with the round's model: ``aggregate(model)``."""
 
     def add(self, result: Result) -> None:
         """Take one response. Do not keep its arrays: they are a window on a file that is deleted."""
@@ -139,7 +139,7 @@ class Sum:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is computed: once at the end of the file, under the name ``job``."""
+    """The computation of a job: once at the end of the file, under the name ``job``."""
 
     initial: Callable[[np.random.Generator], Arrays]  # the model before round 1
     on_device: Callable[[Arrays, Task], Result]  # runs on each device
@@ -170,7 +170,7 @@ def arrays(module: HasStateDict) -> Arrays:
 
 
 def check_like(model: Arrays, response: Arrays) -> None:
-    """Raises ValueError, naming both, where a response has not the names, dtypes and shapes of the model."""
+    """Check that a response has the names, dtypes and shapes of the model. Raises ValueError that names both."""
     if missing := model.keys() - response.keys():
         raise ValueError(f"the response lacks {_names(missing)}, which the model has")
     if extra := response.keys() - model.keys():
@@ -190,7 +190,7 @@ def slices(array: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
 
 
 def windows(arrays: Arrays, name: str) -> Iterator[tuple[slice, np.ndarray]]:
-    """As ``slices``, but the array is looked up anew now and then: what lies in a file need not stay in memory."""
+    """The same as ``slices``, but the array is looked up anew now and then, so that a file need not stay in memory."""
     for start in range(0, arrays[name].size, WINDOW):
         for part, values in slices(arrays[name].reshape(-1)[start : start + WINDOW]):
             yield slice(start + part.start, start + part.stop), values

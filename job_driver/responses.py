@@ -43,7 +43,8 @@ class Received(Protocol):
     problem: str  # why it is refused, once it is whole; "" if it is not
 
     @property
-    def complete(self) -> bool: ...
+    def complete(self) -> bool:
+        """Whether all bytes are here."""
 
 
 class Responses:
@@ -110,7 +111,7 @@ class Responses:
         return decision, True
 
     async def _keep(self, response: Response, body: memoryview | None) -> None:
-        """Onto disk, before anybody hears of it."""
+        """Keep a response on disk, before anybody hears of it."""
         decision = response.decision
         try:
             with self.disk.used(self._spool.path(decision.no, decision.lease)):
@@ -123,7 +124,7 @@ class Responses:
             raise
 
     async def _add(self, response: Response, current: Collection) -> None:
-        """Into the sum of its attempt, unless that was aborted while the response was kept."""
+        """Add a response to the sum of its attempt, unless that was aborted while the response was kept."""
         path = self._spool.path(response.decision.no, response.decision.lease)
         if current.attempt.status is Status.ABORTED:
             await asyncio.to_thread(path.unlink, missing_ok=True)
@@ -154,7 +155,7 @@ class Responses:
 
     @property
     def form(self) -> ResponseForm:
-        """Of the responses to the current attempt."""
+        """The form of the responses to the current attempt."""
         assert self.current is not None, "an attempt is open before a response can be wanted"
         return self.current.form
 
@@ -164,7 +165,7 @@ class Responses:
     # -- attempts
 
     def open(self, no: AttemptNo, form: ResponseForm, aggregation: Aggregation, *, incarnation: int) -> Collection:
-        """From here on responses to this attempt are taken: they have this form and go into this sum.
+        """Open an attempt: from here on responses to it are taken. They have this form and go into this sum.
 
         ``incarnation``: of the coordinator that grants its leases.
         """
@@ -176,7 +177,7 @@ class Responses:
     # -- after a restart of this driver
 
     def recall(self, logged: AttemptLog, status: Status) -> None:
-        """An attempt that is over, with this status: its receipts may still be asked for."""
+        """Restore an attempt that is over, with this status: its receipts may still be asked for."""
         no = logged.no
         if logged.status is Status.OPEN:  # killed before the line of its end
             counted = [r.decision.lease for r in logged.responses if r.decision.outcome is Outcome.COUNTED]

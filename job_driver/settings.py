@@ -81,12 +81,12 @@ class Settings:
 
     @property
     def limit(self) -> int:
-        """No round after this one."""
+        """The last round."""
         return self.rounds if self.rounds is not None else self.max_rounds or 0
 
     @property
     def responses_needed(self) -> int:
-        """K = ceil(min_response x D), or the buffer: a round closes at so many."""
+        """The number of responses that close a round: K = ceil(min_response x D), or the buffer."""
         if self.buffer is not None:
             return self.buffer
         wanted = self.min_response * self.demand
@@ -94,14 +94,15 @@ class Settings:
 
     @property
     def key(self) -> common.JobKey:
+        """The name of the job at the coordinator."""
         return common.JobKey(owner=self.owner, name=self.name, run=self.run)
 
     def keep_receipts_s(self, driver_grace_s: float) -> float:
-        """So long after an attempt's end a ticket of it may be shown: a lease, its grace, and 60 s."""
+        """Seconds after an attempt's end in which a ticket of it may be shown: a lease, its grace, and 60 s."""
         return (self.lease_s or self.deadline_s) + driver_grace_s + 60.0
 
     def spec(self, job: Job) -> pb.JobSpec:
-        """What the scheduler knows of it. Only devices that have the job's data and packages are eligible."""
+        """The job as the scheduler knows it. Only devices that have the job's data and packages are eligible."""
         return pb.JobSpec(
             requirement=with_labels(self.requirement, self.data, job.packages),
             requirement_name=self.requirement_name,
@@ -121,14 +122,16 @@ class Settings:
 
     @property
     def workload(self) -> common.Workload:
+        """What a task takes where time is modelled."""
         return common.Workload(compute=duration(self.compute_s))
 
     def param_values(self) -> dict[str, common.Value]:
+        """The parameters as they travel."""
         return {name: _value(value) for name, value in self.params.items()}
 
 
 def with_labels(wanted: common.Requirement, data: str, packages: Sequence[str]) -> common.Requirement:
-    """The requirement, and that the device has the data and each package."""
+    """A requirement that asks, in addition, that the device has the data and each package."""
     labels = ([("data", data)] if data else []) + [("package", name) for name in packages]
     items = [] if wanted.WhichOneof("kind") in (None, "all") else [wanted]
     equal = common.OPERATOR_EQUAL

@@ -33,7 +33,7 @@ class Refused(PeerError):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHeader:
-    """What a device says of its response before the bytes: the same, word for word, whenever it resumes."""
+    """The header of a response, sent before its bytes: the same, word for word, whenever its device resumes."""
 
     no: AttemptNo  # the attempt of its lease, whose model its device was given
     lease: int
@@ -54,7 +54,7 @@ class Response:
     at: float  # Unix seconds
 
     def line(self) -> dict[str, Any]:
-        """Its line of the manifest."""
+        """The line of the manifest."""
         decision, header = self.decision, self.header
         line: dict[str, Any] = {
             "kind": "response",
@@ -92,7 +92,7 @@ class Response:
 
 @dataclass(slots=True)
 class AttemptLog:
-    """What the manifest tells of one attempt."""
+    """The lines of the manifest about one attempt."""
 
     no: AttemptNo
     status: Status = Status.OPEN
@@ -100,7 +100,7 @@ class AttemptLog:
 
     @property
     def incarnation(self) -> int:
-        """Of the coordinator that granted its leases; 0: it was given none that was decided."""
+        """The incarnation of the coordinator that granted its leases; 0: none of them was decided."""
         return next((response.incarnation for response in self.responses if response.header.no == self.no), 0)
 
 
@@ -122,16 +122,17 @@ class Spool:
         self._manifest = JsonLines(self._path, fsync=fsync)
 
     def path(self, no: AttemptNo, lease: int) -> Path:
-        """Where a lease's response lies once it is counted."""
+        """The path of a lease's response that counts."""
         return self._folder / f"{no.round}-{no.attempt}-{lease}.tensors"
 
     def partial(self, no: AttemptNo, lease: int) -> Path:
-        """Where it lies while it arrives."""
+        """The path of a lease's response while it arrives."""
         return self._folder / f"{no.round}-{no.attempt}-{lease}.part"
 
     def prepare(self, no: AttemptNo, lease: int, size: int) -> Path:
-        """The same, before the first of ``size`` bytes. A used file may be there, whose pages are cheaper than new
-        ones: no larger one, because a file that is still read in place must never be cut short (SIGBUS, mmap(2)).
+        """Prepare the partial file for the first of ``size`` bytes; returns its path. A used file may be there, whose
+        pages are cheaper than new ones: no larger one, because a file that is still read in place must never be cut
+        short (SIGBUS, mmap(2)).
         """
         partial = self.partial(no, lease)
         with self._spare_lock:
@@ -175,12 +176,12 @@ class Spool:
         return response.header.size <= SMALL_BYTES and not self._fsync
 
     def end(self, no: AttemptNo, status: Status, counted: list[int], incarnation: int, at: float) -> None:
-        """The attempt's end, as the coordinator said; ``incarnation``: of the one that granted its leases."""
+        """Write an attempt's end, as the coordinator said; ``incarnation``: of the one that granted its leases."""
         line = {"kind": "attempt", "round": no.round, "attempt": no.attempt, "status": status.value}
         self._manifest.write(line | {"leases": counted, "incarnation": incarnation, "at": at})
 
     def verify(self, responses: Sequence[Response]) -> None:
-        """Raises UsageError DAMAGED_SPOOL where the bytes of a counted response are not what was acknowledged."""
+        """Check the counted responses. Raises UsageError DAMAGED_SPOOL where one is not what was acknowledged."""
         for response in responses:
             if response.decision.outcome is not Outcome.COUNTED:
                 continue
@@ -206,7 +207,7 @@ class Spool:
         return any(read_json_lines(self._path))
 
     def attempts(self, *, after_round: int) -> list[AttemptLog]:
-        """The attempts at the rounds after ``after_round``, in order, from the manifest."""
+        """Read the attempts at the rounds after ``after_round`` from the manifest, in order."""
         logs: dict[AttemptNo, AttemptLog] = {}
         for line in read_json_lines(self._path):
             no = AttemptNo(line["round"], line["attempt"])
@@ -301,7 +302,7 @@ class Mapped(Mapping[str, np.ndarray]):
 
 
 def _drop_torn_line(path: Path) -> None:
-    """A power cut may leave half a last line; its receipt was never sent, so it goes."""
+    """Drop half a last line, which a power cut may leave; its receipt was never sent."""
     with open(path, "r+b") as file:
         end = file.seek(0, os.SEEK_END)
         while end > 0:

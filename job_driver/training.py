@@ -35,7 +35,7 @@ OTHER_TASK = "KEY_REUSED"  # an attempt was opened with another task
 
 @dataclass(frozen=True)
 class Tools:
-    """What a training loop works with."""
+    """The tools of a training loop."""
 
     file: JobFile
     settings: Settings
@@ -70,7 +70,7 @@ class TrainingLoop:
 
     @property
     def rounds(self) -> Sequence[Round]:
-        """Those that have closed."""
+        """The rounds that have closed."""
         return self._checkpoint.rounds
 
     async def prepare(self) -> None:
@@ -98,7 +98,7 @@ class TrainingLoop:
             self._open_next()
 
     async def run(self) -> None:
-        """To the end of the job.
+        """Run to the end of the job.
 
         Raises JobError where the job's own code fails, PeerError where the coordinator refuses or the disk is full.
         """
@@ -121,13 +121,13 @@ class TrainingLoop:
             await asyncio.wait({self._ending})
 
     def restarted(self) -> None:
-        """The coordinator is another one: it does not know the open attempt, and nobody will end it."""
+        """Go on with another coordinator: it does not know the open attempt, and nobody will end it."""
         self._tools.recorder.drop()
         self._keep_receipts()
         self._forget_coordinator()
 
     async def ask_again(self) -> None:
-        """Some of what the coordinator told was missed: the end of the open attempt may be part of that."""
+        """Ask for the open attempt again: some of what the coordinator told was missed, perhaps its end."""
         self._tools.versions.miss(len(self.rounds) + 1)
         current = self._responses.current
         if current is not None and not current.ended.done():
@@ -149,19 +149,19 @@ class TrainingLoop:
             return bool(stop(self.rounds))
 
     def _keep_receipts(self) -> None:
-        """So long after an attempt's end its devices may ask; before this is known they may for ever."""
+        """Set how long after an attempt's end its devices may ask; before this is known they may for ever."""
         seconds = self._tools.settings.keep_receipts_s(self._tools.link.driver_grace_s)
         self._responses.receipts.keep_s = self._tools.versions.keep_s = seconds
 
     def _forget_coordinator(self) -> None:
-        """No lease of the coordinator before counts any more."""
+        """Let no lease of the coordinator before count any more."""
         self._collector.forget_request()
         self._tools.versions.forget_leases()
         if self._responses.current is not None:
             self.end(self._responses.current.attempt.no, Status.ABORTED, "unknown")
 
     async def _round(self) -> None:
-        """The next round: attempts until one is closed, then the next model, its evaluation and its checkpoint."""
+        """Run the next round: attempts until one is closed, then the next model, its evaluation and its checkpoint."""
         began = time.monotonic()
         current = self._responses.current or self._open_next()
         while True:
@@ -199,7 +199,7 @@ class TrainingLoop:
         return self._open(no, self._tools.link.incarnation)
 
     def _open(self, no: AttemptNo, incarnation: int) -> Collection:
-        """From here on responses to this attempt are taken. ``incarnation``: of the coordinator of its leases."""
+        """Open an attempt, to which responses are taken from here on. ``incarnation``: of its leases' coordinator."""
         tools, job = self._tools, self._tools.file.job
         aggregation = Aggregation(
             tools.file, self.arrays, tools.thread, in_lease_order=tools.settings.deterministic,
@@ -214,7 +214,7 @@ class TrainingLoop:
         return opened
 
     async def _ask(self, no: AttemptNo) -> None:
-        """Open it at the coordinator, where it may stand already."""
+        """Open an attempt at the coordinator, where it may stand already."""
         tools, settings = self._tools, self._tools.settings
         request = pb.OpenAttemptRequest(
             key=common.AttemptKey(job=settings.key, round=no.round, attempt=no.attempt),
@@ -236,7 +236,7 @@ class TrainingLoop:
             self.end(no, STATUS[answer.status], "unknown")
 
     async def _give_up(self, no: AttemptNo) -> None:
-        """An earlier process opened it with other code or parameters. Unless it has closed, the next one has ours."""
+        """Give up an attempt that an earlier process opened with other code or parameters, unless it has closed."""
         link = self._tools.link
         await self._tools.recorder.flushed()
         request = pb.RecordResponsesRequest(
@@ -266,7 +266,7 @@ class TrainingLoop:
     # -- the next model
 
     async def _publish(self, ended: Collection, began: float) -> None:
-        """The sum becomes the next model: checked, on disk, evaluated, and from here on the one that is served."""
+        """Make the sum the next model: checked, on disk, evaluated, and from here on the one that is served."""
         tools = self._tools
         loop = asyncio.get_running_loop()
         artifact, arrays, checkpoint = await loop.run_in_executor(tools.thread, self._next_model, ended, began)
@@ -283,7 +283,7 @@ class TrainingLoop:
         await self._report(closed)
 
     def _next_model(self, ended: Collection, began: float) -> tuple[Artifact, Arrays, Checkpoint]:
-        """All that the job's thread does for it, at one go."""
+        """Do all of it that the job's thread does, at one go."""
         tools, attempt = self._tools, ended.attempt
         artifact = tools.checkpoints.write_model(ended.aggregation.close())
         arrays = tensors.open_file(tools.checkpoints.next_model)  # it is read from its file from here on
@@ -303,7 +303,7 @@ class TrainingLoop:
         return artifact, arrays, checkpoint
 
     def _keep_former(self, round_: int) -> None:
-        """Devices go on with the model of the round that has closed; former ones may be of no use any more."""
+        """Keep the model of the round that has closed: devices go on with it. Drop those that nobody needs."""
         if self._asynchronous:
             self._tools.versions.drop(time.monotonic())
             self._tools.versions.keep(round_, self._model, self.arrays, time.monotonic())
@@ -339,5 +339,5 @@ class TrainingLoop:
 
 
 def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Those that can be told to others: NaN and infinity are not JSON."""
+    """The metrics that can be told to others: NaN and infinity are not JSON."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}

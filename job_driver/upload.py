@@ -44,7 +44,7 @@ class Writer:
         self._limit: asyncio.Timeout | None = None  # while a message is awaited
 
     async def wait(self, message: Awaitable[Message]) -> Message:
-        """The next message. Raises TimeoutError once this stream is sent away, or its time is over.
+        """Wait for the next message. Raises TimeoutError once this stream is sent away, or its time is over.
 
         For reading only: a call of gRPC does not survive that a write of it is cancelled.
         """
@@ -63,7 +63,7 @@ class Writer:
 
 
 class Inspection:
-    """Checks one response, piece by piece, in their order."""
+    """The check of one response, piece by piece, in their order."""
 
     def __init__(self, size: int) -> None:
         """``size``: bytes that the response will have."""
@@ -76,7 +76,7 @@ class Inspection:
         self._not_finite = ""  # the first array that holds NaN or infinity
 
     def take(self, piece: memoryview) -> None:
-        """The next bytes. What is large is hashed and compared without the interpreter's lock."""
+        """Check the next bytes. What is large is hashed and compared without the interpreter's lock."""
         self._hasher.update(piece)
         if self._rest:
             fill = ALIGNMENT - len(self._rest)
@@ -110,7 +110,7 @@ class Inspection:
             self._floats.popleft()
 
     def _read_header(self, piece: memoryview) -> None:
-        """Arrays begin behind it, so none was passed over before they are known."""
+        """Find the arrays, which begin behind the header: none is passed over before they are known."""
         self._head += piece
         if len(self._head) < tensors.header_end(self._head):
             return
@@ -148,6 +148,7 @@ class Upload:
 
     @property
     def complete(self) -> bool:
+        """Whether all bytes are here."""
         return self.offset == self.header.size
 
     async def append(self, offset: int, data: memoryview) -> None:
@@ -326,7 +327,7 @@ class Uploads:
         return min(end, upload.header.size) - upload.offset
 
     def leave(self, upload: Upload, writer: Writer) -> None:
-        """A stream is over. Unless a newer one writes, the upload waits for the next, if it can still count."""
+        """End a stream. Unless a newer one writes, the upload waits for the next, if it can still count."""
         if upload.writer is writer:
             upload.writer = None
             if not upload.wanted:

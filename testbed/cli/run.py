@@ -32,7 +32,7 @@ from testbed.scenario.packaged import named, packaged, packaged_scenarios
 from testbed.simulate.scenario import run_simulated
 from venn.wire.command import Context, application, command, run_async
 from venn.wire.errors import PeerError
-from venn.wire.exits import shape, tell
+from venn.wire.exits import as_object, tell
 
 app = application()
 
@@ -117,7 +117,7 @@ def _tell(context: Context, name: str, result: Result, file: Path) -> None:
     failures = result.ending.failures
     if context.json:
         summary = to_json(result.summary) | {"folder": str(result.folder.root)}
-        summary |= {"error": shape(failures[0])} if failures else {}
+        summary |= {"error": as_object(failures[0])} if failures else {}
         answer(context, summary, ())
         return
     console = Console(no_color=not context.color, highlight=False)

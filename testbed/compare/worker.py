@@ -28,7 +28,7 @@ from testbed.runfolder.jsonlines import Row, plain, read_object
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.world.arrays import Reals
 from venn.wire.errors import ExitCode, VennError
-from venn.wire.exits import expected, shape
+from venn.wire.exits import as_object, expected
 from venn.wire.files import write_atomic
 
 
@@ -173,7 +173,7 @@ def _failure(error: Exception, order: Order) -> Row:
     found = expected(error)
     if found is None:
         found = VennError("BUG", f"a bug in venn: {type(error).__name__}: {error}", fix="its log says where")
-    said = shape(found)
+    said = as_object(found)
     said["where"] = said["where"] or f"{order.name} under {order.policy}, seed {order.seed}"
     return {"error": said, "exit_code": int(found.exit_code or ExitCode.BUG)}
 

@@ -38,6 +38,8 @@ DIAL_S = 2.0  # to see whether anybody listens
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
+    """The token of each role."""
+
     device: str
     job: str
     admin: str
@@ -56,7 +58,7 @@ def state_folder() -> Path:
 
 
 def ensure_tokens(dir: Path | None = None) -> Tokens:
-    """The tokens in a folder; those that are missing are made. Raises UsageError for an unsafe or damaged file."""
+    """Read the tokens in a folder, and make those that are missing. Raises UsageError for an unsafe or damaged file."""
     folder = dir or default_dir()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -108,7 +110,7 @@ def _listens(address: str) -> bool:
 
 
 def bearer(token: str) -> tuple[str, str]:
-    """The call's metadata that shows a token."""
+    """The metadata of a call that shows a token."""
     return (METADATA_KEY, f"Bearer {token}")
 
 
@@ -249,10 +251,12 @@ SOFTWARE = _software()
 
 
 def this_version() -> Version:
+    """The version that this software speaks."""
     return Version(protocol=PROTOCOL, software=SOFTWARE)
 
 
 def describe(spoken: Version) -> str:
+    """A version as text for people."""
     return f"protocol {spoken.protocol} (venn-testbed {spoken.software or 'unknown'})"
 
 

@@ -27,18 +27,22 @@ if TYPE_CHECKING:
 
 
 def admin_stub(channel: grpc.aio.Channel) -> "AdminServiceAsyncStub":
+    """The calls of AdminService."""
     return cast("AdminServiceAsyncStub", AdminServiceStub(channel))
 
 
 def device_stub(channel: grpc.aio.Channel) -> "DeviceServiceAsyncStub":
+    """The calls of DeviceService."""
     return cast("DeviceServiceAsyncStub", DeviceServiceStub(channel))
 
 
 def job_stub(channel: grpc.aio.Channel) -> "JobServiceAsyncStub":
+    """The calls of JobService."""
     return cast("JobServiceAsyncStub", JobServiceStub(channel))
 
 
 def task_stub(channel: grpc.aio.Channel) -> "TaskServiceAsyncStub":
+    """The calls of TaskService."""
     return cast("TaskServiceAsyncStub", TaskServiceStub(channel))
 
 
@@ -107,7 +111,7 @@ class Exchanges:
         self._over = False
 
     async def request(self, context: grpc.aio.ServicerContext[Any, Any], within_s: float | None = None) -> Any:
-        """The next request, None at the stream's end; a stream on which none comes in time is ended."""
+        """Wait for the next request; None at the stream's end; a stream on which none comes in time is ended."""
         handler = asyncio.current_task()
         if self._over or handler is None:
             return None

@@ -46,6 +46,7 @@ def channel_options(proxy: str | None = None) -> Options:
 
 
 def server_options() -> Options:
+    """The options of a server."""
     return [
         *_common_options(),
         ("grpc.max_send_message_length", LARGEST_RESPONSE),
@@ -140,6 +141,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def join_address(host: str, port: int) -> str:
+    """``host:port``, an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -175,7 +177,7 @@ def resolved(address: str) -> str:
 
 
 def _try_port(address: str, host: str, port: int) -> None:
-    """Why a port could not be opened: gRPC does not say, so ask the system. One of a name's addresses is enough."""
+    """Raise UsageError where a port cannot be opened: gRPC does not say why. One of a name's addresses is enough."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -9,6 +9,8 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
+    """The exit code of a command: whose fault it is."""
+
     OK = 0
     FAILED = 1  # ran, but an expectation failed or a job did not finish
     USAGE = 2  # wrong use or bad input; nothing was started
@@ -38,18 +40,18 @@ class VennError(Exception):
 
 
 class UsageError(VennError):
-    """The caller's fault: wrong use or bad input."""
+    """An error of the caller: wrong use or bad input."""
 
     exit_code = ExitCode.USAGE
 
 
 class CannotEnforceError(VennError):
-    """This machine cannot do what was asked."""
+    """An error of this machine: it cannot do what was asked."""
 
     exit_code = ExitCode.CANNOT_ENFORCE
 
 
 class PeerError(VennError):
-    """The other side's fault: unreachable, another version, refused, died."""
+    """An error of the other side: unreachable, another version, refused, died."""
 
     exit_code = ExitCode.PEER

@@ -18,7 +18,7 @@ ISSUES = "please report it with that file"
 
 
 def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
-    """Runs a command and turns whatever it raises into words and an exit code; no traceback reaches the user."""
+    """Run a command, and turn whatever it raises into words and an exit code; no traceback reaches the user."""
     try:
         return int(run() or 0)
     except SystemExit as leaving:
@@ -52,10 +52,10 @@ def tell_stopped(argv: list[str]) -> None:
 def _write_error(error: VennError) -> None:
     import json
 
-    write_line(sys.stdout, json.dumps({"error": shape(error)}))
+    write_line(sys.stdout, json.dumps({"error": as_object(error)}))
 
 
-def shape(error: VennError) -> dict[str, str]:
+def as_object(error: VennError) -> dict[str, str]:
     """An error as an object for programs."""
     return {"reason": error.reason, "message": error.message, "where": error.where, "fix": error.fix}
 
@@ -83,6 +83,7 @@ def expected(error: BaseException) -> VennError | None:
 
 
 def missing_package(error: ModuleNotFoundError, command: str = "this", extra: str = "all") -> UsageError:
+    """The error of a Python package that is not installed."""
     package = (error.name or str(error)).partition(".")[0]
     return UsageError(
         "MISSING_PACKAGE",
@@ -101,6 +102,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def wants_json(argv: list[str]) -> bool:
+    """Whether a command is to print JSON."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     return "--json" in options or os.environ.get("VENN_JSON", "").lower() in ("1", "true", "yes", "on", "t", "y")
 

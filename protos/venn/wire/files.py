@@ -98,6 +98,7 @@ class JsonLines:
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
 
     def write(self, value: Any) -> None:
+        """Append a line."""
         self.write_many((value,))
 
     def write_many(self, values: "Iterator[Any] | tuple[Any, ...] | list[Any]") -> None:
@@ -127,7 +128,7 @@ class JsonLines:
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:
-    """The values of a line log; a last line that a crash cut short is left out."""
+    """Read the values of a line log; a last line that a crash cut short is left out."""
     with open(path, "rb") as file:
         for line in file:
             if not line.endswith(b"\n"):

@@ -139,7 +139,7 @@ def exact_decimal(fraction: Fraction) -> str:
 
 
 def read_quantity(text: str, units: Mapping[str, Fraction]) -> tuple[Fraction, str] | None:
-    """The value in its base unit, and the unit that was named, which may be none; None if no number begins the text."""
+    """Read a value in its base unit, and the unit that was named, or none. None: no number begins the text."""
     stripped = text.strip()
     match = NUMBER.match(stripped)
     if match is None:
@@ -221,6 +221,8 @@ COLUMN = re.compile(r"(.+\.csv):(.+)")
 
 @dataclass(frozen=True, slots=True)
 class Constant:
+    """A value that is always the same."""
+
     value: float
     unit: Unit = "number"
 
@@ -240,6 +242,8 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
+    """Values between two bounds, all equally likely."""
+
     low: float
     high: float
     unit: Unit = "number"
@@ -260,6 +264,8 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Exponential:
+    """Exponentially distributed values."""
+
     mean: float
     unit: Unit = "number"
 
@@ -275,6 +281,8 @@ class Exponential:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
+    """Values whose logarithm is normally distributed."""
+
     median: float
     sigma: float  # of the logarithm
     unit: Unit = "number"
@@ -321,7 +329,7 @@ Distribution = Constant | Uniform | Exponential | LogNormal | Empirical
 
 
 def parse_distribution(text: Readable, unit: Unit = "duration", *, folder: Path | None = None) -> Distribution:
-    """A distribution over values of one unit; CSV files are looked up in ``folder`` (default: the current one).
+    """Parse a distribution over values of one unit; CSV files are looked up in ``folder`` (default: the current one).
 
     Raises NotationError.
     """

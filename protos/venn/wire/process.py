@@ -155,7 +155,7 @@ class LagMonitor:
         said = [[round(at, 3), round(late, 3)] for at, late in stalls]
         return {"at": round(time.time(), 3), "lag_p99_s": round(self.p99_s, 6), "stalls": said}
 
-    def hear(self, now: float, late: float) -> None:
+    def note(self, now: float, late: float) -> None:
         """Note a probe that came at this loop time, ``late`` seconds after it was due."""
         if late > STALL_S:
             self._stalls.append((time.time(), late))
@@ -172,7 +172,7 @@ class LagMonitor:
             while True:
                 due = loop.time() + PROBE_S
                 await asyncio.sleep(PROBE_S)
-                self.hear(loop.time(), loop.time() - due)
+                self.note(loop.time(), loop.time() - due)
                 if log and loop.time() >= report_at:
                     report_at = loop.time() + REPORT_S
                     log.write(self.row())

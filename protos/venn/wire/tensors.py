@@ -54,6 +54,7 @@ class Place(NamedTuple):
 
     @property
     def end(self) -> int:
+        """The first byte behind it."""
         return self.start + math.prod(self.shape) * self.dtype.itemsize
 
 
@@ -68,6 +69,7 @@ class Signature:
 
 
 def signature_of(arrays: Mapping[str, Array]) -> Signature:
+    """The signature of arrays."""
     return Signature(tuple(sorted((name, _dtype_text(name, a), np.shape(a)) for name, a in arrays.items())))
 
 

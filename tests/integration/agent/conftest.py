@@ -12,7 +12,7 @@ import pytest
 
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
-from device_agent.assignment import Means
+from device_agent.assignment import Resources
 from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
@@ -41,7 +41,7 @@ class Stage:
             coordinator=self.address,
             token=self.token,
             epoch=time.time(),
-            means=Means(self.pool, self.store, self.allowed, self.modelled),
+            resources=Resources(self.pool, self.store, self.allowed, self.modelled),
             activity=self.activity,
             first_contact=FirstContact(self.patience_s),
         )

@@ -48,7 +48,7 @@ async def test_a_stall_is_told_once_with_its_end_and_its_length(monkeypatch: pyt
     monkeypatch.setattr(time, "time", lambda: 1_000.0)
     monitor = LagMonitor()
     for now, late in ((1.0, 0.01), (2.0, 0.4), (3.0, 0.05)):
-        monitor.hear(now, late)
+        monitor.note(now, late)
     assert monitor.row()["stalls"] == [[1_000.0, 0.4]]
     assert monitor.row()["stalls"] == []
 
