@@ -29,6 +29,7 @@ GONE = {
     SessionEnd.SENT_AWAY: "was sent away",
     SessionEnd.DRAINED: "was drained",
     SessionEnd.BAD_FRAME: "it broke the protocol",
+    SessionEnd.COORDINATOR_RESTARTED: "its coordinator was restarted",
 }
 LEASE_ENDS = {  # that are worth a line; the others are a round's daily life
     LeaseEnd.FAILED: ("FAILED", ""),

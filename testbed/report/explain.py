@@ -326,7 +326,8 @@ def _job(history: History, key: JobId, job: JobHistory) -> Explanation:
             lines.append(Line(attempt.filled_at, "FILLED", f"{what}: {attempt.places} places"))
         if attempt.ended_at is not None:
             kind = "CLOSED" if attempt.status is AttemptStatus.CLOSED else "ABORT"
-            said = f"{what}: {attempt.responses} of {attempt.responses_needed} responses ({attempt.reason})"
+            why = str(attempt.reason).replace("_", " ")
+            said = f"{what}: {attempt.responses} of {attempt.responses_needed} responses ({why})"
             lines.append(Line(attempt.ended_at, kind, said))
     for since, until, why in job.pauses:
         lines.append(Line(since, "PAUSED", why))
@@ -347,19 +348,23 @@ def _device(history: History, device: DeviceId) -> Explanation:
         f"it could serve {', '.join(jobs) or 'no job'}",
         f"{counted(len(sessions), 'session')}, {counted(len(leases), 'lease')}{' = ' + held if held else ''}",
     ]
+    from coordinator.service.event_log import GONE  # what a summary does not need, with all of a coordinator's service
+
     lines = []
     for session in sessions:
         lines.append(Line(session.started_at, "CHECK-IN", f"session {session.session}"))
         if session.ended_at is not None and session.end is not None:
             kind = "LEFT" if session.end.startswith("goodbye") or session.end is SessionEnd.SENT_AWAY else "LOST"
-            lines.append(Line(session.ended_at, kind, f"{session.end}{' in mid-task' if session.in_task else ''}"))
+            lines.append(
+                Line(session.ended_at, kind, f"{GONE[session.end]}{', in mid-task' if session.in_task else ''}")
+            )
     for lease in leases:
         what = f"lease {lease.lease} of {history.jobs[lease.job].name} round {lease.round}"
         lines.append(Line(lease.offered_at, "LEASE", what))
         if lease.ended_at is not None:
             why = f": {printable(lease.message)}" if lease.message else ""
             lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_took(history, lease)}"))
-    lines += [Line(t, "REFUSED", str(reason)) for t, refused, reason in history.refused if refused == device]
+    lines += [Line(t, "REFUSED", GONE[reason]) for t, refused, reason in history.refused if refused == device]
     open_now = any(session.end is None for session in sessions)
     return Explanation(device, "in session" if open_now else "gone", tuple(reasons), _ordered(lines))
 

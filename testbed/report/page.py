@@ -33,6 +33,7 @@ from testbed.report.history import History
 from testbed.report.host import host_line, stall_line
 from testbed.report.record import RunRecord
 from testbed.report.words import (
+    cut_line,
     duration,
     job_lines,
     lease_sum,
@@ -253,6 +254,8 @@ def _warnings(record: RunRecord, summary: Summary) -> list[str]:
     """The warnings that a reader has to know before the figures."""
     warnings = [f"{line[:1].upper()}{line[1:]}." for line in summary.host.too_small]
     warnings += [f"This machine was too busy: {reason}." for reason in summary.host.reasons]
+    if cut := cut_line(summary):
+        warnings.append(cut)
     if summary.interrupted:
         warnings.append("The run was interrupted: this is a partial report.")
     if summary.audit.findings:

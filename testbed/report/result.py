@@ -18,6 +18,7 @@ from testbed.report.record import load_run
 from testbed.report.summary import summarise, summarise_outcome, to_json
 from testbed.report.words import (
     counted,
+    cut_line,
     job_lines,
     lease_sum,
     metric,
@@ -122,6 +123,8 @@ def print_summary(summary: Summary, console: Console, *, report: str = "", follo
 
 def final_table(summary: Summary, *, report: str = "", following: str = "") -> RenderableType:
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
+    if cut := cut_line(summary):
+        parts += [_line(cut, "bold red"), ""]
     if said := job_lines(summary):
         parts += [*(_line(line) for line in said), ""]
     if reasons := _reasons(summary):

@@ -82,6 +82,7 @@ def summarise(record: RunRecord, history: History | None = None) -> Summary:
         digest=record.journal.digest or _digest(record),
         audit=checked,
         simulated=simulated,
+        cut_at_s=None if record.journal.digest else history.ended_s,
     )
     return judged(summary, record.about, record.folder)
 

@@ -102,6 +102,15 @@ def _staleness_lines(summary: Summary) -> list[str]:
     ]
 
 
+def cut_line(summary: Summary) -> str:
+    """A sentence of when the coordinator's journal is cut; empty: it is whole."""
+    if summary.cut_at_s is None:
+        return ""
+    after = " Devices and drivers may have gone on: findings of the auditor may come from that."
+    said = f"The coordinator did not stop cleanly: its journal is cut at {duration(summary.cut_at_s)}."
+    return f"{said} The figures cover the time until then.{after if summary.audit.findings else ''}"
+
+
 def lease_sum(summary: Summary) -> str:
     """``816 = 558 responses + 132 stragglers + ...``"""
     leases = summary.leases

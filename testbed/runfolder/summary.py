@@ -217,6 +217,7 @@ class Summary:
     digest: str  # of all decisions, 64 bits in hex
     audit: Audit
     simulated: Simulated | None = None  # None: it was live
+    cut_at_s: float | None = None  # the journal breaks off then, without its end; None: it is whole, or there is none
     clock: str = CLOCK  # what every point in time counts from
 
     @property

@@ -41,6 +41,14 @@ def test_every_attempt_says_what_it_was_when_pointed_at(world: World, tmp_path: 
     assert "2 leases = 1 counted + 1 failed" in titles[0]
 
 
+def test_a_journal_that_is_cut_is_named_with_its_time(tmp_path: Path) -> None:
+    folder = Crowd(devices=30).run().write(tmp_path, digest=None)
+    summary = build_report(folder)
+    page = (folder / "report.html").read_text()
+    assert summary.cut_at_s is not None
+    assert f"its journal is cut at {summary.cut_at_s:.1f} s. The figures cover the time until then." in page
+
+
 def test_what_devices_say_is_escaped(tmp_path: Path) -> None:
     from tests.unit.report.conftest import small
 

@@ -32,7 +32,9 @@ def test_a_device(history: History) -> None:
     found = explain(history, "c")
     assert found.state == "gone"
     assert found.reasons == ("it could serve wide, narrow", "1 session, 1 lease = 1 lost")
-    assert [line.text for line in found.story if line.kind == "LOST"] == ["connection_ended in mid-task"]
+    assert [line.text for line in found.story if line.kind == "LOST"] == [
+        "connection ended without goodbye, in mid-task"
+    ]
     assert explain(history, "b").state == "in session"
 
 
