@@ -98,6 +98,13 @@ class Engine:
     def __init__(self, settings: EngineSettings, policy: Policy) -> None:
         self.world = World(settings, lambda kind, key: DUE_AT[kind](self.world, key))
         self.matcher = Matcher(self.world, policy)
+        self.settings = settings
+        self.devices: Mapping[DeviceId, Device] = self.world.devices  # known ones, connected or not
+        self.sessions: Mapping[SessionSeq, Session] = self.world.sessions  # open ones
+        self.jobs: Mapping[JobId, Job] = self.world.jobs  # by arrival, ended ones included
+        self.requests: Mapping[RequestId, Request] = self.world.requests  # of unfinished jobs; the last of ended ones
+        self.leases: Mapping[LeaseSeq, Lease] = self.world.leases  # live ones
+        self.regions: Regions = self.world.regions
         own = {TurnEnded: self._turn_ended, PolicyChanged: self._policy_changed}
         self._on_event: Mapping[type, Callable[[World, Any], None]] = {**_ON_EVENT, **own}
 
@@ -168,35 +175,6 @@ class Engine:
         return self.world.now
 
     @property
-    def settings(self) -> EngineSettings:
-        return self.world.settings
-
-    @property
-    def devices(self) -> Mapping[DeviceId, Device]:
-        """The devices that are known, connected or not."""
-        return self.world.devices
-
-    @property
-    def sessions(self) -> Mapping[SessionSeq, Session]:
-        """The open sessions."""
-        return self.world.sessions
-
-    @property
-    def jobs(self) -> Mapping[JobId, Job]:
-        """The jobs by arrival, ended ones included."""
-        return self.world.jobs
-
-    @property
-    def requests(self) -> Mapping[RequestId, Request]:
-        """The attempts of unfinished jobs, and the last one of jobs that ended."""
-        return self.world.requests
-
-    @property
-    def leases(self) -> Mapping[LeaseSeq, Lease]:
-        """The live leases: those that have not ended."""
-        return self.world.leases
-
-    @property
     def plan(self) -> Plan:
         return self.world.plan
 
@@ -204,10 +182,6 @@ class Engine:
     def plan_number(self) -> int:
         """The number of the plan in force, from 1; 0 before the first plan."""
         return self.world.plan_number
-
-    @property
-    def regions(self) -> Regions:
-        return self.world.regions
 
     @property
     def supply(self) -> Supply:

@@ -1,28 +1,21 @@
 """Frames of devices to events, with every field checked and bounded; effects to frames for devices."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 from google.protobuf.duration_pb2 import Duration
 
 from coordinator.engine import events
 from coordinator.engine.effects import RevokeLease, SendAway
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
-from coordinator.engine.model import EngineSettings, FailureReason, HeldLease, HeldPhase, Outcome, Phase, SessionEnd
+from coordinator.engine.model import EngineSettings, HeldLease, HeldPhase, Outcome, SessionEnd
 from coordinator.engine.requirements import Capabilities
 from coordinator.service.convert import fields
-from coordinator.service.convert.fields import MalformedError
+from coordinator.service.convert.fields import MalformedError, known
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.text import printable
 
-HELD_PHASES = {
-    "fetching": HeldPhase.FETCHING,
-    "working": HeldPhase.WORKING,
-    "submitting": HeldPhase.SUBMITTING,
-    "done": HeldPhase.DONE,
-    "broken": HeldPhase.BROKEN,
-}
+HELD_PHASES = {phase.value: phase for phase in HeldPhase}  # a phase's name on the wire is its value
 
 
 def seconds(value: Duration, where: str) -> float:
@@ -110,7 +103,7 @@ def _held(item: device_pb2.HeldLease) -> HeldLease:
         LeaseSeq(item.lease),
         phase,
         outcome=_outcome(item.done.receipt, item.lease) if phase is HeldPhase.DONE else None,
-        failure=_failure(item.broken.reason) if phase is HeldPhase.BROKEN else None,
+        failure=known(fields.FAILURE_FROM_WIRE, item.broken.reason, "reason") if phase is HeldPhase.BROKEN else None,
         message=printable(item.broken.message, limit=fields.MOST_TEXT) if phase is HeldPhase.BROKEN else "",
     )
 
@@ -119,52 +112,20 @@ def _outcome(receipt: common_pb2.Receipt, lease: int) -> Outcome:
     if receipt.lease != lease:
         raise MalformedError("receipt.lease", f"the receipt is of lease {receipt.lease}, not of {lease}")
     said = receipt.first_outcome if receipt.outcome == common_pb2.OUTCOME_DUPLICATE else receipt.outcome
-    outcome = fields.OUTCOME_FROM_WIRE.get(said)
-    if outcome is None:
-        raise MalformedError("receipt.outcome", f"{said} is not known")
-    return outcome
+    return known(fields.OUTCOME_FROM_WIRE, said, "receipt.outcome")
 
 
-def _failure(value: int) -> FailureReason:
-    reason = fields.FAILURE_FROM_WIRE.get(value)
-    if reason is None:
-        raise MalformedError("reason", f"{value} is not known")
-    return reason
-
-
-def _phase(value: int) -> Phase:
-    phase = fields.PHASE_FROM_WIRE.get(value)
-    if phase is None:
-        raise MalformedError("phase", f"{value} is not known")
-    return phase
-
-
-def _heartbeat(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    return events.DeviceHeard(session)
-
-
-def _accepted(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    return events.LeaseAccepted(session, LeaseSeq(frame.accepted.lease))
-
-
-def _declined(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    said = frame.declined
+def _declined(session: SessionSeq, said: device_pb2.Declined) -> events.Event:
     return events.LeaseDeclined(
         session,
         LeaseSeq(said.lease),
-        _failure(said.reason),
+        known(fields.FAILURE_FROM_WIRE, said.reason, "reason"),
         seconds(said.retry_after, "declined.retry_after"),
         printable(said.message, limit=fields.MOST_TEXT),
     )
 
 
-def _progress(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    fraction = fields.number(frame.progress.fraction, "progress.fraction")
-    return events.TaskProgressed(session, LeaseSeq(frame.progress.lease), min(1.0, max(0.0, fraction)))
-
-
-def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    said = frame.finished
+def _finished(session: SessionSeq, said: device_pb2.Finished) -> events.Event:
     outcome = _outcome(said.receipt, said.lease)
     if not said.HasField("measure"):
         return events.TaskFinished(session, LeaseSeq(said.lease), outcome)
@@ -179,44 +140,47 @@ def _finished(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.E
     )
 
 
-def _failed(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+def _failed(session: SessionSeq, said: device_pb2.Failed) -> events.Event:
     """The event of a failed task. Its message is one line; the last lines of the task's output follow on lines of their
     own.
     """
-    said = frame.failed
     message = printable(said.message, limit=fields.MOST_TEXT)
     if output := printable(said.output_tail[-fields.MOST_OUTPUT :], limit=fields.MOST_OUTPUT, keep_newlines=True):
         message = f"{message}\n{output}"
-    return events.TaskFailed(session, LeaseSeq(said.lease), _phase(said.phase), _failure(said.reason), message)
-
-
-def _released(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    return events.LeaseReleased(session, LeaseSeq(frame.released.lease))
-
-
-def _goodbye(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
-    return events.SessionEnded(session, fields.GOODBYE_FROM_WIRE.get(frame.goodbye.reason, SessionEnd.GOODBYE_STOPPED))
-
-
-READERS: dict[str, Callable[[SessionSeq, device_pb2.ConnectRequest], events.Event]] = {
-    "heartbeat": _heartbeat,
-    "accepted": _accepted,
-    "declined": _declined,
-    "progress": _progress,
-    "finished": _finished,
-    "failed": _failed,
-    "released": _released,
-    "goodbye": _goodbye,
-}
+    return events.TaskFailed(
+        session,
+        LeaseSeq(said.lease),
+        known(fields.PHASE_FROM_WIRE, said.phase, "phase"),
+        known(fields.FAILURE_FROM_WIRE, said.reason, "reason"),
+        message,
+    )
 
 
 def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
     """The event that a frame after the check-in stands for. Raises MalformedError."""
-    kind = frame.WhichOneof("frame")
-    reader = READERS.get(kind or "")
-    if reader is None:
-        raise MalformedError("frame", f"a {kind or 'frame of no kind'} is not allowed here")
-    return reader(session, frame)
+    match frame.WhichOneof("frame"):
+        case "accepted":
+            return events.LeaseAccepted(session, LeaseSeq(frame.accepted.lease))
+        case "finished":
+            return _finished(session, frame.finished)
+        case "heartbeat":
+            return events.DeviceHeard(session)
+        case "progress":
+            fraction = fields.number(frame.progress.fraction, "progress.fraction")
+            return events.TaskProgressed(session, LeaseSeq(frame.progress.lease), min(1.0, max(0.0, fraction)))
+        case "declined":
+            return _declined(session, frame.declined)
+        case "failed":
+            return _failed(session, frame.failed)
+        case "released":
+            return events.LeaseReleased(session, LeaseSeq(frame.released.lease))
+        case "goodbye":
+            reason = fields.GOODBYE_FROM_WIRE.get(frame.goodbye.reason, SessionEnd.GOODBYE_STOPPED)
+            return events.SessionEnded(session, reason)
+        case "check_in" | None as kind:
+            raise MalformedError("frame", f"a {kind or 'frame of no kind'} is not allowed here")
+        case other:
+            assert_never(other)
 
 
 # -- down

@@ -74,8 +74,17 @@ def at_most(value: int, most: int, where: str) -> int:
 if TYPE_CHECKING:  # the name exists in the type stubs only
     from google.protobuf.internal.enum_type_wrapper import _EnumTypeWrapper as EnumTypeWrapper
 
+K = TypeVar("K")
 M = TypeVar("M", bound=StrEnum)
 W = TypeVar("W", bound=int)
+
+
+def known(table: Mapping[int, K], value: int, where: str) -> K:
+    """Look up what a number on the wire stands for. Raises MalformedError."""
+    found = table.get(value)
+    if found is None:
+        raise MalformedError(where, f"{value} is not known")
+    return found
 
 
 def _table(kind: type[M], wire: "EnumTypeWrapper[W]", prefix: str) -> Mapping[M, W]:
@@ -98,12 +107,12 @@ JOB_PHASE = {name.removeprefix("JOB_PHASE_").lower(): value for name, value in j
 PHASE_FROM_WIRE = _reverse(PHASE)
 FAILURE_FROM_WIRE = _reverse(FAILURE)
 OUTCOME_FROM_WIRE = _reverse(_table(model.Outcome, common_pb2.Outcome, "OUTCOME"))
-STRAGGLERS_FROM_WIRE = {
+STRAGGLERS_FROM_WIRE: Mapping[int, model.StragglerRule] = {
     job_pb2.STRAGGLER_RULE_UNSPECIFIED: model.StragglerRule.FINISH,
     job_pb2.STRAGGLER_RULE_FINISH: model.StragglerRule.FINISH,
     job_pb2.STRAGGLER_RULE_REVOKE: model.StragglerRule.REVOKE,
 }
-REPEAT_FROM_WIRE = {
+REPEAT_FROM_WIRE: Mapping[int, model.Repeat] = {
     job_pb2.REPEAT_UNSPECIFIED: model.Repeat.ONCE,
     job_pb2.REPEAT_ONCE: model.Repeat.ONCE,
     job_pb2.REPEAT_ALLOW: model.Repeat.ALLOW,

@@ -11,7 +11,7 @@ from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import Asynchronous, JobSpec, Outcome, Workload
 from coordinator.service.convert import fields
 from coordinator.service.convert.devices import seconds
-from coordinator.service.convert.fields import MalformedError, requirement_from_wire
+from coordinator.service.convert.fields import MalformedError, known, requirement_from_wire
 from venn.v1 import common_pb2, job_pb2
 from venn.wire.chunks import DIGEST_BYTES, joined
 from venn.wire.text import printable
@@ -53,12 +53,6 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
     if not 1 <= message.demand <= fields.MOST_DEMAND:
         raise MalformedError("spec.demand", f"{message.demand} is not between 1 and {fields.MOST_DEMAND}")
     requirement = requirement_from_wire(message.requirement)
-    stragglers = fields.STRAGGLERS_FROM_WIRE.get(message.stragglers)
-    if stragglers is None:
-        raise MalformedError("spec.stragglers", f"{message.stragglers} is not known")
-    repeat = fields.REPEAT_FROM_WIRE.get(message.repeat)
-    if repeat is None:
-        raise MalformedError("spec.repeat", f"{message.repeat} is not known")
     deadline_s = _positive(seconds(message.deadline, "spec.deadline"), "spec.deadline")
     lease_s = deadline_s
     if message.HasField("lease"):
@@ -74,14 +68,14 @@ def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
         over_commit=_fraction(message.over_commit, "spec.over_commit", most=100),
         deadline_s=deadline_s,
         lease_s=lease_s,
-        stragglers=stragglers,
+        stragglers=known(fields.STRAGGLERS_FROM_WIRE, message.stragglers, "spec.stragglers"),
         workload=Workload(
             seconds(message.workload.compute, "spec.workload.compute"),
             fields.at_most(message.workload.download_bytes, fields.MOST_COUNT, "spec.workload.download_bytes"),
             fields.at_most(message.workload.upload_bytes, fields.MOST_COUNT, "spec.workload.upload_bytes"),
         ),
         asynchronous=_asynchronous(message.asynchronous) if message.HasField("asynchronous") else None,
-        repeat=repeat,
+        repeat=known(fields.REPEAT_FROM_WIRE, message.repeat, "spec.repeat"),
     )
 
 
