@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from venn.wire.errors import UsageError
@@ -101,14 +101,7 @@ def read_throttle(path: Path | None) -> Throttle:
 
 def write_throttle(path: Path, throttle: Throttle) -> None:
     """Write a file that ``read_throttle`` reads. Raises OSError."""
-    value = {
-        "start_in": [os.fspath(each) for each in throttle.start_in],
-        "work_in": [os.fspath(each) for each in throttle.work_in],
-        "duty_cores": throttle.duty_cores,
-        "memory_bytes": throttle.memory_bytes,
-        "proxies": dict(throttle.proxies),
-    }
-    path.write_text(json.dumps(value) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(asdict(throttle), default=os.fspath) + "\n", encoding="utf-8")
 
 
 class Account:

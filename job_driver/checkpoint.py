@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 from job_driver.artifacts import Artifact
 from job_driver.job import Arrays, Round
@@ -79,13 +79,15 @@ class Checkpoints:
         path = self.next_model
         with writing(path):
             path.unlink(missing_ok=True)  # the former one may still be open and served
+            hasher = Hasher()
             with open(path, "wb") as file:
-                hashing = _Hashing(file.write)
-                tensors.write(model, cast(BinaryIO, hashing))
+                for part in tensors.parts(model):
+                    hasher.update(part)
+                    file.write(part)
                 file.flush()
                 if self._fsync:
                     os.fsync(file.fileno())
-        return Artifact.of_file(path, hashing.digest())
+        return Artifact.of_file(path, hasher.digest())
 
     def commit(self, checkpoint: Checkpoint) -> None:
         """Make this the checkpoint, after whose round a restart goes on. The state names its model, so a crash
@@ -289,17 +291,3 @@ def _lock(descriptor: int, folder: Path) -> None:
     with suppress(OSError):  # a full disk: the lock holds without a name on it
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}, since {since}\n".encode(), 0)
-
-
-class _Hashing:
-    """A file that hashes what passes."""
-
-    def __init__(self, write: Any) -> None:
-        self._write, self._hasher = write, Hasher()
-
-    def write(self, data: Any) -> int:
-        self._hasher.update(data)
-        return int(self._write(data))
-
-    def digest(self) -> bytes:
-        return self._hasher.digest()

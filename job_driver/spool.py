@@ -303,14 +303,8 @@ class Mapped(Mapping[str, np.ndarray]):
 
 def _drop_torn_line(path: Path) -> None:
     """Drop half a last line, which a power cut may leave; its receipt was never sent."""
-    with open(path, "r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        while end > 0:
-            start = max(0, end - 4096)
-            file.seek(start)
-            last = file.read(end - start).rfind(b"\n")
-            if last >= 0:
-                file.truncate(start + last + 1)
-                return
-            end = start
-        file.truncate(0)
+    if path.stat().st_size:
+        with open(path, "r+b") as file:
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+                end = pages.rfind(b"\n") + 1
+            file.truncate(end)

@@ -198,17 +198,12 @@ def sign(payload: TicketPayload, key: bytes, key_id: str) -> Ticket:
     signed.CopyFrom(payload)
     signed.version = FORMAT
     exact = signed.SerializeToString()
-    return Ticket(payload=exact, mac=_mac(key, exact), key_id=key_id)
-
-
-def mac_of(exact: bytes, key: bytes) -> bytes:
-    """The MAC of a payload's exact bytes, for who signs many that differ little and serialises them himself."""
-    return _mac(key, exact)
+    return Ticket(payload=exact, mac=mac_of(exact, key), key_id=key_id)
 
 
 def verify(ticket: Ticket, key: bytes, key_id: str, *, now_ms: int) -> TicketPayload:
     """Check a ticket and return its payload; ``now_ms`` is the coordinator's time. Raises TicketError."""
-    if not hmac.compare_digest(_mac(key, ticket.payload), ticket.mac) or ticket.key_id != key_id:
+    if not hmac.compare_digest(mac_of(ticket.payload, key), ticket.mac) or ticket.key_id != key_id:
         raise TicketError("TICKET_FORGED", "the ticket was not signed for this job", fix="take a new offer")
     payload = TicketPayload()
     try:
@@ -227,10 +222,11 @@ def identify_mac(key: bytes, challenge: bytes) -> bytes:
     """The proof of holding a job's key. Raises ValueError unless the challenge has 32 bytes."""
     if len(challenge) != CHALLENGE_BYTES:
         raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes, this one {len(challenge)}")
-    return _mac(key, IDENTIFY + challenge)
+    return mac_of(IDENTIFY + challenge, key)
 
 
-def _mac(key: bytes, exact: bytes) -> bytes:
+def mac_of(exact: bytes, key: bytes) -> bytes:
+    """The MAC of a payload's exact bytes. Raises ValueError unless the key has 32 bytes."""
     if len(key) != KEY_BYTES:
         raise ValueError(f"a ticket key has {KEY_BYTES} bytes, this one {len(key)}")
     return hmac.digest(key, exact, "sha256")

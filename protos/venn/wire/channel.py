@@ -9,7 +9,7 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import grpc
 
@@ -74,7 +74,7 @@ def open_channel(address: str, *, token: str | None = None, proxy: str | None = 
     """
     parse_address(address)
     channel = grpc.aio.insecure_channel(address, options=channel_options(proxy))
-    return channel if token is None else _TokenChannel(channel, token)
+    return channel if token is None else cast(grpc.aio.Channel, _TokenChannel(channel, token))
 
 
 def ignore_no_proxy() -> None:
@@ -207,44 +207,26 @@ def _port_in_use(address: str) -> UsageError:
     )
 
 
-class _TokenChannel(grpc.aio.Channel):
+class _TokenChannel:
     """Adds the token to each call's metadata, and costs nothing per message, as an interceptor on a stream would."""
+
+    CALLS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
 
     def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
         self._channel, self._shown = channel, bearer(token)
 
-    def _with_token(self, multicallable: Callable[..., Any]) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._channel, name)
+        return method if name not in self.CALLS else lambda *of, **settings: self._with_token(method(*of, **settings))
+
+    def _with_token(self, multicallable: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, metadata: Sequence[tuple[str, str | bytes]] | None = None, **settings: Any) -> Any:
             return multicallable(*arguments, metadata=(*(metadata or ()), self._shown), **settings)
 
         return call
 
-    def unary_unary(self, *arguments: Any, **settings: Any) -> Any:
-        return self._with_token(self._channel.unary_unary(*arguments, **settings))
-
-    def unary_stream(self, *arguments: Any, **settings: Any) -> Any:
-        return self._with_token(self._channel.unary_stream(*arguments, **settings))
-
-    def stream_unary(self, *arguments: Any, **settings: Any) -> Any:
-        return self._with_token(self._channel.stream_unary(*arguments, **settings))
-
-    def stream_stream(self, *arguments: Any, **settings: Any) -> Any:
-        return self._with_token(self._channel.stream_stream(*arguments, **settings))
-
-    async def close(self, grace: float | None = None) -> None:
-        await self._channel.close(grace)
-
-    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        return self._channel.get_state(try_to_connect)
-
-    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
-        await self._channel.wait_for_state_change(last_observed_state)
-
-    async def channel_ready(self) -> None:
-        await self._channel.channel_ready()
-
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.close()
+        await self._channel.close()

@@ -100,7 +100,11 @@ def parse_number(text: Readable) -> float:
 
 def format_duration(seconds: float) -> str:
     """A duration as text, ``15s``, ``2m`` or ``250ms``: in the largest unit that makes it whole, else in seconds."""
-    return _in_units(seconds, DURATIONS, ("d", "h", "m", "s", "ms"), "s", "")
+    exact = _exact(seconds)
+    for unit in ("d", "h", "m", "s", "ms"):
+        if exact and (exact / DURATIONS[unit]).denominator == 1:
+            return f"{exact_decimal(exact / DURATIONS[unit])}{unit}"
+    return f"{format_number(seconds)}s"
 
 
 def format_bytes(count: float) -> str:
@@ -179,14 +183,6 @@ def _plain(text: Readable, what: str, example: str, units: Mapping[str, Fraction
 def _exact(number: Fraction | float) -> Fraction:
     """The decimal that a person wrote: 0.8 is 4/5, not its nearest binary number."""
     return number if isinstance(number, Fraction) else Fraction(repr(number))
-
-
-def _in_units(value: float, units: Mapping[str, Fraction], largest_first: tuple[str, ...], base: str, gap: str) -> str:
-    exact = _exact(value)
-    for unit in largest_first:
-        if exact and (exact / units[unit]).denominator == 1:
-            return f"{exact_decimal(exact / units[unit])}{gap}{unit}"
-    return f"{format_number(value)}{gap}{base}"
 
 
 def _scaled(value: float, units: Mapping[str, Fraction], largest_first: tuple[str, ...], base: str) -> str:

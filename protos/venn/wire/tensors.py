@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -94,12 +94,7 @@ def check_same(expected: Signature, got: Signature) -> None:
 
 def encode(arrays: Mapping[str, Array]) -> bytes:
     """Encode arrays, with one copy of each. Raises TensorError for a dtype, rank or name that does not travel."""
-    return b"".join(_parts(arrays))
-
-
-def write(arrays: Mapping[str, Array], file: BinaryIO) -> int:
-    """Encode arrays into a binary file, without a copy in memory; returns the bytes written. Raises as ``encode``."""
-    return sum(file.write(part) for part in _parts(arrays))
+    return b"".join(parts(arrays))
 
 
 def decode(buffer: bytes | bytearray | memoryview, *, refuse_nan: bool = False) -> dict[str, Array]:
@@ -154,7 +149,8 @@ def open_file(path: Path) -> dict[str, Array]:
         raise
 
 
-def _parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+def parts(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    """The encoding of arrays, part by part, without a copy of them. Raises TensorError as ``encode`` does."""
     header, bodies = [], []
     for name, array in arrays.items():
         dtype = _dtype_text(name, array)
