@@ -2,7 +2,12 @@
 
 from enum import IntEnum
 from functools import lru_cache
+from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = TypeVar("Bits", int, np.uint64, NDArray[np.uint64])
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
 
@@ -19,7 +24,7 @@ class Purpose(IntEnum):
 
 def draw(seed: int, purpose: Purpose, *ids: int) -> int:
     """Draw 64 uniform bits."""
-    state = _begun(seed, purpose)
+    state = begun(seed, purpose)
     for value in ids:
         state = mix(state ^ (value & _MASK))
     return state
@@ -35,7 +40,7 @@ def fraction(bits: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=65536)
 def number_of(name: str) -> int:
     """Hash a name to 64 bits, to be one of the ids of a draw: FNV-1a of its UTF-8 bytes (Fowler, Noll, Vo)."""
     bits = 0xCBF29CE484222325
@@ -45,14 +50,14 @@ def number_of(name: str) -> int:
 
 
 @lru_cache(maxsize=64)
-def _begun(seed: int, purpose: Purpose) -> int:
-    """A draw, before its ids."""
+def begun(seed: int, purpose: Purpose) -> int:
+    """A draw, before its ids: with one id it is ``mix(begun(seed, purpose) ^ id)``."""
     return mix(mix(seed & _MASK) ^ purpose)
 
 
-def mix(value: int) -> int:
-    """One step of SplitMix64: a bijection of 64-bit numbers."""
-    z = (value + _GAMMA) & _MASK
+def mix(value: Bits) -> Bits:
+    """One step of SplitMix64: a bijection of 64-bit numbers, of Python or of arrays. The simulator compiles it."""
+    z: Any = (value + _GAMMA) & _MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-    return z ^ (z >> 31)
+    return z ^ (z >> 31)  # type: ignore[no-any-return]  # alike for all of these types

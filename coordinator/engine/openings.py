@@ -6,76 +6,119 @@ of it made anew.
 """
 
 from bisect import bisect_left
-from typing import Generic, TypeVar
+from operator import itemgetter
 
-from coordinator.engine.ids import JobId, RequestId
-from coordinator.engine.plan import CollectingView, RequestView
+import numpy as np
+
+from coordinator.engine.chance import number_of
+from coordinator.engine.ids import GroupId, JobId, RequestId
+from coordinator.engine.plan import Collecting, GroupView, Integers, Requests
 from coordinator.engine.state import Request
 from coordinator.engine.world import World
 
 Key = tuple[float, JobId, RequestId]  # the order of a view: job arrival, job id, request
-Row = TypeVar("Row", RequestView, CollectingView)
+Fields = tuple[float, ...]  # of a record
+Numbers = dict[GroupId, int]  # in the groups of a view
 
 
 class Openings:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._requests: _Rows[RequestView] = _Rows()
-        self._collecting: _Rows[CollectingView] = _Rows()
+        self._groups: tuple[GroupView, ...] = ()
+        self._numbers: Numbers = {}
+        self._wanting, self._collecting = _Rows(Requests), _Rows(Collecting)
+        self._seen = Requests.of((), ()), Collecting.of((), ())
 
-    def seen(self) -> tuple[tuple[RequestView, ...], tuple[CollectingView, ...]]:
-        """``requests`` and ``collecting`` of a view that is made now."""
-        changed = self._world.changed
-        for request in changed.values():
-            key = _key(request)
-            self._requests.put(key, _wanting(request))
-            self._collecting.put(key, _collecting(request))
-        changed.clear()
-        return self._requests.in_order(), self._collecting.in_order()
+    def seen(self) -> tuple[Requests, Collecting]:
+        """``requests`` and ``collecting`` of a view that is made now; the very objects of before if nothing changed."""
+        world, (requests, collecting) = self._world, self._seen
+        regrouped = world.regions.views() is not self._groups
+        if not regrouped and not world.changed:
+            return self._seen
+        if regrouped:
+            self._regroup(world.regions.views())
+        numbers, changed = self._numbers, [(_key(request), request) for request in world.changed.values()]
+        world.changed.clear()
+        wanting, groups = self._wanting, self._groups
+        if wanting.put([(key, _wanting(request, numbers)) for key, request in changed]) or regrouped:
+            requests = Requests(wanting.words, tuple(wanting.jobs), groups)
+        held = self._collecting
+        if held.put([(key, _collecting(request, numbers)) for key, request in changed]) or regrouped:
+            collecting = Collecting(held.words, tuple(held.jobs), groups)
+        self._seen = requests, collecting
+        return self._seen
 
-    def anew(self) -> tuple[tuple[RequestView, ...], tuple[CollectingView, ...]]:
+    def anew(self) -> tuple[Requests, Collecting]:
         """The same from all open requests: the slow way."""
-        requests = sorted(self._world.open_requests.values(), key=_key)
-        wanting, collecting = map(_wanting, requests), map(_collecting, requests)
-        return tuple(one for one in wanting if one is not None), tuple(one for one in collecting if one is not None)
+        fresh = Openings(self._world)
+        changed, self._world.changed = self._world.changed, dict(self._world.open_requests)
+        found = fresh.seen()
+        self._world.changed = changed
+        return found
+
+    def _regroup(self, groups: tuple[GroupView, ...]) -> None:
+        """Number the groups as in this view. Requests of those that have gone are about to go."""
+        before, self._groups = self._groups, groups
+        numbers = self._numbers = {group.group: number for number, group in enumerate(groups)}
+        after = np.array([numbers.get(group.group, -1) for group in before], np.int64)
+        self._wanting.renumber(after)
+        self._collecting.renumber(after)
 
 
-class _Rows(Generic[Row]):
-    """Rows in the order of their keys."""
+class _Rows:
+    """Rows of a view in the order of their keys."""
 
-    __slots__ = ("_keys", "_known", "_rows")
+    __slots__ = ("_keys", "_of", "jobs", "words")
 
-    def __init__(self) -> None:
+    def __init__(self, of: type[Requests] | type[Collecting]) -> None:
+        self._of = of
         self._keys: list[Key] = []
-        self._rows: list[Row] = []
-        self._known: tuple[Row, ...] | None = ()  # the rows; None: they have changed since
+        self.jobs: list[JobId] = []
+        self.words = of.packed([])  # never changed: whoever has seen it may keep it
 
-    def put(self, key: Key, row: Row | None) -> None:
-        """The row of this key from here on; None: it has none."""
-        keys, at = self._keys, bisect_left(self._keys, key)
-        if at < len(keys) and keys[at] == key:
-            if row is None:
-                del keys[at], self._rows[at]
+    def renumber(self, numbers: Integers) -> None:
+        """Groups have other numbers."""
+        self.words = self.words.copy()
+        group = self.words[self._of.columns["group"].place]
+        group[:] = numbers[group]
+
+    def put(self, rows: list[tuple[Key, Fields | None]]) -> bool:
+        """The records of these keys from here on; None: it has none. False: nothing has changed."""
+        keys, jobs, words = self._keys, self.jobs, self.words
+        end, fresh, parts = len(keys), [], []  # from the last to the first; a part: the old ones before it, is it new?
+        for key, row in sorted(rows, key=itemgetter(0), reverse=True) if len(rows) > 1 else rows:
+            at = bisect_left(keys, key)
+            known = at < len(keys) and keys[at] == key
+            if row is not None:
+                fresh.append(row)
+                if not known:
+                    keys.insert(at, key)
+                    jobs.insert(at, key[1])
+            elif known:
+                del keys[at], jobs[at]
             else:
-                self._rows[at] = row
-        elif row is None:
-            return
-        else:
-            keys.insert(at, key)
-            self._rows.insert(at, row)
-        self._known = None
-
-    def in_order(self) -> tuple[Row, ...]:
-        if self._known is None:
-            self._known = tuple(self._rows)
-        return self._known
+                continue
+            parts.append((at + known, end, row is not None))
+            end = at
+        if not parts:
+            return False
+        new, last = self._of.packed(fresh) if fresh else words, len(fresh)  # fresh ones are from last to first as well
+        pieces = [words[:, :end]]
+        for start, stop, is_new in reversed(parts):
+            if is_new:
+                last -= 1
+                pieces.append(new[:, last : last + 1])
+            if start < stop:
+                pieces.append(words[:, start:stop])
+        self.words = np.concatenate(pieces, axis=1)
+        return True
 
 
 def _key(request: Request) -> Key:
     return request.job.arrival, request.job.spec.job, request.id
 
 
-def _wanting(request: Request) -> RequestView | None:
+def _wanting(request: Request, numbers: Numbers) -> Fields | None:
     """None: it is over, may not be served, or has no unmet demand."""
     job, places, needed, left = request.job, request.places, request.needed, request.rounds_left
     if request.ended_at is not None or not job.followed or job.pauses:
@@ -88,13 +131,14 @@ def _wanting(request: Request) -> RequestView | None:
         lacking = wanted - places + needed
     if wanted <= 0:
         return None
-    return RequestView(
+    return (
         request.id,
-        job.spec.job,
+        number_of(job.spec.job),
         job.arrival,
-        job.group.id,
+        numbers[job.group.id],
         wanted,
-        left if left is None else wanted + (left - 1) * places if left > 1 else wanted,
+        wanted + (left - 1) * places if left is not None and left > 1 else wanted,
+        left is not None,
         places,
         needed,
         lacking if lacking > 0 else 0,
@@ -104,11 +148,11 @@ def _wanting(request: Request) -> RequestView | None:
     )
 
 
-def _collecting(request: Request) -> CollectingView | None:
+def _collecting(request: Request, numbers: Numbers) -> Fields | None:
     """None: it is over, may not be served, or lacks devices, or it is the last of its job; or asynchronous."""
     job, left = request.job, request.rounds_left
     if request.ended_at is not None or request.asynchronous or not job.followed or job.pauses or left == 1:
         return None
     if request.placed + request.counted < request.needed:
         return None
-    return CollectingView(job.spec.job, job.arrival, job.group.id, request.places, left if left is None else left - 1)
+    return job.arrival, numbers[job.group.id], request.places, 0 if left is None else left - 1

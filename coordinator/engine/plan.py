@@ -15,12 +15,16 @@ restriction can only be lifted, for good.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.engine.chance import number_of
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
 from coordinator.engine.profiles import ResponseTimes
 
@@ -32,10 +36,7 @@ LIFTED = -3  # it was restricted, and is for all again
 
 
 class RequestView(NamedTuple):
-    """An open request of a job that may be served: with unmet demand, or asynchronous, which may be full.
-
-    (A tuple: a plan may see thousands.)
-    """
+    """An open request of a job that may be served: with unmet demand, or asynchronous, which may be full."""
 
     request: RequestId
     job: JobId
@@ -55,6 +56,11 @@ class RequestView(NamedTuple):
     def placed(self) -> int:
         """Live leases and counted responses; asynchronously the responses that its buffer has."""
         return self.places - self.remaining
+
+    @property
+    def left(self) -> int:
+        """``remaining_all_rounds`` where it is known, otherwise ``remaining``."""
+        return self.remaining if self.remaining_all_rounds is None else self.remaining_all_rounds
 
 
 class CollectingView(NamedTuple):
@@ -97,26 +103,192 @@ class GroupView:
         return int.from_bytes(bits, "little")
 
 
+Integers = NDArray[np.int64]
+Reals = NDArray[np.float64]
+Row = TypeVar("Row", RequestView, CollectingView)
+Kind = TypeVar("Kind", bound=np.generic)
+
+
+class Column(Generic[Kind]):
+    """A field of all rows of a table, as an array."""
+
+    def __init__(self, kind: type[Kind]) -> None:
+        self.kind = kind
+
+    def __set_name__(self, table: type["Table[Any]"], name: str) -> None:
+        self.place = [one for one in vars(table) if isinstance(vars(table)[one], Column)].index(name)
+
+    def __get__(self, table: "Table[Any]", of: object = None) -> NDArray[Kind]:
+        column: NDArray[Kind] = table.words[self.place].view(self.kind)
+        return column
+
+
+class Table(Sequence[Row]):
+    """Rows of a view, and their fields as columns. Read-only.
+
+    A column has the name of the field, and its unit; ``group`` is the number of the group in ``View.groups``.
+    """
+
+    __slots__ = ("_rows", "groups", "jobs", "words")
+    columns: Mapping[str, Column[Any]]  # by name, in their order
+    record: np.dtype[np.void]  # a row, of these fields
+
+    def __init_subclass__(cls) -> None:
+        cls.columns = {name: one for name, one in vars(cls).items() if isinstance(one, Column)}
+        cls.record = np.dtype([(name, one.kind) for name, one in cls.columns.items()])
+
+    def __init__(self, words: Integers, jobs: Sequence[JobId], groups: Sequence[GroupView]) -> None:
+        """``words``: the columns, one after the other, each field 8 bytes. ``jobs``: of each row. They are not copied.
+
+        ``groups``: of the view.
+        """
+        words.flags.writeable = False
+        self.words, self.jobs, self.groups = words, jobs, groups
+        self._rows: tuple[Row, ...] | None = None  # made when asked for
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], groups: Sequence[GroupView]) -> Self:
+        """These rows, in this order, for a view of these groups."""
+        given = list(rows)
+        numbers = {group.group: number for number, group in enumerate(groups)}
+        return cls(cls.packed([cls._fields(one, numbers) for one in given]), [one.job for one in given], groups)
+
+    @classmethod
+    def packed(cls, rows: Sequence[tuple[float, ...]]) -> Integers:
+        """The words of rows that have all fields, in the order of the columns."""
+        return np.array(rows, cls.record).view(np.int64).reshape(len(rows), len(cls.columns)).T
+
+    @classmethod
+    def stacked(cls, *columns: NDArray[np.generic]) -> Integers:
+        """The words of all columns, in their order."""
+        kinds = [one.kind for one in cls.columns.values()]
+        return np.stack([one.astype(kind).view(np.int64) for one, kind in zip(columns, kinds, strict=True)])
+
+    @staticmethod
+    def _fields(row: Row, numbers: Mapping[GroupId, int]) -> tuple[float, ...]:
+        raise NotImplementedError
+
+    def _row(self, job: JobId, fields: tuple[Any, ...]) -> Row:
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        if self._rows is None:
+            records: Any = np.ascontiguousarray(self.words.T).view(self.record).reshape(-1)
+            self._rows = tuple(map(self._row, self.jobs, records.tolist()))
+        return self._rows
+
+    def take(self, places: NDArray[np.integer[Any]]) -> Self:
+        """The rows at these places, in this order."""
+        jobs = self.jobs
+        return type(self)(self.words[:, places], [jobs[place] for place in places.tolist()], self.groups)
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        if self._rows is None and not isinstance(index, slice):
+            return self._row(self.jobs[index], self.words[:, index].copy().view(self.record)[0].item())
+        return self.rows[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Table) and self.rows == other.rows
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.rows}"
+
+
+class Requests(Table[RequestView]):
+    """The open requests of a view: ``requests[0].remaining`` of one, ``requests.remaining`` of all, as an array."""
+
+    __slots__ = ()
+
+    request = Column(np.int64)
+    draws_by = Column(np.uint64)  # what stands for the job in draws: ``chance.number_of`` its id
+    arrival = Column(np.float64)
+    group = Column(np.int64)
+    remaining = Column(np.int64)
+    left = Column(np.int64)
+    rounds_known = Column(np.int64)  # 1, or 0: ``remaining_all_rounds`` is not known
+    places = Column(np.int64)
+    needed = Column(np.int64)
+    lacking = Column(np.int64)
+    tier = Column(np.int64)
+    opened_at = Column(np.float64)
+    deadline_at = Column(np.float64)
+
+    @property
+    def placed(self) -> Integers:
+        return self.places - self.remaining
+
+    def ids(self, places: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> tuple[RequestId, ...]:
+        """Request ids of the rows at these places, in this order: a queue of a plan. Or of those where it is True."""
+        return tuple(self.request[places].tolist())
+
+    @staticmethod
+    def _fields(row: RequestView, numbers: Mapping[GroupId, int]) -> tuple[float, ...]:
+        known = row.remaining_all_rounds is not None
+        group = numbers[row.group]
+        return row.request, number_of(row.job), row.arrival, group, row.remaining, row.left, known, *row[6:]
+
+    def _row(self, job: JobId, fields: tuple[Any, ...]) -> RequestView:
+        request, _, arrival, group, remaining, left, known, *others = fields
+        all_rounds = left if known else None
+        return RequestView(request, job, arrival, self.groups[group].group, remaining, all_rounds, *others)
+
+
+class Collecting(Table[CollectingView]):
+    """The jobs in collection of a view, as rows and as columns."""
+
+    __slots__ = ()
+
+    arrival = Column(np.float64)
+    group = Column(np.int64)
+    places = Column(np.int64)
+    rounds_left = Column(np.int64)  # 0: not known
+
+    @staticmethod
+    def _fields(row: CollectingView, numbers: Mapping[GroupId, int]) -> tuple[float, ...]:
+        return row.arrival, numbers[row.group], row.places, row.rounds_left or 0
+
+    def _row(self, job: JobId, fields: tuple[Any, ...]) -> CollectingView:
+        arrival, group, places, rounds_left = fields
+        return CollectingView(job, arrival, self.groups[group].group, places, rounds_left or None)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """What a policy sees at one instant; read-only.
 
-    While nothing in them has changed ``groups`` and ``supply`` are the very objects of the view before, so that a
-    policy can keep what it derived from them.
+    While nothing in them has changed ``groups``, ``supply``, ``requests`` and ``collecting`` are the very objects of
+    the view before, so that a policy can keep what it derived from them.
     """
 
     now: float
     seed: int
     plan_number: int  # of the plan that is being made, from 1
     groups: tuple[GroupView, ...]  # by group id
-    requests: tuple[RequestView, ...]  # by (job arrival, job id, request)
+    requests: Requests  # by (job arrival, job id, request)
     supply: Mapping[RegionId, int]  # check-ins counted over the window; absent: none
     supply_span_s: float  # that the counts cover, > 0: rate = count / span
     jobs: Mapping[JobId, JobView] = field(default_factory=dict)  # all unfinished ones; live, made when asked for
     tiers: int = 1  # of devices by speed, in equal numbers, 0 the fastest; 1: there are none
     tier_supply: Sequence[Mapping[RegionId, int]] = ()  # of each tier, over the same span; kept like ``supply``
-    collecting: tuple[CollectingView, ...] = ()  # by (job arrival, job id)
+    collecting: Collecting = field(default_factory=lambda: Collecting.of((), ()))  # by (job arrival, job id)
     attained: Mapping[JobId, float] = field(default_factory=dict)  # device-seconds leased to each so far; like ``jobs``
+
+    def showing(self, *requests: RequestView) -> "View":
+        """The same with these requests in place of its own, for tests."""
+        return replace(self, requests=Requests.of(requests, self.groups))
 
 
 class Mode(StrEnum):
@@ -170,7 +342,7 @@ def flaw(plan: object, view: View, before: Plan) -> str:
     """
     if not isinstance(plan, Plan):
         return f"it is a {type(plan).__name__}, not a Plan"
-    if not all(isinstance(one, tuple) for one in (plan.queues, *plan.queues)):
+    if not (isinstance(plan.queues, tuple) and set(map(type, plan.queues)) <= {tuple}):
         return "its queues are not a tuple of tuples"
     known = plan.owner is before.owner and len(plan.queues) == len(before.queues)
     owners = set() if known else set(plan.owner.values())

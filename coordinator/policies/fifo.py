@@ -1,6 +1,6 @@
 """First in, first out."""
 
-from coordinator.engine.plan import Plan, View
+from coordinator.engine.plan import Plan, Reals, Requests, View
 from coordinator.policies.order import in_order
 
 
@@ -8,7 +8,10 @@ class Fifo:
     """by job arrival"""
 
     name = "fifo"
-    planner = "fifo"  # the simulator's compiled twin of this class
+
+    @staticmethod
+    def key(requests: Requests) -> Reals:
+        return requests.arrival
 
     def plan(self, view: View) -> Plan:
-        return in_order(view, lambda request: request.arrival, "its job arrived earlier")
+        return in_order(view, self.key(view.requests), "its job arrived earlier")

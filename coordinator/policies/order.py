@@ -1,26 +1,35 @@
-"""One order of all open requests, whatever the device: what most policies come down to."""
+"""One order of all open requests, whatever the device: what most policies come down to.
 
-from collections.abc import Callable
+Such a policy has a function ``key``, of the columns of the requests. The simulator compiles it, for one request at a
+time: so it takes numbers as well as arrays.
+"""
+
 from functools import partial
 
-from coordinator.engine.plan import Plan, RequestView, View
-from coordinator.policies.reasons import behind
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.engine.plan import Integers, Plan, Reals, Reasons, Requests, View
+from coordinator.policies.reasons import behind, by_chance
+
+Places = NDArray[np.intp]
 
 
-def in_order(view: View, key: Callable[[RequestView], float], rule: str) -> Plan:
-    """Least ``key`` first; equal ones by job arrival, then job id. ``rule``: why one is behind another, for people."""
-    queue = sorted(view.requests, key=key)  # stable, and the view has them by arrival and job
-    return Plan(
-        queues=(tuple(request.request for request in queue),),
-        why=partial(behind, queue, view.groups, rule),
-    )
+def in_order(view: View, keys: Integers | Reals, rule: str) -> Plan:
+    """Least key first; equal ones by job arrival, then job id.
+
+    ``keys``: of each request. ``rule``: why one is behind another, for people.
+    """
+    order = np.argsort(keys, kind="stable")  # the view has them by arrival and job
+    return Plan(queues=(view.requests.ids(order),), why=partial(behind_in, view.requests, order, rule))
 
 
-def left_of_job(request: RequestView) -> int:
-    """Remaining demand over all rounds left where their number is known, otherwise that of the open request."""
-    return request.remaining if request.remaining_all_rounds is None else request.remaining_all_rounds
+def by_draw(view: View, draws: NDArray[np.uint64], rule: str) -> Plan:
+    """The same by 64 random bits for each: all orders are alike likely, but for ties, which never happen."""
+    order = np.argsort(draws, kind="stable")
+    return Plan(queues=(view.requests.ids(order),), why=partial(by_chance, view, rule))
 
 
-def left_of_request(request: RequestView) -> int:
-    """Remaining demand of the open request."""
-    return request.remaining
+def behind_in(requests: Requests, order: Places, rule: str) -> Reasons:
+    """Why requests wait that are served in this order."""
+    return behind(requests.take(order), requests.groups, rule)

@@ -10,11 +10,10 @@ class Random:
     """a uniformly random eligible open request per check-in (the state of practice)"""
 
     name = "random"
-    planner = "random"  # the simulator's compiled twin of this class
 
     def plan(self, view: View) -> Plan:
         return Plan(
-            queues=(tuple(request.request for request in view.requests),),
+            queues=(tuple(view.requests.request.tolist()),),
             mode=Mode.UNIFORM,
             why=partial(by_chance, view, "a device is drawn at random among the open requests that it could serve"),
         )

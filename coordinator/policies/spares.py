@@ -20,17 +20,18 @@ docs/venn-plus.md derives it. Floats are taken in the order that is written here
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.ids import GroupId, RegionId, RequestId
-from coordinator.engine.plan import GroupView, Plan, Policy, Reasons, RequestView, View
+from coordinator.engine.ids import RegionId, RequestId
+from coordinator.engine.plan import GroupView, Integers, Plan, Policy, Reasons, Requests, View
 from coordinator.engine.profiles import Counts, Edges, bin_at
 from coordinator.engine.scale import EDGES
 
@@ -46,15 +47,6 @@ def spares_of(text: str) -> Spares:
     if text not in list(Spares):
         raise ValueError(f"spares is {text!r}; it is {', '.join(Spares)}")
     return Spares(text)
-
-
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """Somebody who waits for devices, or soon will."""
-
-    group: GroupId
-    lacks: bool  # devices for its K
-    request: RequestView | None = None  # None: a job that will open its next round
 
 
 class Contention:
@@ -96,52 +88,62 @@ class WithSpares:
         plan without these, which come in a queue of their own after the others.
         """
         plan = self.policy.plan(view)
-        targets = last(view) if self.spares is Spares.LAST else self._priced(view, plan)
-        below, at = by_target(view.requests, targets)
-        if at and plan.owner:
-            names = {request.request for request in at}
+        requests = view.requests
+        goals = requests.needed if self.spares is Spares.LAST else self._priced(view, plan)
+        at = requests.placed >= goals
+        if plan.owner and at.any():
+            names = set(requests.ids(at))
             spare = tuple([id_ for id_ in chain.from_iterable(plan.queues) if id_ in names])
-            plan = self.policy.plan(replace(view, requests=tuple(below)))
+            plan = self.policy.plan(replace(view, requests=requests.take(np.flatnonzero(~at))))
             plan = replace(plan, queues=(*plan.queues, spare))
-        return replace(plan, targets=targets, why=partial(with_spare, view, targets, plan.why))
+        return replace(plan, targets=targets(requests, goals), why=partial(with_spare, requests, goals, plan.why))
 
-    def _priced(self, view: View, plan: Plan) -> dict[RequestId, int]:
+    def _priced(self, view: View, plan: Plan) -> Integers:
         if not self._contention.is_of(view):
             self._contention = contention(view)
-        of = {request.request: request for request in view.requests}
-        order = [of[id_] for id_ in chain.from_iterable(plan.queues) if id_ in of]
-        return priced(view, [Stand(one.group, one.lacking > 0, one) for one in order], self._contention)
+        place = {id_: place for place, id_ in enumerate(view.requests.request.tolist())}
+        order = [place[id_] for id_ in chain.from_iterable(plan.queues) if id_ in place]
+        stands = Stands(view.requests.group, view.requests.lacking > 0)
+        return priced(view, stands, np.array(order, np.intp), self._contention)
 
 
 def contention(view: View) -> Contention:
     return Contention(view.groups, view.supply, view.supply_span_s)
 
 
-def last(view: View) -> dict[RequestId, int]:
-    """The targets under ``last``."""
-    return {request.request: request.needed for request in view.requests if request.needed < request.places}
+def targets(requests: Requests, goals: Integers) -> dict[RequestId, int]:
+    """For a plan: those of requests with spare places. ``goals``: how many places each request is to have."""
+    some = requests.needed < requests.places
+    return dict(zip(requests.ids(some), goals[some].tolist(), strict=True))
 
 
-def priced(view: View, stands: Sequence[Stand], between: Contention) -> dict[RequestId, int]:
-    """The targets under ``auto``; ``stands``: who comes first, first."""
-    targets: dict[RequestId, int] = {}
-    prices = np.zeros(len(between.number))  # by group: what one more device for it costs those behind
-    for stand in reversed(stands):
-        group, request = between.number[stand.group], stand.request
-        if request is not None and request.needed < request.places:
-            targets[request.request] = _target(view, request, float(prices[group]))
-        if stand.lacks:
-            prices += between.seconds[group]
-    return targets
+class Stands(NamedTuple):
+    """Those who wait for devices, or soon will: the requests of a view, and any number of others after them."""
+
+    group: Integers
+    lacks: NDArray[np.bool_]  # devices for its K
 
 
-def _target(view: View, request: RequestView, price: float) -> int:
-    needed, places = request.needed, request.places
-    times = view.jobs[request.job].responses.until_response(request.tier) if price > 0.0 else None
-    if times is None:
-        return places
-    left_s = request.deadline_at - view.now
-    return best_places(times.counts, times.total, times.at, times.upto, EDGES, needed, places, left_s, price)
+def priced(view: View, stands: Stands, order: NDArray[np.intp], between: Contention) -> Integers:
+    """How many places each request is to have under ``auto``. ``order``: places in ``stands``, who comes first, first.
+
+    Who is not in the order costs nobody anything.
+    """
+    requests = view.requests
+    last, group = order[::-1], stands.group
+    costs = np.cumsum(np.where(stands.lacks[last, np.newaxis], between.seconds[group[last]], 0.0), axis=0)
+    prices = np.zeros(len(group))  # of one more place for each: what it costs those behind
+    prices[last[1:]] = costs[np.arange(len(last) - 1), group[last[1:]]]
+    prices, goals = prices[: len(requests)], requests.places.copy()
+    some = np.flatnonzero((requests.needed < requests.places) & (prices > 0.0))
+    columns = (requests.tier, requests.needed, goals, requests.deadline_at - view.now, prices)
+    rows = zip(*[one[some].tolist() for one in columns], strict=True)
+    for place, (tier, needed, places, left_s, price) in zip(some.tolist(), rows, strict=True):
+        times = view.jobs[requests.jobs[place]].responses.until_response(tier)
+        if times is not None:
+            known = times.counts, times.total, times.at, times.upto
+            goals[place] = best_places(*known, EDGES, needed, places, left_s, price)
+    return goals
 
 
 def best_places(
@@ -174,26 +176,16 @@ def best_places(
     return best
 
 
-def with_spare(view: View, targets: Mapping[RequestId, int], why: Callable[[], Reasons]) -> Reasons:
-    """The reasons, with those of requests that are at their target and share devices with one that is below."""
-    eligible = {group.group: group.bits for group in view.groups}
-    below, at = by_target(view.requests, targets)
+def with_spare(requests: Requests, goals: Integers, why: Callable[[], Reasons]) -> Reasons:
+    """The reasons, with those of requests that have their goal and share devices with one that does not."""
+    at = requests.placed >= goals
+    bits = [group.bits for group in requests.groups]
     wanted = 0
-    for group in {request.group for request in below}:
-        wanted |= eligible[group]
-    full = {request.job for request in at}
-    yield from ((job, text) for job, text in why() if job not in full)
-    for request in at:
-        if eligible[request.group] & wanted:
-            yield request.job, "it has the devices that it needs: more come after those that others need"
-
-
-def by_target(
-    requests: Iterable[RequestView], targets: Mapping[RequestId, int]
-) -> tuple[list[RequestView], list[RequestView]]:
-    """Split requests into those below their target and those at it."""
-    below: list[RequestView] = []
-    at: list[RequestView] = []
-    for request in requests:
-        (at if request.placed >= targets.get(request.request, request.places) else below).append(request)
-    return below, at
+    for group in np.unique(requests.group[~at]).tolist():
+        wanted |= bits[group]
+    full = requests.take(np.flatnonzero(at))
+    names = set(full.jobs)
+    yield from ((job, text) for job, text in why() if job not in names)
+    for job, group in zip(full.jobs, full.group.tolist(), strict=True):
+        if bits[group] & wanted:
+            yield job, "it has the devices that it needs: more come after those that others need"

@@ -1,14 +1,17 @@
 """Smallest remaining service first."""
 
-from coordinator.engine.plan import Plan, View
-from coordinator.policies.order import in_order, left_of_request
+from coordinator.engine.plan import Integers, Plan, Requests, View
+from coordinator.policies.order import in_order
 
 
 class Srsf:
     """smallest remaining service first: remaining demand of the request"""
 
     name = "srsf"
-    planner = "srsf"  # the simulator's compiled twin of this class
+
+    @staticmethod
+    def key(requests: Requests) -> Integers:
+        return requests.remaining
 
     def plan(self, view: View) -> Plan:
-        return in_order(view, left_of_request, "its request needs fewer devices")
+        return in_order(view, self.key(view.requests), "its request needs fewer devices")

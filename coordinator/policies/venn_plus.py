@@ -26,34 +26,35 @@ these tiers, they wait.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from operator import itemgetter
+from typing import TypeVar
 
-from coordinator.engine.ids import GroupId, RegionId, RequestId
-from coordinator.engine.plan import ANY_TIER, UNDECIDED, Plan, RequestView, View
-from coordinator.policies.order import left_of_job
-from coordinator.policies.reasons import behind
-from coordinator.policies.spares import (
-    Contention,
-    Spares,
-    Stand,
-    contention,
-    last,
-    priced,
-    spares_of,
-    with_spare,
+import numpy as np
+
+from coordinator.engine.ids import RegionId, RequestId
+from coordinator.engine.plan import (
+    ANY_TIER,
+    UNDECIDED,
+    Collecting,
+    Plan,
+    Reals,
+    Requests,
+    RequestView,
+    View,
 )
+from coordinator.policies.order import Places, behind_in
+from coordinator.policies.spares import Contention, Spares, Stands, contention, priced, spares_of, targets, with_spare
 from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions, total
 
 MOST_SCARCITY = 8
+Numbers = TypeVar("Numbers", float, Reals)
 
 
 class VennPlus:
     """least left to do on the scarcest devices first, with as many spare places as are worth what they cost others"""
 
     name = "venn-plus"
-    planner = "venn-plus"  # the simulator's compiled twin of this class
 
     def __init__(
         self,
@@ -79,46 +80,51 @@ class VennPlus:
     def plan(self, view: View) -> Plan:
         if not self._contention.is_of(view):
             self._contention = contention(view)
-        stands = self._order(view)
-        queue = [stand.request for stand in stands if stand.request is not None]
-        targets = {}
-        if self.spares is not Spares.WITH:
-            targets = last(view) if self.spares is Spares.LAST else priced(view, stands, self._contention)
+        requests, rates = view.requests, self._contention.rates
+        indices = self.key(requests, rates, self.scarcity, self.nearness)
+        order = np.argsort(indices, kind="stable")
+        goals = requests.places
+        if self.spares is Spares.LAST:
+            goals = requests.needed
+        elif self.spares is Spares.AUTO:
+            jobs = view.collecting if self.collecting else Collecting.of((), ())
+            left = (np.maximum(jobs.rounds_left, 1) * jobs.places).astype(np.float64)
+            openings = index(left, rates[jobs.group], self.scarcity)
+            stands = Stands(
+                np.concatenate((requests.group, jobs.group)),
+                np.concatenate((requests.lacking > 0, np.ones(len(jobs), np.bool_))),
+            )
+            goals = priced(
+                view, stands, np.argsort(np.concatenate((indices, openings)), kind="stable"), self._contention
+            )
         limits = NOWHERE
+        aims = targets(requests, goals) if self.spares is not Spares.WITH else {}
         if view.tiers > 1 and self.tiers > 1:
-            limits = restrictions(view, _holdings(view, queue), _Priced(view, targets, self._contention))
-        why = partial(behind, queue, view.groups, "its job has less left to do, or needs scarcer devices")
+            limits = restrictions(view, _holdings(view, order), _Priced(view, aims, self._contention))
+        why = partial(behind_in, requests, order, "its job has less left to do, or needs scarcer devices")
         return Plan(
-            queues=(tuple([request.request for request in queue]),),
-            why=partial(with_spare, view, targets, why),
-            targets=targets,
+            queues=(requests.ids(order),),
+            why=partial(with_spare, requests, goals, why),
+            targets=aims,
             tiers=limits.tiers,
             or_faster=True,
             review_at=limits.review_at,
         )
 
-    def _order(self, view: View) -> list[Stand]:
-        """Requests, and jobs in collection where they count."""
-        found: list[tuple[float, Stand]] = []
-        for one in view.requests:
-            unmet = math.sqrt(one.remaining / one.places) if self.nearness else 1.0
-            found.append((self._index(left_of_job(one), one.group) * unmet, Stand(one.group, one.lacking > 0, one)))
-        if self.collecting and self.spares is Spares.AUTO:
-            for job in view.collecting:
-                found.append((self._index((job.rounds_left or 1) * job.places, job.group), Stand(job.group, True)))
-        return [stand for _, stand in sorted(found, key=itemgetter(0))]  # stable: ties as in the view
-
-    def _index(self, left: int, group: GroupId) -> float:
-        return index(float(left), float(self._contention.rates[self._contention.number[group]]), self.scarcity)
+    @staticmethod
+    def key(requests: Requests, rates: Reals, scarcity: int, nearness: bool) -> Reals:
+        """The index. ``rates``: of each group of the view."""
+        found = index(requests.left.astype(np.float64), rates[requests.group], scarcity)
+        return found * np.sqrt(requests.remaining / requests.places) if nearness else found
 
 
 # The simulator compiles the next two functions.
 
 
-def index(left: float, rate: float, scarcity: int) -> float:
-    """What requests are ordered by, without their nearness."""
+def index(left: Numbers, rate: Numbers, scarcity: int) -> Numbers:
+    """What requests are ordered by, without their nearness: of one, or of arrays."""
     for _ in range(scarcity):
-        left *= rate
+        left = left * rate
     return left
 
 
@@ -132,13 +138,12 @@ class _Priced:
 
     def __init__(self, view: View, targets: Mapping[RequestId, int], between: Contention) -> None:
         self._targets, self._between = targets, between
-        self._lacking = [0] * len(between.number)  # by group: requests that lack devices for their K
-        for request in view.requests:
-            self._lacking[between.number[request.group]] += request.lacking > 0
+        groups = view.requests.group[view.requests.lacking > 0]
+        self._lacking = np.bincount(groups, minlength=len(view.groups)).tolist()  # by group: requests that lack
+        # devices for their K
 
     def choice(self, view: View, request: RequestView, holding: Holding) -> int:
-        regions = list(holding.owned())
-        rate = total(view.supply, regions)
+        rate = int(self._between.rates[self._between.number[request.group]])
         target = self._targets.get(request.request, request.places)
         if rate == 0 or target <= request.placed:
             return UNDECIDED
@@ -149,7 +154,7 @@ class _Priced:
         todo, lost = target - request.placed, self._lost(request)
         best, most, all_s = ANY_TIER, 0.0, times.quantile(request.needed, target + 1)
         for tier in range(view.tiers - 1):
-            rate_u, faster = self.rate(view, regions, tier), responses.upto_tier(tier)
+            rate_u, faster = self.rate(view, holding.owned(), tier), responses.upto_tier(tier)
             if rate_u == 0 or faster is None:
                 continue
             saved = all_s - faster.quantile(request.needed, target + 1)
@@ -174,10 +179,10 @@ class _Priced:
         return lost
 
 
-def _holdings(view: View, queue: Sequence[RequestView]) -> Iterator[Holding]:
+def _holdings(view: View, order: Places) -> Iterator[Holding]:
     """Each request is asked on its own; all that its group can use is its own."""
-    regions: dict[GroupId, tuple[RegionId, ...]] = {group.group: group.regions for group in view.groups}
-    for one in queue:
-        restricted = (one,) if one.tier >= 0 else ()
-        if restricted or one.tier == UNDECIDED:
-            yield Holding((one,), restricted, partial(iter, regions[one.group]))
+    requests = view.requests
+    tiers = requests.tier[order]
+    for place in order[(tiers >= 0) | (tiers == UNDECIDED)].tolist():
+        one = requests[place]
+        yield Holding(one, (one,) if one.tier >= 0 else (), partial(iter, view.groups[requests.group[place]].regions))

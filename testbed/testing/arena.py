@@ -12,7 +12,7 @@ from functools import cache
 from itertools import count, permutations, product
 
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
-from coordinator.engine.plan import GroupView, Mode, Plan, Policy, RequestView, View
+from coordinator.engine.plan import GroupView, Mode, Plan, Policy, Requests, RequestView, View
 from coordinator.engine.profiles import Profile, ResponseTimes
 
 
@@ -95,7 +95,9 @@ def view(
     )
     supply = {RegionId(index): world.cycle.count(kind) for index, kind in enumerate(world.regions)}
     had = {one.job: attained[one.request] if attained else 0.0 for one in requests}
-    return View(0.0, seed, plan_number, groups, requests, supply, float(len(world.cycle)), attained=had)
+    return View(
+        0.0, seed, plan_number, groups, Requests.of(requests, groups), supply, float(len(world.cycle)), attained=had
+    )
 
 
 def candidates(plan: Plan, seen: View, region: RegionId, remaining: Mapping[RequestId, int]) -> list[RequestId]:

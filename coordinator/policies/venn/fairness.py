@@ -12,10 +12,12 @@ is; the greater e, the more r alone decides.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from coordinator.engine.plan import RequestView, View
-from coordinator.policies.order import left_of_job
+import numpy as np
+
+from coordinator.engine.plan import Integers, Reals, View
+from coordinator.policies.venn.tiers import total
 
 LEAST, MOST = 0.01, 100.0
 MOST_EXPONENT = 50.0  # beyond it powers of the ratios are no longer numbers
@@ -24,33 +26,39 @@ MOST_EXPONENT = 50.0  # beyond it powers of the ratios are no longer numbers
 class FairShares:
     """How far the jobs of one view are with their fair shares."""
 
-    def __init__(self, view: View, exponent: float, left: Callable[[RequestView], int] = left_of_job) -> None:
-        """``left``: what is left to do of a request, or of its job."""
-        self._view = view
-        self._left = left
+    def __init__(self, view: View, exponent: float) -> None:
         self._exponent = exponent
-        self._supply = {group.group: sum(view.supply.get(one, 0) for one in group.regions) for group in view.groups}
-        self._times = {request.job: self._time(request) for request in view.requests}
+        supply = [total(view.supply, group.regions) for group in view.groups]
+        # Of each request: since its job arrived, and its fair time; infinite where no device for it was seen.
+        self._times = [
+            (
+                view.now - job.arrival,
+                fair_s(
+                    len(view.jobs),
+                    job.rounds,
+                    job.places,
+                    view.supply_span_s,
+                    supply[group],
+                    job.tails_s[0] if job.tails_s else 0.0,
+                ),
+            )
+            for job, group in zip(
+                map(view.jobs.__getitem__, view.requests.jobs), view.requests.group.tolist(), strict=True
+            )
+        ]
 
-    def demand(self, request: RequestView) -> float:
-        """The demand by which a request is ordered in its group."""
-        return self._left(request) / power(share(*self._times[request.job]), self._exponent)
+    def demands(self, left: Integers) -> Reals:
+        """The demands by which requests are ordered in their groups. ``left``: what each has left to do."""
+        powers = [power(share(*times), self._exponent) for times in self._times]
+        return left / np.array(powers, np.float64)
 
-    def weight(self, queue: Sequence[RequestView]) -> float:
-        """The weight of each of its requests, held against those of another queue."""
+    def weight(self, queue: Sequence[int]) -> float:
+        """The weight of each request of a queue, held against those of another. ``queue``: places in the view."""
         waited = fair = 0.0
-        for request in queue:  # from left to right: ``sum`` rounds otherwise on newer Pythons
-            times = self._times[request.job]
+        for place in queue:  # from left to right: ``sum`` rounds otherwise on newer Pythons
+            times = self._times[place]
             waited, fair = waited + times[0], fair + times[1]
         return power(share(waited, fair), self._exponent)
-
-    def _time(self, request: RequestView) -> tuple[float, float]:
-        """Since it arrived, and its fair one; infinite where no device for it was seen."""
-        view, job = self._view, self._view.jobs[request.job]
-        supply, tail_s = self._supply[request.group], job.tails_s[0] if job.tails_s else 0.0
-        return view.now - job.arrival, fair_s(
-            len(view.jobs), job.rounds, job.places, view.supply_span_s, supply, tail_s
-        )
 
 
 # The simulator compiles the functions below.

@@ -135,37 +135,35 @@ class Allocation:
                 self._take_from_scarcer(taker)
 
     def _take_from_scarcer(self, taker: int) -> None:
-        """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``."""
-        ends, rates, shared = self._ends, self.ground.rates, self.ground.shared(taker)
-        queue, number = _Queue(ends[taker], rates[taker]), 0
+        """Go through the scarcer ones, the least scarce first, until one keeps what it shares with ``taker``.
+
+        It takes where more of its requests wait per device than of the holder's. A taker whose regions were all taken
+        has no devices left: it takes only where it outnumbers the holder.
+        """
+        all_ends, rates, weights, shared = self._ends, self.ground.rates, self._weights, self.ground.shared(taker)
+        queue, number = _Queue(all_ends[taker], rates[taker]), 0
         for holder, share in shared.scarcer:
-            if ends[holder] and not self._pays(queue, taker, holder, share):
-                self.rivals[taker] = holder
-                break
-            queue.take(share, ends[holder], rates[holder])
+            ends, rate, held_rate = all_ends[holder], queue.rate, rates[holder]
+            if ends:
+                waiting = len(ends)  # its own only; the taker's include what it took over
+                if weights is None:
+                    outnumbered = waiting if rate == 0 else waiting * rate // held_rate
+                else:
+                    weighed = waiting * weights[holder] / weights[taker]
+                    outnumbered = math.floor(weighed if rate == 0 else weighed * rate / held_rate)
+                # The holder has had no turn yet: it has taken nothing, and serves its requests at all that it owns.
+                if queue.size <= outnumbered or not (
+                    self._whole_queues or queue.served(outnumbered + 1, share, ends[-1], held_rate)
+                ):
+                    self.rivals[taker] = holder
+                    break
+            queue.take(share, ends, held_rate)
             number += 1
         else:
             if shared.most != NOBODY:
                 self.rivals[taker] = shared.most
         if number:
             self.ground = _after(self.ground, taker, number)
-
-    def _pays(self, queue: "_Queue", taker: int, holder: int, share: int) -> bool:
-        """Whether more requests wait per device of the taker than per device of the holder.
-
-        A taker whose regions were all taken has no devices left: it takes only where it outnumbers the holder.
-        """
-        waiting = len(self._ends[holder])  # its own only; the taker's include what it took over
-        rate, held_rate = queue.rate, self.ground.rates[holder]
-        if self._weights is None:
-            outnumbered = waiting if rate == 0 else waiting * rate // held_rate
-        else:
-            weighed = waiting * self._weights[holder] / self._weights[taker]
-            outnumbered = math.floor(weighed if rate == 0 else weighed * rate / held_rate)
-        if queue.size <= outnumbered:
-            return False
-        # The holder has had no turn yet, so it has taken nothing, and serves its requests at all that it owns.
-        return self._whole_queues or queue.served(outnumbered + 1, share, within=(self._ends[holder][-1], held_rate))
 
 
 class _Queue:
@@ -189,20 +187,21 @@ class _Queue:
             self.size += len(ends)
             self._sizes.append(self.size)
 
-    def served(self, number: int, rate_if_none: int, within: tuple[int, int]) -> bool:
-        """Whether the first ``number`` requests are served within so many check-ins at such a rate, or at exactly that.
+    def served(self, number: int, rate_if_none: int, demand: int, supply: int) -> bool:
+        """Whether the first ``number`` requests are served within ``demand`` check-ins at such a supply, or at that.
 
         Requests without supply are thought to be served at ``rate_if_none``.
         """
+        ends, rate = self._parts[0]
+        if number <= len(ends):  # as nearly always: no sum, and no fraction
+            return ends[number - 1] * supply <= demand * (rate + self._grown or rate_if_none)
         last = bisect_left(self._sizes, number)
         ends, rate = self._parts[last]
-        if last == 0:  # as nearly always: no sum, and no fraction
-            return ends[number - 1] * within[1] <= within[0] * (rate + self._grown or rate_if_none)
         before = self._sizes[last - 1]
         work = [(ends[-1], rate) for ends, rate in self._parts[:last]]
         work.append((ends[number - before - 1], rate))
         work = [(demand, rate + self._grown or rate_if_none) for demand, rate in work]
-        delay, limit = sum([demand / rate for demand, rate in work]), within[0] / within[1]
+        delay, limit = sum([demand / rate for demand, rate in work]), demand / supply
         if abs(delay - limit) > _CLEAR * limit:
             return delay < limit
-        return sum((Fraction(*each) for each in work), Fraction(0)) <= Fraction(*within)
+        return sum((Fraction(*each) for each in work), Fraction(0)) <= Fraction(demand, supply)

@@ -7,7 +7,6 @@ class VennNomatch(Venn):
     """venn that never restricts a request to a tier of devices (an ablation)"""
 
     name = "venn-nomatch"
-    planner = "venn"  # the simulator's compiled twin of this class
 
     def __init__(self, fairness: float = 0.0) -> None:
         super().__init__(fairness, tiers=1)

@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
-from coordinator.engine.ids import GroupId, RegionId
-from coordinator.engine.plan import Plan, RequestView, View
+import numpy as np
+
+from coordinator.engine.ids import RegionId
+from coordinator.engine.plan import Plan, View
 from coordinator.policies.fifo import Fifo
-from coordinator.policies.venn.tiers import MOST_TIERS, Drawn, Holding, restricted, restrictions
+from coordinator.policies.venn.tiers import MOST_TIERS, Drawn, Holding, restrictions
 
 
 class VennNosched:
@@ -31,12 +33,10 @@ class VennNosched:
 
 def _holdings(view: View) -> Iterator[Holding]:
     """Each group's requests, by arrival; a region is the first group's whose request could use it."""
-    queues: dict[GroupId, list[RequestView]] = {}
-    for request in view.requests:
-        queues.setdefault(request.group, []).append(request)
-    regions = {group.group: group.regions for group in view.groups}
-    taken: set[RegionId] = set()
-    for group, queue in queues.items():
-        owned = [region for region in regions[group] if region not in taken]
+    requests, taken = view.requests, set[RegionId]()
+    for first in np.sort(np.unique(requests.group, return_index=True)[1]).tolist():
+        group = requests.group[first]
+        owned = [region for region in view.groups[group].regions if region not in taken]
         taken.update(owned)
-        yield Holding(queue, restricted(queue), partial(list, owned))
+        restricted = np.flatnonzero((requests.group == group) & (requests.tier >= 0)).tolist()
+        yield Holding(requests[first], [requests[place] for place in restricted], partial(list, owned))

@@ -3,18 +3,19 @@
 What is restricted to a tier of devices is said in ``tiers``, and what the fairness knob changes in ``fairness``.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+
 from coordinator.engine.ids import RegionId
-from coordinator.engine.plan import Plan, Reasons, RequestView, View
-from coordinator.policies.order import left_of_job, left_of_request
+from coordinator.engine.plan import UNDECIDED, Plan, Reasons, Requests, View
 from coordinator.policies.venn.fairness import MOST_EXPONENT, FairShares
 from coordinator.policies.venn.irs import Allocation, Ground
-from coordinator.policies.venn.queues import Landscape, Queue
+from coordinator.policies.venn.queues import Landscape, Queues
 from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions
 
-ORDERS: Mapping[str, Callable[[RequestView], int]] = {"job": left_of_job, "request": left_of_request}
+ORDERS = ("job", "request")
 PAPER, CLOSING = "paper", "closing"
 MOST_PERCENTILE = 99
 
@@ -23,7 +24,6 @@ class Venn:
     """Intersection Resource Scheduling: scarce devices are kept for those who need them, short requests go first"""
 
     name = "venn"
-    planner = "venn"  # the simulator's compiled twin of this class
     whole_queues = False  # of line 6: count only the requests that are held up, or all
 
     def __init__(
@@ -48,36 +48,52 @@ class Venn:
             raise ValueError(f"tail is {tail}; it is 1 to {MOST_PERCENTILE}, or {CLOSING}")
         self.fairness, self.tiers, self.order = fairness, number, order
         self.rule = Drawn(paper, percent)
-        self._landscape = Landscape((), {})
+        self._landscape = self._queued_on = Landscape((), {})
+        self._queues = self._landscape.queues(Requests.of((), ()), np.zeros(0))  # of the last plan
 
     def plan(self, view: View) -> Plan:
         if not self._landscape.is_of(view):
             self._landscape = Landscape(view.groups, view.supply)
-        land = self._landscape
-        left = ORDERS[self.order]
-        shares = FairShares(view, self.fairness, left) if self.fairness else None
-        queues = land.queues(view.requests, shares.demand if shares else left)
-        supplied = queues[land.unsupplied :]
-        weights = [shares.weight(queue.requests) for queue in supplied] if shares else None
-        ends = [queue.ends for queue in supplied]
-        allocation = Allocation(land.ground, ends, weights=weights, whole_queues=self.whole_queues)
+        land, requests = self._landscape, view.requests
+        left = requests.left if self.order == "job" else requests.remaining
+        shares = FairShares(view, self.fairness) if self.fairness else None
+        before = self._queues if self._queued_on is land else None
+        if before is None or shares or before.requests is not requests:
+            self._queues, self._queued_on = (
+                land.queues(requests, shares.demands(left) if shares else left, before),
+                land,
+            )
+        queues, first = self._queues, land.unsupplied
+        weights = [shares.weight(queues.places(queue)) for queue in range(first, land.number)] if shares else None
+        allocation = Allocation(land.ground, queues.ends[first:], weights=weights, whole_queues=self.whole_queues)
         limits = NOWHERE
         if view.tiers > 1 and self.tiers > 1:
-            limits = restrictions(
-                view,
-                [
-                    Holding(queue.requests, queue.restricted, partial(_owned, allocation.ground, index))
-                    for index, (queue, rate) in enumerate(zip(supplied, allocation.ground.rates, strict=True))
-                    if queue.restricted or (queue.undecided and rate > 0)
-                ],
-                self.rule,
-            )
+            limits = restrictions(view, _holdings(queues, first, allocation.ground), self.rule)
         return Plan(
-            queues=tuple([queue.names for queue in queues]),
+            queues=tuple(queues.names),
             owner=land.owners(allocation.ground),
-            why=partial(_reasons, queues[: land.unsupplied], supplied, allocation),
+            why=partial(_reasons, queues, first, allocation),
             tiers=limits.tiers,
             review_at=limits.review_at,
+        )
+
+
+def _holdings(queues: Queues, first: int, ground: Ground) -> Iterator[Holding]:
+    """Those of queues that have somebody to restrict, or restricted; ``first``: the first queue with supply."""
+    requests, order, starts = queues.requests, queues.order, queues.starts[first:]
+    if (requests.tier < UNDECIDED).all():
+        return
+    tiers = requests.tier[order]
+    restricted = np.flatnonzero(tiers >= 0)
+    heads = np.flatnonzero(starts[:-1] < starts[1:])
+    heads = heads[tiers[starts[heads]] == UNDECIDED]
+    holders = np.searchsorted(starts, restricted, side="right") - 1
+    undecided = [head for head in heads.tolist() if ground.rates[head] > 0]
+    for index in sorted({*undecided, *(holder for holder in holders.tolist() if holder >= 0)}):
+        yield Holding(
+            requests[int(order[starts[index]])] if index in undecided else None,
+            [requests[place] for place in order[restricted[holders == index]].tolist()],
+            partial(_owned, ground, index),
         )
 
 
@@ -86,19 +102,13 @@ def _owned(ground: Ground, index: int) -> list[RegionId]:
     return [RegionId(region) for region in (ground.owner == index).nonzero()[0].tolist()]
 
 
-def _reasons(unsupplied: Sequence[Queue], supplied: Sequence[Queue], allocation: Allocation) -> Reasons:
-    for queue in unsupplied:
-        yield from _behind_head(queue.requests)
-    for index, queue in enumerate(supplied):
-        rival = allocation.rivals.get(index)
-        if queue.requests and rival is not None:
-            what = "some" if allocation.ground.rates[index] else "all"
-            kind = "scarcer" if rival < index else "busier"
-            first, ahead = queue.requests[0], supplied[rival].requests[0]
-            yield first.job, f"{what} of its devices go first to {ahead.job}, in a {kind} group"
-        yield from _behind_head(queue.requests)
-
-
-def _behind_head(queue: Sequence[RequestView]) -> Reasons:
-    for request in queue[1:]:
-        yield request.job, f"behind {queue[0].job}: less is left to do there"
+def _reasons(queues: Queues, first: int, allocation: Allocation) -> Reasons:
+    """``first``: the first queue with supply."""
+    for queue in range(len(queues.names)):
+        jobs, rival = queues.jobs(queue), allocation.rivals.get(queue - first)
+        if jobs and rival is not None:
+            what = "some" if allocation.ground.rates[queue - first] else "all"
+            kind = "scarcer" if rival < queue - first else "busier"
+            yield jobs[0], f"{what} of its devices go first to {queues.jobs(first + rival)[0]}, in a {kind} group"
+        for job in jobs[1:]:
+            yield job, f"behind {jobs[0]}: less is left to do there"

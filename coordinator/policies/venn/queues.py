@@ -1,31 +1,71 @@
 """Queues of requests: which groups share one, and the order within it (lines 1 to 3 of algorithm 1)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coordinator.engine.ids import GroupId, RegionId
-from coordinator.engine.plan import UNDECIDED, GroupView, RequestView, View
+from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.plan import GroupView, Integers, Reals, Requests, View
+from coordinator.policies.order import Places
 from coordinator.policies.venn.irs import NOBODY, Ground, contest
-from coordinator.policies.venn.tiers import restricted
+
+_MOST = 2**44  # work left; times the number of queues it stays below 2**63
 
 
-class Queue:
-    """Requests of one group, or of several that the same regions supply."""
+class Queues:
+    """The requests of a view in queues, each in the order of service."""
 
-    __slots__ = ("ends", "names", "requests", "restricted", "undecided", "waiting")
+    def __init__(self, requests: Requests, order: Places, starts: Integers, before: "Queues | None" = None) -> None:
+        """``order``: one queue after the other; queue n from ``starts[n]`` to before ``starts[n + 1]``.
 
-    def __init__(self, waiting: list[RequestView], demand: Callable[[RequestView], float]) -> None:
-        """Least demand first; ties go by job arrival and job id, in which order the requests come."""
-        self.waiting = waiting  # as they came
-        self.requests = sorted(waiting, key=demand)  # in the order of service
-        self.names = tuple([request.request for request in self.requests])
-        self.ends = list(accumulate([request.remaining for request in self.requests]))
-        self.restricted = restricted(self.requests)
-        self.undecided = bool(self.requests) and self.requests[0].tier == UNDECIDED
+        ``before``: of the last plan, with the same groups in each queue. What has not changed since is kept.
+        """
+        self.requests, self.order, self.starts = requests, order, starts
+        self.ids, self.demands = requests.request[order], requests.remaining[order]
+        self.names: list[tuple[RequestId, ...]] = []
+        self.ends: list[list[int]] = []  # running sums of remaining demands
+        first, last = self._changed(before) if before else (0, len(starts) - 1)
+        bounds = starts[first : last + 1].tolist()
+        ids, demands = (column[bounds[0] : bounds[-1]].tolist() for column in (self.ids, self.demands))
+        parts = [(start - bounds[0], after - bounds[0]) for start, after in pairwise(bounds)]
+        self.names = [tuple(ids[start:after]) for start, after in parts]
+        self.ends = [list(accumulate(demands[start:after])) for start, after in parts]
+        if before:
+            self.names = before.names[:first] + self.names + before.names[last:]
+            self.ends = before.ends[:first] + self.ends + before.ends[last:]
+
+    def _changed(self, before: "Queues") -> tuple[int, int]:
+        """The first queue that is not as before, and the one after the last."""
+        count, former = len(self.ids), len(before.ids)
+        both, number = min(count, former), len(self.starts) - 1
+        ahead = (self.ids[:both] == before.ids[:both]) & (self.demands[:both] == before.demands[:both])
+        behind = self.ids[count - both :] == before.ids[former - both :]
+        behind &= self.demands[count - both :] == before.demands[former - both :]
+        alike = (self.starts[1:] == before.starts[1:]) & (self.starts[1:] <= _true(ahead))
+        first = _true(alike)
+        alike = (count - self.starts[:-1] == former - before.starts[:-1]) & (
+            count - self.starts[:-1] <= _true(behind[::-1])
+        )
+        return first, max(number - _true(alike[::-1]), first)
+
+    def jobs(self, queue: int) -> list[JobId]:
+        """Whose requests, in their order."""
+        return [self.requests.jobs[place] for place in self.places(queue)]
+
+    def places(self, queue: int) -> list[int]:
+        """Of its requests in the view, in their order."""
+        places: list[int] = self.order[self.starts[queue] : self.starts[queue + 1]].tolist()
+        return places
+
+
+def _true(flags: NDArray[np.bool_]) -> int:
+    """How many of the first ones are True."""
+    first = int(flags.argmin()) if len(flags) else 0
+    return len(flags) if len(flags) and flags[first] else first
 
 
 class Landscape:
@@ -38,12 +78,11 @@ class Landscape:
     def __init__(self, groups: tuple[GroupView, ...], supply: Mapping[RegionId, int]) -> None:
         self._groups, self._supply = groups, supply
         merged = _merged(groups, supply)
-        self.queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
+        queue_of = {group.group: index for index, one in enumerate(merged) for group in one.groups}
+        self.queue_of = np.array([queue_of[group.group] for group in groups], np.intp)  # of each group
+        self.number = len(merged)  # of queues
         self.unsupplied = sum(one.rate == 0 for one in merged)  # queues: they come first and take no part
         self.ground = contest([one.regions for one in merged[self.unsupplied :]], supply)
-        self._queues: list[Queue] = []  # of the last plan, of ...
-        self._requests: Sequence[RequestView] = ()  # ... these, ordered by ...
-        self._demand: Callable[[RequestView], float] | None = None  # ... this
         self._owner = self.ground.owner  # of the last plan: contender by region, and ...
 
     @cached_property
@@ -67,20 +106,18 @@ class Landscape:
             self._owner = ground.owner
         return self._owners
 
-    def queues(self, requests: Sequence[RequestView], demand: Callable[[RequestView], float]) -> list[Queue]:
-        """The queues: those of the last plan if neither the requests have changed nor ``demand``, which orders them."""
-        if requests is self._requests and demand is self._demand:  # time alone has passed
-            return self._queues
-        waiting: list[list[RequestView]] = [[] for _ in range(1 + max(self.queue_of.values(), default=-1))]
-        for request in requests:
-            waiting[self.queue_of[request.group]].append(request)
-        if demand is not self._demand:
-            self._queues = [Queue(each, demand) for each in waiting]
+    def queues(self, requests: Requests, demands: Integers | Reals, before: Queues | None = None) -> Queues:
+        """Least of ``demands`` first; ties go by job arrival and job id, in which order the requests come.
+
+        ``before``: those of the last plan in this landscape.
+        """
+        queue, starts = self.queue_of[requests.group], np.zeros(self.number + 1, np.int64)
+        np.cumsum(np.bincount(queue, minlength=self.number), out=starts[1:])
+        if demands.dtype == np.int64 and demands.max(initial=0) < _MOST:  # in half the time
+            order = np.argsort(queue * _MOST + demands, kind="stable")
         else:
-            kept = zip(self._queues, waiting, strict=True)
-            self._queues = [queue if queue.waiting == each else Queue(each, demand) for queue, each in kept]
-        self._requests, self._demand = requests, demand
-        return self._queues
+            order = np.lexsort((demands, queue))
+        return Queues(requests, order, starts, before)
 
 
 @dataclass(slots=True)

@@ -36,9 +36,9 @@ TIERS = 3  # by default
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Requests in the order in which they are served, and what is theirs first."""
+    """Requests that are served one after the other, and what is theirs first."""
 
-    queue: Sequence[RequestView]
+    first: RequestView | None  # of them; None: it need not be looked at
     restricted: Sequence[RequestView]  # of them
     owned: Callable[[], Iterable[RegionId]]  # asked for only where it matters
 
@@ -107,7 +107,7 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
     review_at = math.inf
     for holding in holdings:
         restricted = [(request, request.tier) for request in holding.restricted]
-        first = holding.queue[0] if holding.queue else None
+        first = holding.first
         if first is not None and first.tier == UNDECIDED:
             tier = rule.choice(view, first, holding)
             if tier != UNDECIDED:
@@ -122,11 +122,6 @@ def restrictions(view: View, holdings: Iterable[Holding], rule: Rule) -> Restric
             else:
                 review_at = min(review_at, latest)
     return Restrictions(tiers, review_at if review_at < math.inf else None)
-
-
-def restricted(queue: Iterable[RequestView]) -> list[RequestView]:
-    """The requests that are for one tier."""
-    return [request for request in queue if request.tier >= 0]
 
 
 def total(supply: Mapping[RegionId, int], regions: Iterable[RegionId]) -> int:

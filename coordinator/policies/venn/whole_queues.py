@@ -7,5 +7,4 @@ class VennQueue(Venn):
     """venn that compares whole queues, requests included that would not be served sooner (an ablation)"""
 
     name = "venn-queue"
-    planner = "venn-queue"  # the simulator's compiled twin of this class
     whole_queues = True

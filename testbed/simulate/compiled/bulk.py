@@ -1,9 +1,8 @@
 """A simulation in bulk: the same events as ``events``, in one compiled loop over arrays.
 
 The loop (``kernel``) comes back for what happens seldom: a block of rows, a job that comes or has ended, a tick of the
-supply. Regions and supply are the engine's own. Plans are made in the loop where the policy names a planner of
-``kernel_plan`` in its own attribute ``planner``; any other policy is asked for each plan, with the view that the
-engine would give it.
+supply. Regions and supply are the engine's own. Plans are made in the loop for the policies that ``bulk_plans`` names;
+any other policy is asked for each plan, with the view that the engine would give it.
 """
 
 from collections.abc import Iterator
@@ -79,7 +78,8 @@ class _Run:
                 case layout.PLAN_WANTED:
                     self.plans.make()
                 case layout.TICKED:
-                    world.tick(self.plans)
+                    world.tick()
+                    self.plans.ground_moved()
                     return True
                 case layout.MORE_ROWS:
                     self._load()

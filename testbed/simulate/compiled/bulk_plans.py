@@ -26,9 +26,9 @@ from testbed.simulate.compiled.tables import longer
 
 
 def planner_of(policy: Policy) -> int:
-    """The kernel's planner that a policy's own class names; a class that is derived from it has to say so again."""
+    """The kernel's planner for a policy; NONE: it makes its plans itself."""
     policy = _own(policy)
-    planner = PLANNERS.get(str(vars(type(policy)).get("planner")), NONE)
+    planner = PLANNERS.get(type(policy), NONE)
     if isinstance(policy, Venn) and policy.fairness and policy.rule.percent:
         return NONE  # fair times are by other percentiles than tiers
     if isinstance(policy, Venn | VennPlus) and planner != NONE and policy.tiers == 1:
@@ -144,8 +144,7 @@ class Plans:
         ground, contenders = land.ground, land.ground.contenders
         t = world.tables
         t.run.unsupplied, t.run.merged = land.unsupplied, land.unsupplied + len(contenders)
-        for group, queue in land.queue_of.items():
-            t.merged_of[world.number_of[group]] = queue
+        t.merged_of[[world.number_of[view.group] for view in world.regions.views()]] = land.queue_of
         regions = len(ground.owner)
         table = np.zeros(regions, GROUND)
         usable = np.zeros((len(contenders), regions), np.int64)

@@ -2,27 +2,24 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.engine.ids import GroupId, JobId, RequestId
 from coordinator.engine.on_demand import Attained, TierSupply
-from coordinator.engine.plan import CollectingView, JobView, RequestView, View
+from coordinator.engine.plan import Collecting, JobView, Requests, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.regions import Group, Regions
 from coordinator.engine.requirements import group_of
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
-from testbed.simulate.compiled.compiled import plain
-from testbed.simulate.compiled.kernel_spares import lacking as lacks
-from testbed.simulate.compiled.layout import JOB, NONE
-from testbed.simulate.compiled.tables import Tables, longer, more_devices, tables
+from testbed.simulate.compiled.layout import NONE
+from testbed.simulate.compiled.tables import Integers, Tables, longer, more_devices, tables
 from testbed.simulate.model import Simulation
 
-if TYPE_CHECKING:
-    from testbed.simulate.compiled.bulk_plans import Plans
+Shown = TypeVar("Shown", Requests, Collecting)
 
 
 class BulkWorld:
@@ -38,6 +35,7 @@ class BulkWorld:
         self.regions = Regions(simulation.settings.most_regions)
         self.supply = Supply(simulation.settings, 0.0)
         self.tiers = Tiers(simulation.settings, 0.0)
+        self._names = [job.spec.job for job in simulation.jobs]
         self._class_of = np.full(len(simulation.kinds), NONE)  # of each kind
         self._unfinished: dict[int, Group] = {}  # of each job
         self._plans = 0  # made until the last tick
@@ -131,7 +129,7 @@ class BulkWorld:
 
     # -- supply
 
-    def tick(self, plans: "Plans") -> None:
+    def tick(self) -> None:
         """The supply is to be published: the inputs of the plan change where it has moved."""
         run = self.tables.run
         self._tell_supply()
@@ -147,7 +145,6 @@ class BulkWorld:
         run.tick, run.span_s = self.supply.next_tick, self.supply.span_s
         if self.tables.jobs["open"].any() and self.supply.moved(self.supply.by_region(self.regions)):
             run.dirty = 1
-        plans.ground_moved()
 
     def _tell_supply(self) -> None:
         """What has been counted since."""
@@ -172,50 +169,48 @@ class BulkWorld:
             seed=self._simulation.settings.seed,
             plan_number=int(t.run.plans),
             groups=self.regions.views(),
-            requests=tuple(requests),
+            requests=requests,
             supply=self.supply.by_region(self.regions),
             supply_span_s=self.supply.span_s,
             jobs=self._jobs,
             tiers=self.tiers.number,
             tier_supply=self._tier_supply,
-            collecting=tuple(collecting),
+            collecting=collecting,
             attained=self._attained,
         )
 
-    def _requests(self) -> tuple[list[RequestView], list[CollectingView]]:
+    def _requests(self) -> tuple[Requests, Collecting]:
         """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
-        t, found, collecting = self.tables, [], []
-        for row in np.flatnonzero(t.jobs["open"][: t.run.arrived]).tolist():
-            job, spec = (
-                SimpleNamespace(**dict(zip(JOB.names or (), t.jobs[row].tolist(), strict=True))),
-                self._simulation.jobs[row].spec,
-            )
-            unmet = job.places - job.placed - job.responses
-            lacking, known, group = plain(lacks)(t, row), job.known, self.groups[job.group]
-            if not job.asynchronous and not lacking and (known == NONE or known > job.round_no):
-                after = None if known == NONE else known - job.round_no
-                collecting.append(CollectingView(spec.job, job.arrival, group, job.plan_places, after))
-            wanted = job.needed - job.held if job.asynchronous else unmet
-            if wanted <= 0:
-                continue
-            left = None if known == NONE else wanted + max(known - job.round_no, 0) * job.plan_places
-            found.append(
-                RequestView(
-                    job.request,
-                    spec.job,
-                    job.arrival,
-                    group,
-                    wanted,
-                    left,
-                    job.plan_places,
-                    job.needed,
-                    lacking,
-                    job.tier,
-                    job.opened,
-                    job.deadline,
-                )
-            )
-        return found, collecting
+        views = self.regions.views()
+        present = np.full(len(self.groups), NONE)  # number of each group in the view
+        present[[self.number_of[view.group] for view in views]] = np.arange(len(views))
+        rows = np.flatnonzero(self.tables.jobs["open"][: self.tables.run.arrived])
+        jobs = self.tables.jobs[rows]
+        overlap, known = jobs["asynchronous"] == 1, jobs["known"] != NONE
+        unmet = jobs["places"] - jobs["placed"] - jobs["responses"]
+        wanted = np.where(overlap, jobs["needed"] - jobs["held"], unmet)
+        lacking = np.where(
+            overlap,
+            jobs["places"] - jobs["placed"],
+            np.maximum(jobs["needed"] - jobs["placed"] - jobs["responses"], 0),
+        )
+        rounds = np.where(known, np.maximum(jobs["known"] - jobs["round_no"], 0), 0)  # to come
+        left, group = wanted + rounds * jobs["plan_places"], present[jobs["group"]]
+        requests = (jobs["request"], jobs["draws_by"], jobs["arrival"], group, wanted, left, known)
+        more = (jobs["plan_places"], jobs["needed"], lacking, jobs["tier"], jobs["opened"], jobs["deadline"])
+        again = ~overlap & (lacking == 0) & (~known | (rounds > 0))
+        collecting = (jobs["arrival"], group, jobs["plan_places"], rounds)
+        return (
+            self._shown(Requests, (*requests, *more), rows, wanted > 0),
+            self._shown(Collecting, collecting, rows, again),
+        )
+
+    def _shown(
+        self, kind: type[Shown], columns: tuple[NDArray[np.generic], ...], rows: Integers, some: NDArray[np.bool_]
+    ) -> Shown:
+        """Some of these jobs."""
+        words = kind.stacked(*[column[some] for column in columns])
+        return kind(words, [self._names[row] for row in rows[some].tolist()], self.regions.views())
 
     def jobs_by_request(self) -> dict[RequestId, int]:
         """Of open requests."""

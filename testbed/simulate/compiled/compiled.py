@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.chance import mix
-from venn.wire.chance import mix_wrapping
 
 try:
     import numba
@@ -128,7 +127,7 @@ def _mixed_exactly(value: np.uint64) -> np.uint64:
     return np.uint64(mix(int(value)))  # NumPy warns where one of its numbers wraps around
 
 
-mixed = compiled(mix_wrapping) if COMPILES else _mixed_exactly
+mixed = compiled(mix) if COMPILES else _mixed_exactly
 
 
 def _fetch_nothing(table: NDArray[np.generic], row: int) -> None:

@@ -8,6 +8,17 @@ import math
 import numpy as np
 
 from coordinator.policies import venn_plus
+from coordinator.policies.fifo import Fifo
+from coordinator.policies.las import Las
+from coordinator.policies.random import Random
+from coordinator.policies.random_job import RandomJob
+from coordinator.policies.random_order import RandomOrder
+from coordinator.policies.srsf import Srsf
+from coordinator.policies.srsf_job import SrsfJob
+from coordinator.policies.venn.nomatch import VennNomatch
+from coordinator.policies.venn.policy import Venn
+from coordinator.policies.venn.whole_queues import VennQueue
+from coordinator.policies.venn_plus import VennPlus
 from testbed.simulate.compiled.compiled import compiled, mixed
 from testbed.simulate.compiled.kernel_fairness import fair_demand, unfinished, weights
 from testbed.simulate.compiled.kernel_lists import sort
@@ -33,17 +44,18 @@ from testbed.simulate.compiled.tables import Tables
     VENN_QUEUE,
     VENN_QUEUE_NOMATCH,
 ) = range(13)
-PLANNERS = {
-    "random": RANDOM,
-    "random-order": RANDOM_ORDER,
-    "random-job": RANDOM_JOB,
-    "fifo": FIFO,
-    "srsf": SRSF,
-    "srsf-job": SRSF_JOB,
-    "las": LAS,
-    "venn-plus": VENN_PLUS,
-    "venn": VENN,
-    "venn-queue": VENN_QUEUE,
+PLANNERS: dict[type, int] = {  # of these very classes: one that is derived from them makes its plans itself
+    Random: RANDOM,
+    RandomOrder: RANDOM_ORDER,
+    RandomJob: RANDOM_JOB,
+    Fifo: FIFO,
+    Srsf: SRSF,
+    SrsfJob: SRSF_JOB,
+    Las: LAS,
+    VennPlus: VENN_PLUS,
+    Venn: VENN,
+    VennNomatch: VENN,
+    VennQueue: VENN_QUEUE,
 }
 WITHOUT_TIERS = {VENN_PLUS: VENN_PLUS_NOMATCH, VENN: VENN_NOMATCH, VENN_QUEUE: VENN_QUEUE_NOMATCH}
 _TOP = np.uint64(2**63)
@@ -90,8 +102,9 @@ def _key(t: Tables, job: int) -> int:
     if planner == SRSF_JOB:
         return _left_of_job(t, job)
     if planner == RANDOM_JOB:
-        return int(t.jobs[job].rank)
-    bits = mixed(t.run.order_draw ^ np.uint64(t.jobs[job].request))
+        bits = mixed(t.run.job_order_draw ^ t.jobs[job].draws_by)
+    else:
+        bits = mixed(t.run.order_draw ^ np.uint64(t.jobs[job].request))
     return int(np.int64(bits ^ _TOP))  # in the same order, with a sign
 
 
@@ -192,7 +205,7 @@ def _left_of_job(t: Tables, job: int) -> int:
 @compiled
 def _index(t: Tables, job: int) -> float:
     """``coordinator.policies.venn_plus``."""
-    value = _scarce(float(_left_of_job(t, job)), t.group_rates[t.jobs[job].group], t.run.scarcity)
+    value = _scarce(float(_left_of_job(t, job)), float(t.group_rates[t.jobs[job].group]), t.run.scarcity)
     return value * math.sqrt(wanted(t, job) / t.jobs[job].plan_places) if t.run.nearness == 1 else value
 
 
@@ -201,7 +214,7 @@ def _next_index(t: Tables, job: int) -> float:
     """The same of its next opening."""
     known = t.jobs[job].known
     rounds = 1 if known == NONE else known - t.jobs[job].round_no
-    return _scarce(float(rounds * t.jobs[job].places), t.group_rates[t.jobs[job].group], t.run.scarcity)
+    return _scarce(float(rounds * t.jobs[job].places), float(t.group_rates[t.jobs[job].group]), t.run.scarcity)
 
 
 @compiled

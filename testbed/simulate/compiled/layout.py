@@ -76,6 +76,7 @@ RUN = _record(  # what there is one of
     match_draw=_Bits,  # seed and purpose mixed
     noise_draw=_Bits,
     order_draw=_Bits,
+    job_order_draw=_Bits,
     tier_draw=_Bits,
 )
 JOB = _record(  # what a look-up reads comes first, side by side
@@ -98,7 +99,7 @@ JOB = _record(  # what a look-up reads comes first, side by side
     head=int,  # first of them, by number
     tail=int,
     target=int,  # places, of the latest request by the present plan; C where it names none
-    rank=int,  # among all jobs, by a draw for each
+    draws_by=_Bits,  # what stands for it in draws
     tier=int,  # of the latest request
     asynchronous=int,  # its rounds overlap: one request for all of them
     plan_places=int,  # of a round in plans: C, asynchronously K

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator.engine.chance import Purpose, draw, mix, number_of
+from coordinator.engine.chance import Purpose, begun, number_of
 from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
@@ -183,9 +183,10 @@ def _run(simulation: Simulation, tiers: int, *, profiled: bool, daily: bool) -> 
     run.tiers, run.profiled = tiers, profiled
     run.due = run.review = run.next_arrival = np.inf
     run.until = simulation.until_s
-    seed = mix(simulation.settings.seed & (2**64 - 1))
-    run.match_draw, run.noise_draw = mix(seed ^ Purpose.MATCH), mix(seed ^ Purpose.NOISE)
-    run.order_draw, run.tier_draw = mix(seed ^ Purpose.ORDER), mix(seed ^ Purpose.TIER)
+    seed = simulation.settings.seed
+    run.match_draw, run.noise_draw = begun(seed, Purpose.MATCH), begun(seed, Purpose.NOISE)
+    run.order_draw, run.tier_draw = begun(seed, Purpose.ORDER), begun(seed, Purpose.TIER)
+    run.job_order_draw = begun(seed, Purpose.JOB_ORDER)
     return runs
 
 
@@ -212,12 +213,9 @@ def _jobs(simulation: Simulation, group_of: list[int]) -> Records:
     jobs = np.zeros(len(simulation.jobs), JOB)
     jobs["head"] = jobs["tail"] = NONE
     jobs["tier"], jobs["deadline"], jobs["ended"] = UNDECIDED, np.inf, np.nan
-    seed = simulation.settings.seed
-    draws = [draw(seed, Purpose.JOB_ORDER, number_of(job.spec.job)) for job in simulation.jobs]
-    jobs["rank"][np.array(sorted(range(len(draws)), key=draws.__getitem__), np.int64)] = np.arange(len(draws))
     for row, job in enumerate(simulation.jobs):
         spec, work, one = job.spec, job.spec.workload, jobs[row]
-        one.group = group_of[row]
+        one.group, one.draws_by = group_of[row], number_of(spec.job)
         one.needed, one.places = spec.responses_needed, spec.places
         one.target = one.plan_places = spec.places
         one.rounds, one.known = job.rounds, NONE if spec.rounds is None else spec.rounds

@@ -1,7 +1,6 @@
 """The exact cases: small worlds whose answers are known, worked by hand and by enumeration."""
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from statistics import fmean, stdev
 
@@ -159,7 +158,7 @@ def test_a_random_order_stands_from_plan_to_plan() -> None:
 def test_the_next_request_of_a_job_draws_again_under_random_order_and_not_under_random_job() -> None:
     world = case("g", "G1 G1 G1 G1")
     seen = view(world, world.demands)
-    later = replace(seen, requests=tuple([one._replace(request=RequestId(one.request + 9)) for one in seen.requests]))
+    later = seen.showing(*[one._replace(request=RequestId(one.request + 9)) for one in seen.requests])
 
     def jobs(policy: Policy, of: View) -> list[JobId]:
         names = {one.request: one.job for one in of.requests}

@@ -22,17 +22,15 @@ def seen(cycle: str, requests: str, now: float, arrivals: tuple[float, ...], rou
         for one, count in zip(asked, rounds or (1,) * len(asked), strict=True)
     }
     asked = tuple(sorted(asked, key=lambda one: (one.arrival, one.job)))
-    return replace(made, now=now, requests=asked, jobs=jobs)
+    return replace(made.showing(*asked), now=now, jobs=jobs)
 
 
 def test_a_fair_time_is_that_alone_times_the_jobs_that_share() -> None:
     """G4 alone: 4 devices in 4 s, and 10 s for the responses; two jobs: 28 s. It has waited 56 s: twice that."""
     world = seen("g", "G4 G2", 56.0, (0.0, 42.0))
     shares = FairShares(world, 1.0)
-    first, second = world.requests
-    assert shares.demand(first) == 4 / 2.0
-    assert shares.demand(second) == 2 / (14.0 / 24.0)
-    assert shares.weight(world.requests) == (56.0 + 14.0) / (28.0 + 24.0)
+    assert shares.demands(world.requests.left).tolist() == [4 / 2.0, 2 / (14.0 / 24.0)]
+    assert shares.weight([0, 1]) == (56.0 + 14.0) / (28.0 + 24.0)
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.25, 0.3, 1.0, 1.5, 2.0, 49.99, 50.0])
@@ -47,15 +45,15 @@ def test_a_power_is_what_it_should_be_and_made_of_exact_steps(base: float, expon
 def test_rounds_and_supply_count() -> None:
     """A device for G in every second second: 3 rounds of 2 x 4 s + 10 s."""
     world = seen("g h", "G4", 27.0, (0.0,), (3,))
-    assert FairShares(world, 1.0).demand(world.requests[0]) == 4 / (27.0 / 54.0)
+    assert FairShares(world, 1.0).demands(world.requests.left)[0] == 4 / (27.0 / 54.0)
 
 
 def test_ratios_are_kept_within_bounds() -> None:
     world = seen("g", "G4 G2", 1e6, (0.0, 1e6))
     shares = FairShares(world, 1.0)
-    assert [shares.demand(one) for one in world.requests] == [4 / 100.0, 2 / 0.01]
+    assert shares.demands(world.requests.left).tolist() == [4 / 100.0, 2 / 0.01]
     unseen = replace(world, supply={})
-    assert FairShares(unseen, 2.0).demand(unseen.requests[0]) == 4 / 0.01**2
+    assert FairShares(unseen, 2.0).demands(unseen.requests.left)[0] == 4 / 0.01**2
 
 
 def test_the_order_turns_as_the_knob_grows() -> None:
@@ -94,5 +92,5 @@ def test_a_knob_has_bounds(knob: float) -> None:
 def test_the_strongest_knob_still_gives_numbers() -> None:
     world = seen("g gh", "G1 H5 G900", 1e6, (0.0, 1e6, 1e6))
     shares = FairShares(world, 50.0)
-    assert all(0.0 < shares.demand(one) < math.inf for one in world.requests)
+    assert all(0.0 < one < math.inf for one in shares.demands(world.requests.left))
     assert len(Venn(fairness=50.0).plan(world).queues) == 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.engine.ids import GroupId, JobId, RegionId
-from coordinator.engine.plan import GroupView, Plan, Policy, View
+from coordinator.engine.plan import GroupView, Plan, Policy, Requests, View
 from coordinator.policies import order, random, random_job, random_order, venn_plus
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.las import Las
@@ -35,10 +35,7 @@ def reasons(plan: Plan) -> dict[str, str]:
 def test_within_a_group_all_rounds_left_count_where_they_are_known() -> None:
     world = seen("g", "G3 G5 G4")
     long, short, unknown = world.requests
-    world = replace(
-        world,
-        requests=(long._replace(remaining_all_rounds=30), short._replace(remaining_all_rounds=5), unknown),
-    )
+    world = world.showing(long._replace(remaining_all_rounds=30), short._replace(remaining_all_rounds=5), unknown)
     assert Venn().plan(world).queues == ((2, 1, 0),)
 
 
@@ -46,7 +43,7 @@ def test_within_a_group_only_the_open_request_counts_by_request() -> None:
     """What srsf knows: without the number of rounds, or where it is not looked at."""
     world = seen("g", "G3 G5 G4")
     long, short, third = world.requests
-    world = replace(world, requests=(long._replace(remaining_all_rounds=30), short, third))
+    world = world.showing(long._replace(remaining_all_rounds=30), short, third)
     assert Venn(order="request").plan(world).queues == Srsf().plan(world).queues == ((0, 2, 1),)
     assert Venn().plan(world).queues == SrsfJob().plan(world).queues == ((2, 1, 0),)
 
@@ -55,7 +52,7 @@ def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
     world = seen("g", "G3 G3 G3")
     late, z, third = world.requests
     requests = third, z._replace(job=JobId("z")), late._replace(arrival=2.0)
-    world = replace(world, requests=requests, attained={one.job: 0.0 for one in requests})
+    world = replace(world.showing(*requests), attained={one.job: 0.0 for one in requests})
     for policy in (Srsf(), SrsfJob(), Las(), Venn()):
         assert policy.plan(world).queues == ((2, 1, 0),)
 
@@ -63,7 +60,7 @@ def test_ties_go_to_the_earlier_job_then_to_its_name() -> None:
 def test_fifo_follows_arrival() -> None:
     world = seen("g", "G1 G2")
     late, early = world.requests
-    assert Fifo().plan(replace(world, requests=(early, late._replace(arrival=9.0)))).queues == ((1, 0),)
+    assert Fifo().plan(world.showing(early, late._replace(arrival=9.0))).queues == ((1, 0),)
 
 
 def test_groups_that_the_same_regions_supply_share_one_queue() -> None:
@@ -112,7 +109,7 @@ def test_what_is_as_it_was_is_the_very_same_in_the_next_plan() -> None:
     world = seen("g gh c", "G4 H2 G5 C3 C6")
     before = venn.plan(world)
     *others, last = world.requests
-    after = venn.plan(replace(world, requests=(*others, last._replace(remaining=1, remaining_all_rounds=1))))
+    after = venn.plan(world.showing(*others, last._replace(remaining=1, remaining_all_rounds=1)))
     assert after.owner is before.owner
     changed = [last.request in queue for queue in before.queues]
     assert [is_ is was for is_, was in zip(after.queues, before.queues, strict=True)] == [not one for one in changed]
@@ -121,7 +118,7 @@ def test_what_is_as_it_was_is_the_very_same_in_the_next_plan() -> None:
 
 
 def test_an_empty_view_is_an_empty_plan() -> None:
-    empty = View(0.0, 7, 1, (), (), {}, 1.0)
+    empty = View(0.0, 7, 1, (), Requests.of((), ()), {}, 1.0)
     for policy in EACH:
         assert not any(policy.plan(empty).queues)
         assert policy.plan(empty).reasons == {}

@@ -40,7 +40,7 @@ def seen(requests: str, *, supply: int = 3600, responses: ResponseTimes = SCATTE
     first, *others = [one._replace(needed=8, lacking=8) for one in start.requests]
     first = first._replace(remaining=2, lacking=0)
     jobs = {one.job: JobView(0.0, one.group, 10, 1, (), responses) for one in start.requests}
-    return replace(start, requests=(first, *others), supply={RegionId(0): supply}, supply_span_s=SPAN_S, jobs=jobs)
+    return replace(start.showing(first, *others), supply={RegionId(0): supply}, supply_span_s=SPAN_S, jobs=jobs)
 
 
 def target(world: View, policy: str = "fifo(spares=auto)", request: int = 0) -> int:
@@ -61,7 +61,7 @@ def test_every_request_behind_that_lacks_devices_is_part_of_the_price() -> None:
     assert target(seen("G10 G10 G10 G10", supply=90)) == 8
     enough = seen("G10 G10 G10 G10", supply=90)
     first, second, *others = enough.requests
-    assert target(replace(enough, requests=(first, second._replace(lacking=0), *others))) == 9
+    assert target(enough.showing(first, second._replace(lacking=0), *others)) == 9
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_round_that_would_miss_its_deadline_gets_the_places_that_save_it(left_
     world = seen("G10 G10", supply=36)  # a place costs 100 s, and saves 90
     first, *others = world.requests
     first = first._replace(deadline_at=world.now + left_s)
-    assert target(replace(world, requests=(first, *others))) == expected
+    assert target(world.showing(first, *others)) == expected
 
 
 def test_those_ahead_are_no_part_of_it() -> None:
@@ -127,7 +127,7 @@ def test_who_is_at_its_target_does_not_count_as_waiting_under_venn() -> None:
     g, other, h = [one._replace(needed=8, lacking=8) for one in start.requests]
     h = h._replace(remaining=2, lacking=0)
     jobs = {one.job: JobView(0.0, one.group, 10, 1) for one in start.requests}
-    start = replace(start, requests=(g, other, h), jobs=jobs)
+    start = replace(start.showing(g, other, h), jobs=jobs)
     assert load_policy("venn").plan(start).owner == {RegionId(0): 1, RegionId(1): 0}
     plan = load_policy("venn(spares=last)").plan(start)
     assert plan.owner == {RegionId(0): 1, RegionId(1): 1}
@@ -142,7 +142,7 @@ def test_the_reason_of_spare_places_is_said() -> None:
     spare = "it has the devices that it needs: more come after those that others need"
     world = seen("G10 G10")
     assert why(load_policy("fifo(spares=last)"), world)[JobId("job-00")] == spare
-    assert JobId("job-00") not in why(load_policy("fifo(spares=last)"), replace(world, requests=world.requests[:1]))
+    assert JobId("job-00") not in why(load_policy("fifo(spares=last)"), world.showing(world.requests[0]))
 
 
 def test_a_quantile_is_the_least_edge_that_so_many_did_not_exceed() -> None:

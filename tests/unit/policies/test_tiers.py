@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
-from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, JobView, Plan, RequestView, View
+from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, JobView, Plan, Requests, RequestView, View
 from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
 from coordinator.policies.venn.nomatch import VennNomatch
@@ -40,12 +40,13 @@ def seen(
 ) -> View:
     """One job in one region: ``supply`` check-ins in 300 s, and ``shares`` of them by tier."""
     one = RequestView(RequestId(request), JobId("a"), 0.0, GroupId("g"), remaining, None)
+    groups = (GroupView(GroupId("g"), (G,)),)
     return View(
         now,
         7,
         1,
-        (GroupView(GroupId("g"), (G,)),),
-        (one._replace(tier=tier, opened_at=now, deadline_at=deadline),),
+        groups,
+        Requests.of([one._replace(tier=tier, opened_at=now, deadline_at=deadline)], groups),
         {G: supply} if supply else {},
         300.0,
         {JobId("a"): JobView(0.0, GroupId("g"), 10, 1, tails)},
@@ -151,7 +152,7 @@ def test_who_has_no_devices_decides_later() -> None:
 def test_only_the_first_of_a_queue_decides() -> None:
     view = seen()
     second = view.requests[0]._replace(request=RequestId(FAST + 100), job=JobId("b"), arrival=5.0, remaining=11)
-    view = replace(view, requests=(*view.requests, second), jobs={**view.jobs, JobId("b"): view.jobs[JobId("a")]})
+    view = replace(view.showing(*view.requests, second), jobs={**view.jobs, JobId("b"): view.jobs[JobId("a")]})
     for policy in (Venn(), VennNosched()):
         assert list(policy.plan(view).tiers) == [FAST]
 
@@ -198,7 +199,7 @@ def test_a_tier_that_no_longer_comes_lifts() -> None:
 def test_the_earliest_review_counts() -> None:
     view = seen(tier=0)
     second = view.requests[0]._replace(request=RequestId(7), job=JobId("b"), deadline_at=900.0)
-    view = replace(view, requests=(*view.requests, second), jobs={**view.jobs, JobId("b"): view.jobs[JobId("a")]})
+    view = replace(view.showing(*view.requests, second), jobs={**view.jobs, JobId("b"): view.jobs[JobId("a")]})
     assert Venn().plan(view).review_at == 900.0 - 35.0
 
 
@@ -208,13 +209,11 @@ def test_under_fifo_a_region_is_the_first_groups() -> None:
     other = view.requests[0]._replace(request=RequestId(FAST), job=JobId("b"), arrival=5.0, group=GroupId("h"))
     first = view.requests[0]._replace(request=RequestId(SLOW))
     view = replace(
-        view,
-        groups=(*view.groups, GroupView(GroupId("h"), (G, SLOW_ONLY))),
-        requests=(first, other),
+        replace(view, groups=(*view.groups, GroupView(GroupId("h"), (G, SLOW_ONLY)))).showing(first, other),
         supply={G: 600, SLOW_ONLY: 600},
         jobs={JobId("a"): view.jobs[JobId("a")], JobId("b"): view.jobs[JobId("a")]},
         tier_supply=({G: 200}, {G: 200}, {G: 200, SLOW_ONLY: 600}),
     )
     assert VennNosched().plan(view).tiers == {SLOW: ANY_TIER, FAST: ANY_TIER}
-    alone = replace(view, requests=(other,))
+    alone = view.showing(other)
     assert VennNosched().plan(alone).tiers == {FAST: 0}

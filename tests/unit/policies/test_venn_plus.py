@@ -6,7 +6,7 @@ from fractions import Fraction
 import pytest
 
 from coordinator.engine.ids import RegionId
-from coordinator.engine.plan import ANY_TIER, CollectingView, JobView, View
+from coordinator.engine.plan import ANY_TIER, Collecting, CollectingView, JobView, View
 from coordinator.engine.profiles import ResponseTimes
 from coordinator.engine.scale import BINS, bin_of
 from coordinator.policies.registry import PolicyError, load_policy
@@ -45,8 +45,8 @@ def test_what_is_nearly_full_comes_forward() -> None:
     world = seen("g", "G4 G4")
     first, second = world.requests
     far, near = first._replace(remaining_all_rounds=90), second._replace(remaining_all_rounds=100, remaining=2)
-    assert order(VennPlus(), replace(world, requests=(far, near))) == (1, 0)  # 90 > 100 x sqrt(2 / 4)
-    assert order(VennPlus(nearness=False), replace(world, requests=(far, near))) == (0, 1)
+    assert order(VennPlus(), world.showing(far, near)) == (1, 0)  # 90 > 100 x sqrt(2 / 4)
+    assert order(VennPlus(nearness=False), world.showing(far, near)) == (0, 1)
 
 
 def test_a_group_whose_devices_were_never_seen_counts_as_scarcest() -> None:
@@ -91,7 +91,7 @@ def priced(remaining: int = 3, *, responses: ResponseTimes | None = None) -> Vie
     world = replace(seen("g", "G10"), supply={RegionId(0): 36}, supply_span_s=3600.0)
     one = world.requests[0]._replace(remaining=remaining, needed=8, lacking=max(remaining - 2, 0), deadline_at=9e9)
     known = responses or response_times(times(10, 10, 10, 10, 10, 10, 10, 10, 100, 100))
-    return replace(world, requests=(one,), jobs={one.job: JobView(0.0, one.group, 10, 1, (100.0,) * 4, known)})
+    return replace(world.showing(one), jobs={one.job: JobView(0.0, one.group, 10, 1, (100.0,) * 4, known)})
 
 
 def test_a_job_in_collection_counts_for_prices_where_it_will_stand() -> None:
@@ -101,13 +101,14 @@ def test_a_job_in_collection_counts_for_prices_where_it_will_stand() -> None:
     assert VennPlus().plan(world).targets == {one.request: 10}
 
     def coming(rounds_left: int | None) -> View:
-        return replace(world, collecting=(CollectingView(one.job, 9.0, one.group, 10, rounds_left),))
+        job = CollectingView(one.job, 9.0, one.group, 10, rounds_left)
+        return replace(world, collecting=Collecting.of([job], world.groups))
 
     assert VennPlus().plan(coming(5)).targets == {one.request: 8}
     assert VennPlus().plan(coming(None)).targets == {one.request: 8}  # one more round, as far as is known: 10 > 3
     assert VennPlus(collecting=False).plan(coming(5)).targets == {one.request: 10}
     ahead = one._replace(remaining_all_rounds=900)  # it comes after the next opening of the other
-    assert VennPlus().plan(replace(coming(5), requests=(ahead,))).targets == {one.request: 10}
+    assert VennPlus().plan(coming(5).showing(ahead)).targets == {one.request: 10}
 
 
 def tiered(supply: int, *, waiting: int = 0) -> View:
@@ -120,8 +121,7 @@ def tiered(supply: int, *, waiting: int = 0) -> View:
     others = [one._replace(request=9 + number, job=f"z{number}", arrival=9.0) for number in range(waiting)]
     jobs = {request.job: world.jobs[one.job] for request in (one, *others)}
     return replace(
-        world,
-        requests=(one, *others),
+        world.showing(one, *others),
         supply={RegionId(0): supply},
         jobs=jobs,
         tiers=3,
