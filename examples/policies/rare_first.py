@@ -26,5 +26,4 @@ class RareFirst:
 
 
 def cost(request: RequestView, supply: dict[GroupId, int]) -> int:
-    needed = request.remaining if request.remaining_all_rounds is None else request.remaining_all_rounds
-    return needed * supply[request.group] ** 2
+    return request.left * supply[request.group] ** 2
