@@ -1,14 +1,12 @@
-"""The services of compose.yaml.
+"""The services of compose.yaml that are no coordinator, driver or broker: the run as a whole, and a device.
 
-What the service ``testbed`` of compose.yaml does: makes room for the others, waits for their jobs, reports.
+``ComposeRun`` makes room for the other services, waits for their jobs, and reports. The other services write into
+RUNS/.live, which is theirs (user 1000), and goes when this one ends, the last of all. The run folder beside it is made
+from a copy, and belongs to whom RUNS belongs.
 
-The other services write into RUNS/.live, which is theirs (user 1000), and goes when this one ends, the last of all. The
-run folder beside it is made from a copy, and belongs to whom RUNS belongs.
-
-One replica of a device's service in compose.yaml: what it is called, what it is, and its share of the data.
-
-Replicas are anonymous and their number may change at any time, so that nobody can deal shares to them. Each draws its
-own from what is there for devices, by its name. The name comes from its container's, and so lasts as long as that does.
+``make_replica`` makes one replica of a device's service. Replicas are anonymous and their number may change at any
+time, so that nobody can deal shares to them. Each draws its own from what is there for devices, by its name. The name
+comes from its container's, and so lasts as long as that does.
 """
 
 import asyncio
@@ -76,7 +74,7 @@ class ComposeRun:
     _warnings: list[str] = field(default_factory=list)
 
     async def attend(self) -> int:
-        """Until it is cancelled: then the others have ended. Raises UsageError; what goes wrong later is said."""
+        """Wait for the jobs and report, until it is cancelled. Raises UsageError; what goes wrong later is said."""
         live = RunFolder(self.runs / LIVE)
         with alone(live.root):
             self._owner()
@@ -195,7 +193,7 @@ class ComposeRun:
 
 
 async def settled(live: RunFolder, since: float) -> None:
-    """Until each relay has written down what it has passed up to then; a relay that stands still is not waited for."""
+    """Wait until each relay has written down what it passed up to ``since``, for ``SETTLE_S`` seconds at most."""
     with suppress(TimeoutError):
         async with asyncio.timeout(SETTLE_S):
             while _behind(live, since):  # noqa: ASYNC110 - nobody tells us
@@ -208,7 +206,7 @@ def _behind(live: RunFolder, since: float) -> bool:
 
 @contextmanager
 def alone(live: Path) -> Iterator[None]:
-    """Two projects in one folder would write into each other's files. Raises UsageError."""
+    """Lock a folder, so that no other project writes into its files. Raises UsageError."""
     live.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(live, os.O_RDONLY)
     try:
@@ -222,13 +220,13 @@ def alone(live: Path) -> Iterator[None]:
 
 
 def give(root: Path, user: int, group: int) -> None:
-    """A folder with all that is in it."""
+    """Change the owner of a folder and of all that is in it."""
     for path in (root, *root.rglob("*")):
         os.chown(path, user, group, follow_symlinks=False)
 
 
 def _empty(folder: Path) -> None:
-    """It stays itself: containers have it mounted."""
+    """Remove what is in a folder, which stays: containers have it mounted."""
     for path in folder.iterdir():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -249,7 +247,7 @@ POOL = "share-0001.npz"  # of data for devices, all in one
 
 
 def make_replica(folder: RunFolder, *, profile: str, host: str, data: str, samples: int, evenness: float) -> str:
-    """Writes its population file and its share into its part of the run folder; returns its name.
+    """Write the population file and the share of a device into its part of the run folder; return its name.
 
     ``samples`` are drawn from the data set ``data``, without repetition, its classes in proportions of
     Dirichlet(``evenness``). Raises UsageError.
@@ -279,7 +277,7 @@ def make_replica(folder: RunFolder, *, profile: str, host: str, data: str, sampl
 
 
 def draw(pool: Path, share: Path, *, name: str, samples: int, evenness: float) -> None:
-    """A share, which depends on the pool and the name alone. Raises UsageError."""
+    """Draw a share, which depends on the pool and the name alone. Raises UsageError."""
     try:
         with np.load(pool, allow_pickle=False) as arrays:
             x, y = arrays["x"], arrays["y"]
@@ -295,4 +293,5 @@ def draw(pool: Path, share: Path, *, name: str, samples: int, evenness: float) -
 
 
 def seed_of(name: str) -> int:
+    """The seed of a replica, from its name."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4])

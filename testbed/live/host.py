@@ -1,4 +1,4 @@
-"""How busy this machine is while a run goes on: sampled each second, warned of live, kept for the report."""
+"""The monitor of this machine: it samples each second how busy it is, warns, and keeps the samples for the report."""
 
 import asyncio
 import json
@@ -29,6 +29,8 @@ MOST_LINE = 4096  # bytes of two lines of a load.jsonl
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """How busy this machine was for a second."""
+
     at: float  # Unix seconds
     cpu_fraction: float  # 0 to 1, all cores
     memory_used_bytes: int
@@ -36,7 +38,7 @@ class Sample:
 
 
 class HostMonitor:
-    """Samples into ``path``; calls ``warn`` once for each kind of trouble."""
+    """Write samples into ``path``; call ``warn`` once for each kind of trouble."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class HostMonitor:
         self._stalls: dict[str, deque[float]] = {}  # by process: Unix times at which the latest ended
 
     async def run(self) -> None:
-        """Until cancelled. Raises PeerError when the disk is full."""
+        """Sample until cancelled. Raises PeerError when the disk is full."""
         psutil.cpu_percent()
         lag = LagMonitor()
         own = asyncio.create_task(lag.run())
@@ -79,7 +81,7 @@ class HostMonitor:
             own.cancel()
 
     def judge(self, sample: Sample) -> None:
-        """The next sample, a second after the one before."""
+        """Judge the next sample, a second after the one before."""
         if sample.at < self._begins():
             return
         self._recent.append(sample.cpu_fraction)
@@ -94,7 +96,7 @@ class HostMonitor:
                 )
 
     def _judge_stalls(self, name: str, load: Row) -> None:
-        """Each stall counts once, though a row may be read twice."""
+        """Warn of long and of repeated stalls. Each counts once, even if its row is read twice."""
         known = self._stalls.setdefault(name, deque(maxlen=AGAIN))
         for end, late in number_pairs(load.get("stalls")):
             if end < self._begins() or (known and end <= known[-1]):

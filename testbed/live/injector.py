@@ -1,11 +1,9 @@
 """The timeline of a live run, carried out on its components.
 
-What a run does to its own parts, as its timeline says: a method for each verb, and one that ends what it did.
-
-Carries a run's timeline out, and writes down each action at its time.
+``Injector`` does and writes down each action at its time. ``Faults`` has a method for each verb, and one that ends it.
 
 Devices know their own absences from their population file, so that nothing has to be told to them in time: they leave,
-crash and fall silent by themselves. What a part cannot do to itself is done by ``Faults``.
+crash and fall silent by themselves. Only what a part cannot do to itself is done here.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ class _Down:
 
 
 class Faults:
-    """What a device sees to itself is passed over, as its silence where it shares its part."""
+    """What each verb does to a component, and what ends it. What a device does itself is left to it."""
 
     def __init__(self, find: Find, backend: Backend) -> None:
         self._find, self._backend = find, backend
@@ -53,27 +51,27 @@ class Faults:
             down.may_start.set()
 
     async def suspend(self, action: Action) -> None:
-        """It stands still until ``resume``, its connections open."""
+        """Suspend it until ``resume``; its connections stay open."""
         if part := self._find(action.target):
-            await part.stand_still()
+            await part.pause()
 
     async def resume(self, action: Action) -> None:
         if part := self._find(action.target):
-            await part.go_on()
+            await part.unpause()
 
     async def disconnect(self, action: Action) -> None:
-        """Its connections break, and none comes about until ``reconnect``."""
+        """Break its connections, and let none come about until ``reconnect``."""
         await self._backend.cut(action.target, reset=True)
 
     async def partition(self, action: Action) -> None:
-        """Nothing comes through until ``reconnect``, and its connections stay open."""
+        """Let nothing through until ``reconnect``; its connections stay open."""
         await self._backend.cut(action.target, reset=False)
 
     async def reconnect(self, action: Action) -> None:
         await self._backend.mend(action.target)
 
     async def limit(self, action: Action) -> None:
-        """Its link has other limits until ``unlimit``."""
+        """Give its link other limits until ``unlimit``."""
         await self._backend.limit(action.target, action.change)
 
     async def unlimit(self, action: Action) -> None:
@@ -82,19 +80,19 @@ class Faults:
     # -- what becomes of those that were killed
 
     async def released(self, target: str) -> bool:
-        """Waits until a program that has ended may start again; False: it was not killed here."""
+        """Wait until a program that has ended may start again; False: it was not killed here."""
         if (down := self._down.get(target)) is None:
             return False
         await down.may_start.wait()
         return True
 
     def started(self, target: str) -> None:
-        """A program that was killed is there again."""
+        """Note that a program that was killed is there again."""
         if down := self._down.pop(target, None):
             down.started.set()
 
     async def returned(self, target: str) -> bool:
-        """Waits until a program that was killed is there again; False: it was not."""
+        """Wait until a program that was killed is there again; False: it was not killed."""
         if (down := self._down.get(target)) is None:
             return False
         await down.started.wait()
@@ -108,7 +106,7 @@ _ENDS = {Verb.CRASH: (Verb.SUSPEND,), Verb.RECONNECT: (Verb.DISCONNECT, Verb.PAR
 
 
 class Injector:
-    """``run`` once, then ``end`` always."""
+    """The timeline of one run: ``run`` once, then ``end`` always."""
 
     def __init__(self, actions: Sequence[Action], path: Path, faults: Faults) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
@@ -124,8 +122,8 @@ class Injector:
         self._last: dict[str, asyncio.Task[None]] = {}  # by target: steps on one go in order, and on others beside them
 
     async def run(self, epoch: float) -> None:
-        """Until the timeline is over. Raises an ExceptionGroup of what its hands raise, and PeerError if the disk is
-        full. ``epoch`` is the Unix time at which the run's clock starts.
+        """Do each action at its time, to the end. Raises an ExceptionGroup of what they raise, and PeerError if the
+        disk is full. ``epoch`` is the Unix time at which the run's clock starts.
         """
         with JsonLines(self._path) as lines:
             async with asyncio.TaskGroup() as steps:
@@ -137,7 +135,7 @@ class Injector:
                     self._last[action.target] = steps.create_task(turn)
 
     async def end(self) -> None:
-        """The run is over: nothing stands still or is cut off any more. Slow links end with their devices."""
+        """End what lasts when the run is over: suspensions and cuts. Slow links end with their devices."""
         lasting = [action for action in self._lasting.values() if action.verb is not Verb.LIMIT]
         ended = await asyncio.gather(*map(self._end, lasting), return_exceptions=True)
         for error in ended:
@@ -155,7 +153,7 @@ class Injector:
             await self._end(action)
 
     async def _end(self, action: Action | None) -> None:
-        """Nothing, if something else has ended it."""
+        """End an action, unless something else has ended it."""
         if action is not None and self._lasting.get((action.target, action.verb)) is action:
             del self._lasting[action.target, action.verb]
             await self._verbs[action.verb][1](action)

@@ -1,4 +1,4 @@
-"""A scenario, live: prepare, start, watch, stop, and account for it. ``venn run`` and ``venn demo`` are this."""
+"""A live run of a scenario: prepare, start, watch, stop, report. ``venn run`` and ``venn demo`` call this."""
 
 import asyncio
 import json
@@ -46,8 +46,8 @@ class LiveRun:
     _too_small: list[str] = field(default_factory=list)  # what this machine lacks for this fleet
 
     async def run(self) -> Result:
-        """Until all jobs are done, the duration is over, a part that it needs has died, or it is cancelled: then what
-        was recorded is reported, and ``ending`` says how it went. Nothing runs on.
+        """Run until all jobs are done, the duration is over, a part that it needs has died, or it is cancelled. Then
+        report what was recorded; ``ending`` says how it went. Nothing runs on.
 
         Raises VennError if it could not start, and CancelledError if it was cancelled before there was anything to
         report; its folder is gone then, but for the logs of a part that failed.
@@ -65,7 +65,8 @@ class LiveRun:
         return Result(self.folder, self._report(supervisor.ending), self.folder.root / PAGE, supervisor.ending)
 
     def _report(self, ending: Ending) -> Summary:
-        """Raises PeerError if the disk is full; if that has ended the run before, the part's error that said so."""
+        """Write the report. Raises PeerError if the disk is full; if that ended the run, the error of the part that
+        said so."""
         try:
             self._write_manifest(interrupted=ending.interrupted)
             return build_report(self.folder.root)
@@ -94,7 +95,7 @@ class LiveRun:
             await supervisor.stop()
 
     def _account_for(self, backend: Backend, supervisor: Supervisor) -> None:
-        """Whether the limits were in force to the end. That they were not is a failure, unless it is allowed."""
+        """Check that the limits were in force to the end. If not, the run has failed, unless that is allowed."""
         if not backend.limited:
             return
         for message in backend.not_in_force():
@@ -126,7 +127,7 @@ class LiveRun:
         return prepared, backend
 
     async def _until_done(self, supervisor: Supervisor) -> None:
-        """The jobs, with the live view and the host's monitor beside them. Raises what ended the run early."""
+        """Wait for the jobs, with the live view and the monitor of this machine. Raises what ended the run early."""
         jobs = asyncio.create_task(supervisor.until_done())
         over = asyncio.Event()
         view = asyncio.create_task(self._watch(supervisor, over))
@@ -155,7 +156,7 @@ class LiveRun:
                 await asyncio.gather(jobs, view, monitor, return_exceptions=True)
 
     async def _without_view(self, view: "asyncio.Task[None]", jobs: "asyncio.Task[None]") -> None:
-        """The view has ended by itself: say why, unless the run ends for the same reason."""
+        """Say why the view has ended by itself, unless the run ends for the same reason."""
         await asyncio.wait([jobs], timeout=VIEW_GRACE_S)
         if not jobs.done():
             self._say(f"there is no live view any more: {view.exception()}")
@@ -181,11 +182,11 @@ class LiveRun:
 
     @property
     def _on_screen(self) -> bool:
-        """Whether there is a live view, that would be spoiled by a line of ours."""
+        """Whether there is a live view, which a line of ours would spoil."""
         return not self.quiet and self.console.is_terminal and not self.console.is_dumb_terminal
 
     def _say(self, text: str) -> None:
-        """A warning that must not go with the live view."""
+        """Warn; a line that the live view hides is printed again after it."""
         if self._on_screen:
             self._told.append(f"warning: {text}")
         self._warn(text)
@@ -196,7 +197,7 @@ class LiveRun:
             self._print(f"warning: {text}", always=True)
 
     def _print(self, text: str, *, always: bool = False) -> None:
-        """``always``: even if it should be quiet. A terminal that was closed is no reason to stop halfway."""
+        """Print, unless the run is quiet and not ``always``. A closed terminal does not stop the run."""
         if always or not self.quiet:
             with suppress(OSError):
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The programs of one run: started together, watched over, stopped for certain.
+"""The supervisor of one run: it starts the components together, watches them, and stops them.
 
 A device's process that a crash has killed is started again for its next session. A driver that a signal has killed
 takes its job up again with ``--resume``. A coordinator that the timeline has killed is started again at its address.
@@ -29,7 +29,7 @@ DRAIN_GRACE_S = 15.0
 
 
 class Supervisor:
-    """The programs of one run. ``start`` then ``until_done`` then, always, ``stop``."""
+    """The components of one run: ``start``, then ``until_done``, then ``stop`` always."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Supervisor:
         say: Callable[[str], None],
         warn: Callable[[str], None],
     ) -> None:
-        """``warn`` tells what ``ending`` tells afterwards; ``say`` what is told nowhere else."""
+        """``warn`` takes what ``ending`` tells afterwards; ``say`` takes what is told nowhere else."""
         self._scenario, self._folder, self._prepared, self._say, self._warn = scenario, folder, prepared, say, warn
         self._backend = backend
         self._coordinator = backend.coordinator()
@@ -70,7 +70,7 @@ class Supervisor:
         return self.recording and 0.0 < self.epoch <= time.time()
 
     async def start(self) -> None:
-        """All programs. Raises the error of the first that cannot start."""
+        """Start all components. Raises the error of the first that cannot start."""
         await self._backend.make()
         began = time.monotonic()
         await self._coordinator.start()
@@ -85,7 +85,7 @@ class Supervisor:
         await self._backend.read_back()
 
     async def until_done(self) -> None:
-        """Until every driver has ended, a part without which nothing goes on has died, or the duration is over."""
+        """Wait until every driver has ended, a part that the run needs has died, or the duration is over."""
         jobs = asyncio.create_task(self._follow_drivers())
         vital = [asyncio.create_task(self._follow_coordinator())]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
@@ -105,11 +105,11 @@ class Supervisor:
             await asyncio.gather(jobs, *vital, return_exceptions=True)
 
     async def coordinator_returned(self) -> bool:
-        """Waits until it is there again, if the timeline has killed it; False: it has not."""
+        """Wait until the coordinator is there again; False: the timeline has not killed it."""
         return await self._faults.returned(Whom.COORDINATOR)
 
     async def stop(self) -> None:
-        """All of them; being cancelled does not keep it from that."""
+        """Stop all components, even if cancelled meanwhile."""
         stopping = asyncio.create_task(self._stop())
         while not stopping.done():
             with suppress(asyncio.CancelledError):
@@ -117,7 +117,7 @@ class Supervisor:
         stopping.result()
 
     async def _stop(self) -> None:
-        """Drivers, then devices (they say goodbye), then the coordinator (it drains and ends its journal)."""
+        """Stop drivers, then devices (they say goodbye), then the coordinator (it drains and ends its journal)."""
         ended: list[object] = []
         for programs in (self._drivers, self._hosts):
             ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
@@ -130,7 +130,7 @@ class Supervisor:
             raise errors[0]
 
     async def _inject(self) -> None:
-        """The timeline; when it is over the run goes on."""
+        """Carry out the timeline; the run goes on after it."""
         injector = Injector(self._prepared.timeline, self._folder.churn, self._faults)
         try:
             await injector.run(self.epoch)
@@ -151,7 +151,7 @@ class Supervisor:
         return self._hosts[target] if alone else None
 
     async def _follow_coordinator(self) -> None:
-        """Starts it again where it was, if the timeline has killed it; raises when it died of anything else."""
+        """Start the coordinator again where it was, if the timeline killed it; raise if it died of anything else."""
         program = self._coordinator
         while True:
             await program.wait()
@@ -163,7 +163,7 @@ class Supervisor:
             self._faults.started(Whom.COORDINATOR)
 
     async def _follow_other(self, other: Component) -> None:
-        """Starts it again, if the timeline has killed it; raises when it died of anything else."""
+        """Start it again, if the timeline killed it; raise if it died of anything else."""
         while True:
             await other.wait()
             if not await self._faults.released(other.name):
@@ -173,7 +173,7 @@ class Supervisor:
             self._faults.started(other.name)
 
     async def _follow_host(self, host: DeviceHost) -> None:
-        """Starts it again when a crash has killed it; raises when it died of anything else."""
+        """Start a host again when a crash killed it; raise if it died of anything else."""
         program = self._hosts[host.name]
         while (code := await program.wait()) != ExitCode.OK:
             if code != -signal.SIGKILL or not host.single:
@@ -204,14 +204,14 @@ class Supervisor:
             self._warn(str(failure))
 
     async def _may_resume(self, name: str) -> bool:
-        """A job's driver was killed: by the timeline as often as it likes, else a few times."""
+        """Whether a driver that was killed may continue: always after the timeline, else ``MOST_RESUMES`` times."""
         if not await self._faults.released(f"{Whom.DRIVER} {name}"):
             self._resumed[name] += 1
         return self._resumed[name] <= MOST_RESUMES
 
 
 def _raise_first(task: asyncio.Task[None]) -> None:
-    """Raises what a vital part, or a driver before the start, ended with."""
+    """Raise what a part that the run needs, or a driver before the start, ended with."""
     try:
         task.result()
     except ExceptionGroup as group:

@@ -18,7 +18,7 @@ from testbed.world.arrays import CheckIns
 from testbed.world.cut import on_population
 from testbed.world.fleets import check_ins_of, expand
 from testbed.world.limits import Limits, changed
-from testbed.world.links import Course, course
+from testbed.world.links import LinkSchedule, link_schedule
 from testbed.world.matching import check_ins
 from testbed.world.timeline import Action, Entry
 
@@ -36,7 +36,7 @@ class Devices:
     tasks_per_session: int = 0
     tasks_per_day: int = 0
     limits: tuple[tuple[int, int], ...] = ()
-    links: tuple[Course | None, ...] = ()
+    links: tuple[LinkSchedule | None, ...] = ()
     actions: tuple[Action, ...] = ()
     cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)
 
@@ -111,8 +111,10 @@ def _cuts(devices: Sequence[DeviceSpec]) -> dict[tuple[int, float], Cut]:
     }
 
 
-def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[Action]) -> tuple[Course | None, ...]:
-    """Of each device; empty: none is limited at any time."""
+def _links(
+    scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[Action]
+) -> tuple[LinkSchedule | None, ...]:
+    """The link of each device over time; empty: none is limited at any time."""
     own = {name: fleet.limits for name, fleet in scenario.fleets.items()}
     changes: dict[str, list[tuple[float, float, Limits]]] = {}
     fleet = {device.device: device.fleet for device in devices}
@@ -122,7 +124,7 @@ def _links(scenario: Scenario, devices: Sequence[DeviceSpec], actions: Sequence[
             change = (each.at_s, until, changed(own[fleet[each.target]], each.change))
             changes.setdefault(each.target, []).append(change)
     links = tuple(
-        course(own[device.fleet], changes.get(device.device, ()))
+        link_schedule(own[device.fleet], changes.get(device.device, ()))
         if own[device.fleet].link or device.device in changes
         else None
         for device in devices

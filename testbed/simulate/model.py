@@ -18,7 +18,7 @@ from coordinator.engine.model import Outcome as Decided
 from coordinator.engine.requirements import Capabilities
 from testbed.runfolder.attempts import Attempts
 from testbed.world.arrays import CheckIns, Matching, Reals
-from testbed.world.links import Course
+from testbed.world.links import LinkSchedule
 from testbed.world.timeline import Action
 
 
@@ -64,7 +64,7 @@ class Simulation:
     tasks_per_session: int = 0  # 0: no limit
     tasks_per_day: int = 0  # 0: no limit
     limits: tuple[tuple[int, int], ...] = ()  # (per session, per day) by kind, in place of these two; empty: these
-    links: tuple[Course | None, ...] = ()  # of devices by number; None: this one moves bytes in no time; empty: all do
+    links: tuple[LinkSchedule | None, ...] = ()  # by device; None: bytes take no time; empty: for all
     noise_sigma: float = 0.0  # log-sigma of what a task's time is multiplied by; 0: nothing
     until_s: float = np.inf  # given up then: what is due later does not happen
     breaks: tuple[Break, ...] = ()  # of programs, in the order of the timeline

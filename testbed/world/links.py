@@ -126,7 +126,7 @@ FETCH_CODE = (REQUEST, CODE)
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LinkSchedule:
     """A device's link over time: ``limits[i]`` hold from ``starts[i]`` on, until the next ones do."""
 
     starts: tuple[float, ...]  # ascending; the first is -inf
@@ -149,8 +149,8 @@ class Course:
             at, number = until, number + 1
 
 
-def course(limits: Limits, changes: Sequence[tuple[float, float, Limits]]) -> Course:
-    """Of a link with ``limits``, and others from ``changes[i][0]`` to ``changes[i][1]``, in order and apart."""
+def link_schedule(limits: Limits, changes: Sequence[tuple[float, float, Limits]]) -> LinkSchedule:
+    """The schedule of a link with ``limits``, but others from ``changes[i][0]`` to ``changes[i][1]``, in order."""
     starts, held = [-math.inf], [limits]
     for since, until, other in changes:
         if since == starts[-1]:  # what was before ends as this begins
@@ -158,7 +158,7 @@ def course(limits: Limits, changes: Sequence[tuple[float, float, Limits]]) -> Co
             held.pop()
         starts += [since, until]
         held += [other, limits]
-    return Course(tuple(starts), tuple(held))
+    return LinkSchedule(tuple(starts), tuple(held))
 
 
 def rate(limits: Limits, way: Way) -> float:
@@ -182,7 +182,7 @@ def tcp_rate(loss: float, round_trip_s: float) -> float:
 
 
 def task_end(
-    link: Course,
+    link: LinkSchedule,
     at: float,
     work: Workload,
     seconds: float,
@@ -202,12 +202,12 @@ def task_end(
     return arrival(link, after, at + seconds, chance)
 
 
-def free_at(link: Course, at: float, chance: Iterator[float]) -> float:
+def free_at(link: LinkSchedule, at: float, chance: Iterator[float]) -> float:
     """When a device may be given another task whose driver has its response at ``at``."""
     return arrival(link, (RECEIPT, FINISHED), at, chance)
 
 
-def arrival(link: Course, messages: Sequence[Message], at: float, chance: Iterator[float]) -> float:
+def arrival(link: LinkSchedule, messages: Sequence[Message], at: float, chance: Iterator[float]) -> float:
     """When the last of them is there, if each is sent when the one before is there. ``chance``: uniform in [0, 1)."""
     for message in messages:
         left = link.left(message, at)

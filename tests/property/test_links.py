@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from coordinator.engine.model import Workload
 from testbed.world.limits import Limits
-from testbed.world.links import Course, Message, Way, arrival, chances, course, free_at, rate, task_end
+from testbed.world.links import LinkSchedule, Message, Way, arrival, chances, free_at, link_schedule, rate, task_end
 
 STEP_S = 1 / 256
 
@@ -21,17 +21,17 @@ LIMITS = st.builds(
 
 
 @st.composite
-def courses(draw: st.DrawFn) -> Course:
+def schedules(draw: st.DrawFn) -> LinkSchedule:
     """Changes at whole steps, some of them one right after the other."""
     at, changes = 0.0, []
     for other in draw(st.lists(LIMITS, max_size=4)):
         since = at + draw(st.sampled_from([0.0, 0.25, 1.0]))
         at = since + draw(st.sampled_from([0.125, 0.5, 2.0]))
         changes.append((since, at, other))
-    return course(draw(LIMITS), changes)
+    return link_schedule(draw(LIMITS), changes)
 
 
-def in_steps(link: Course, message: Message, at: float) -> float:
+def in_steps(link: LinkSchedule, message: Message, at: float) -> float:
     left = float(message.size)
     while left > 0:
         speed = rate(link.at(at), message.way)
@@ -42,14 +42,16 @@ def in_steps(link: Course, message: Message, at: float) -> float:
     return at
 
 
-@given(courses(), st.sampled_from(Way), st.integers(0, 20_000), st.integers(0, 800))
-def test_bytes_leave_at_the_rate_of_each_moment(link: Course, way: Way, size: int, step: int) -> None:
+@given(schedules(), st.sampled_from(Way), st.integers(0, 20_000), st.integers(0, 800))
+def test_bytes_leave_at_the_rate_of_each_moment(link: LinkSchedule, way: Way, size: int, step: int) -> None:
     message, at = Message(way, size), step * STEP_S
     assert abs(link.left(message, at) - in_steps(link, message, at)) < 1e-6
 
 
-@given(courses(), st.integers(0, 800), st.integers(0, 8000), st.integers(0, 8000), st.integers(1, 99))
-def test_a_task_is_its_messages_and_what_lies_between(link: Course, step: int, down: int, up: int, lease: int) -> None:
+@given(schedules(), st.integers(0, 800), st.integers(0, 8000), st.integers(0, 8000), st.integers(1, 99))
+def test_a_task_is_its_messages_and_what_lies_between(
+    link: LinkSchedule, step: int, down: int, up: int, lease: int
+) -> None:
     at, seconds = step * STEP_S, 0.75
     ended = task_end(link, at, Workload(0.0, down, up), seconds, first=(), chance=chances(1, lease, 0))
     assert ended == task_end(link, at, Workload(0.0, down, up), seconds, first=(), chance=chances(1, lease, 0))
@@ -63,7 +65,7 @@ def test_a_task_is_its_messages_and_what_lies_between(link: Course, step: int, d
 
 @given(LIMITS, st.integers(0, 9), st.integers(0, 9))
 def test_a_link_that_never_changes_takes_the_same_at_any_time(limits: Limits, first: int, second: int) -> None:
-    link = course(limits, ())
+    link = link_schedule(limits, ())
     message = Message(Way.UP, 5000)
     took = [arrival(link, (message,), float(at), repeat(0.5)) - at for at in (first, second)]
     assert abs(took[0] - took[1]) < 1e-9

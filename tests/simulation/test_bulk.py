@@ -29,7 +29,7 @@ from testbed.simulate.run import at_least_leases, simulate
 from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
 from testbed.world.limits import Limits
-from testbed.world.links import course
+from testbed.world.links import link_schedule
 from tests.simulation.test_random_worlds import KINDS, REQUIREMENTS, chooser, random_world
 
 POLICIES = (
@@ -268,7 +268,7 @@ def test_what_is_not_in_bulk() -> None:
     many = random_world(1)
     few = replace(many, settings=replace(many.settings, most_regions=1), jobs=(job("a", 1, needs("a")),))
     assert why_not(few) == "there are 2 classes of devices; at most 1"
-    linked = replace(many, links=(course(Limits(up_bits=8000.0), ()),) * 99)
+    linked = replace(many, links=(link_schedule(Limits(up_bits=8000.0), ()),) * 99)
     assert why_not(linked) == "links are modelled"
     assert simulate(linked, load_policy("fifo")).path == "events"
 

@@ -13,7 +13,7 @@ from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Cut, Outcome, SimulatedJob, Simulation
 from testbed.testing.worlds import Session, job, world
 from testbed.world.limits import Limits
-from testbed.world.links import course
+from testbed.world.links import link_schedule
 from tests.simulation.test_breaks import Told, killed
 
 CUT, SILENT, STILL = Cut.DISCONNECT, Cut.PARTITION, Cut.SUSPEND
@@ -158,7 +158,7 @@ def test_such_a_simulation_is_not_in_bulk() -> None:
 
 def test_a_receipt_waits_for_a_device_that_stands_still() -> None:
     """It would be there, and said so, at 10; so the next lease is at 12."""
-    slow = course(Limits(up_bits=None, delay_s=2.0, jitter_s=0.0, loss=0.0), ())
+    slow = link_schedule(Limits(up_bits=None, delay_s=2.0, jitter_s=0.0, loss=0.0), ())
     there = [Session(0, 9.5, 0), Session(12, 99, 0)]
     again = job("a", 1, rounds=2, compute=1.0, repeat=Repeat.ALLOW)
     _, told = played(cut([again], there, STILL, 9.5, links=(slow,)))

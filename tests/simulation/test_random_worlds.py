@@ -18,7 +18,7 @@ from testbed.simulate.model import SimulatedJob, Simulation
 from testbed.testing.worlds import Session, has, job, needs, world
 from testbed.world.arrays import Matching
 from testbed.world.limits import Limits
-from testbed.world.links import Course, course
+from testbed.world.links import LinkSchedule, link_schedule
 
 KINDS = ("", "a", "b", "ab")
 REQUIREMENTS = ("", "a", "b", "ab")
@@ -102,8 +102,8 @@ def random_links(made: Simulation, seed: int) -> Simulation:
     def limits() -> Limits:
         return Limits(up_bits=(None, 8000.0)[pick(2)], delay_s=float(pick(4)), jitter_s=0.0, loss=0.1 * pick(2))
 
-    def link() -> Course:
-        return course(limits(), [(float(pick(30)), float(30 + pick(30)), limits())] if pick(2) else ())
+    def link() -> LinkSchedule:
+        return link_schedule(limits(), [(float(pick(30)), float(30 + pick(30)), limits())] if pick(2) else ())
 
     devices = 1 + max(int(block.device.max()) for block in made.trace())
     return replace(made, links=tuple(link() if pick(3) else None for _ in range(devices)))

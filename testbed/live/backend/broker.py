@@ -27,7 +27,7 @@ log_type warning
 
 
 def check() -> tuple[str, str, str]:
-    """For `venn doctor`: what is asked for, what is there of it, and else what is wrong and how to fix it."""
+    """The line of `venn doctor` about the broker: what is needed, what is there, and else what is wrong and its fix."""
     try:
         return "mosquitto", find_programs()[0], ""
     except VennError as error:
@@ -35,12 +35,12 @@ def check() -> tuple[str, str, str]:
 
 
 def is_broken(scenario: "Scenario") -> bool:
-    """Whether its timeline breaks the broker: then there is one."""
+    """Whether the timeline of a scenario breaks the broker. Only then a run has one."""
     return any(isinstance(entry.of, Selector) and entry.of.whom is Whom.BROKER for entry in scenario.churn)
 
 
 def find_programs() -> tuple[str, str]:
-    """The paths of Mosquitto, and of what hashes its passwords. Raises CannotEnforceError BROKER."""
+    """Return the paths of Mosquitto and of the program that hashes its passwords. Raises CannotEnforceError BROKER."""
     return _find("mosquitto"), _find("mosquitto_passwd")
 
 
@@ -53,7 +53,7 @@ def _find(name: str) -> str:
 
 
 def make_broker(token: Path, host: str, port: int) -> list[str]:
-    """The command that is one, with the password that is in ``token``; what it reads lies beside that.
+    """Write the settings of a broker beside ``token``, the file of its password, and return its command.
 
     Raises CannotEnforceError BROKER, UsageError TOKEN, and PeerError or UsageError for what cannot be written.
     """

@@ -21,7 +21,7 @@ def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool, listen
 
 
 def listening(arguments: Sequence[str], address: str) -> list[str]:
-    """The same coordinator, at an address that it had."""
+    """The command of a coordinator, with another address to listen at."""
     place = arguments.index("--listen") + 1
     return [*arguments[:place], address, *arguments[place + 1 :]]
 
@@ -36,8 +36,11 @@ def devices(
     throttle: Sequence[str] = (),
     measured: bool = False,
 ) -> list[str]:
-    """The agent or the swarm that is ``host``. ``epoch`` is the Unix time at which the run's clock starts, ``measured``
-    whether its tasks take the time that they really take."""
+    """The command of the agent or the swarm that is ``host``.
+
+    ``epoch`` is the Unix time at which the run's clock starts. ``measured``: its tasks take the time that they
+    need, and not a modelled one.
+    """
     flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.device_host(host.name))]
     flags += ["--epoch", f"{epoch:.3f}", *throttle, *allowed_code(scenario)]
     if host.single:
@@ -47,7 +50,7 @@ def devices(
 
 
 def allowed_code(scenario: Scenario) -> list[str]:
-    """The code of the scenario's jobs, for a device to run."""
+    """The flags by which a device may run the code of the scenario's jobs."""
     return [
         word for file in sorted({str(job.file) for job in scenario.jobs.values()}) for word in ("--allow-code", file)
     ]
@@ -56,7 +59,7 @@ def allowed_code(scenario: Scenario) -> list[str]:
 def job(
     name: str, scenario: Scenario, folder: RunFolder, *, to: str, run: str, held_out: Path | None, epoch: float | None
 ) -> list[str]:
-    """The driver of one job; it is warm, and submits when the job arrives. Without ``epoch`` it is told when later."""
+    """The command of the driver of one job. Without ``epoch`` a file tells it when the job arrives."""
     asked, scale = scenario.jobs[name], scenario.time_scale
     requirement_name, requirement = scenario.requirement_of(name)
     flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.job(name))]
@@ -90,7 +93,7 @@ def start_at(name: str, scenario: Scenario, epoch: float) -> float:
 
 
 def resumed(arguments: Sequence[str]) -> list[str]:
-    """The same driver, taking up its job where it left it."""
+    """The command of a driver, with ``--resume``: it continues its job."""
     return [*arguments, *([] if "--resume" in arguments else ["--resume"])]
 
 

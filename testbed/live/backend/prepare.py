@@ -1,13 +1,9 @@
 """What a run needs before anything starts: files on disk, and a machine that is large enough.
 
-What a run needs on disk before anything starts: shares of data, and who hosts which devices.
-
-Whether this machine is large enough for a fleet: an estimate, made before anything starts.
-
-What a program costs was measured (grpcio 1.85, Python 3.11, x86-64; memory that is its own, not shared with others): a
-warm coordinator, driver or agent has 37 to 40 MB, its worker 21 MB with NumPy alone, the testbed 150 MB once it draws.
-An idle device costs 54 kB in the coordinator and 90 kB in its swarm; one that works, as much again for its driver. Each
-connection is an open file at both of its ends.
+Whether the machine is large enough is an estimate. What a program costs was measured (grpcio 1.85, Python 3.11, x86-64;
+memory that is its own, not shared with others): a warm coordinator, driver or agent has 37 to 40 MB, its worker 21 MB
+with NumPy alone, the testbed 150 MB once it draws. An idle device costs 54 kB in the coordinator and 90 kB in its
+swarm; one that works, as much again for its driver. Each connection is an open file at both of its ends.
 """
 
 import math
@@ -36,7 +32,7 @@ SWARM = "swarm"  # the host of the devices that have no process of their own
 
 @dataclass(frozen=True, slots=True)
 class DeviceHost:
-    """A process that hosts devices: one (a ``venn agent``) or many (a ``venn swarm``)."""
+    """A process that hosts one device (``venn agent``) or many (``venn swarm``)."""
 
     name: str
     devices: tuple[DeviceSpec, ...]  # at least one
@@ -46,6 +42,8 @@ class DeviceHost:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
+    """What ``prepare`` has made of a scenario."""
+
     devices: tuple[DeviceSpec, ...]
     hosts: tuple[DeviceHost, ...]  # the swarm first
     held_out: Mapping[str, Path]  # by data set; only where something is held out
@@ -81,7 +79,7 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
 
 
 def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
-    """What the timeline may hold the devices of a fleet to."""
+    """The limits that the timeline may set for devices of a fleet."""
     limits = scenario.fleets[fleet].limits
     return tuple(
         changed(limits, entry.change)
@@ -91,14 +89,16 @@ def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
 
 
 def relayed(scenario: Scenario) -> frozenset[str]:
-    """The fleets whose devices have a relay each, where links are limited by relays."""
+    """The fleets whose devices have a relay each, with a backend that limits links by relays."""
     fleets = scenario.fleets.items()
     return frozenset(name for name, each in fleets if each.limits.link or changes_of(scenario, name))
 
 
 def _left_to_itself(device: DeviceSpec, *, linked: bool) -> DeviceSpec:
-    """A device with a process to itself does not play that it is suspended: its process is. Nor does one with a relay
-    play that it is cut off: its link is."""
+    """Take the absences out of a device that the backend causes from outside.
+
+    The process of a single device is suspended, and a link with a relay (``linked``) is cut.
+    """
     really = {AbsenceKind.SUSPEND} if device.alone else set()
     really |= {AbsenceKind.DISCONNECT, AbsenceKind.PARTITION} if linked else set()
     return replace(device, absences=tuple(each for each in device.absences if each.how not in really))
@@ -128,7 +128,7 @@ OTHER_FILES = 64  # of a program, beside its connections
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What this machine has."""
+    """Cores, memory and open files of this machine."""
 
     cores: int
     memory_bytes: int  # that could be had now
@@ -137,7 +137,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a run takes, by estimate."""
+    """What a run takes of a machine, by estimate."""
 
     programs: int
     memory_bytes: int
@@ -168,7 +168,7 @@ def need(scenario: Scenario, prepared: Prepared, cores: int) -> Need:
 
 
 def check_fits(scenario: Scenario, asked: Need, have: Capacity) -> None:
-    """Where each device is a container, or the like. Raises CannotEnforceError TOO_LARGE: how many would fit."""
+    """Check that devices, where each is a container or the like, fit into memory. Raises CannotEnforceError."""
     backend = scenario.backend_spec
     if not backend.each_device or not backend.devices_here or asked.memory_bytes <= have.memory_bytes:
         return

@@ -1,4 +1,4 @@
-"""Backends: what the programs of a run are, and how each kind is found.
+"""The protocol of backends: what makes the components of a run.
 
 ``testbed.scenario.backends`` says how each kind is found; the function ``make`` of its spec takes a ``Run`` and
 returns a ``Backend``.
@@ -23,7 +23,7 @@ FAILURES = frozenset(ExitCode) - {ExitCode.OK, ExitCode.INTERRUPTED, ExitCode.TE
 
 
 class Component(Protocol):
-    """One program of a run: started, watched, broken on purpose, stopped for certain."""
+    """One program of a run, that can be started, watched, broken on purpose and stopped."""
 
     name: str
 
@@ -34,27 +34,27 @@ class Component(Protocol):
         """Start it, again if it has ended."""
 
     def resume(self) -> None:
-        """From its next start on it takes up what it left."""
+        """Let it continue its job from its next start on."""
 
     async def announced(self, within_s: float) -> dict[str, object]:
-        """The one JSON line that it prints when it is ready. Raises VennError if it says nothing."""
+        """Return the one JSON line that it prints when it is ready. Raises VennError if it says nothing."""
 
     async def wait(self) -> int:
-        """Its exit code; minus the signal's number if a signal ended it. Awaited by one task at a time."""
+        """Wait for its end and return its exit code, or minus the number of the signal. For one task at a time."""
 
     async def stop(self, grace_s: float | None = None) -> int | None:
-        """Tell it to end, and end it after ``grace_s`` seconds."""
+        """Tell it to end, and kill it after ``grace_s`` seconds."""
 
     def failure(self, what: str = "") -> VennError:
-        """What to tell the user when it failed."""
+        """The error to tell the user when it failed; ``what``: how, if it does not say so itself."""
 
     async def kill(self) -> None:
-        """At once, with all that it has started."""
+        """Kill it at once, with all that it has started."""
 
-    async def stand_still(self) -> None:
-        """With all that it has started, until ``go_on``; its connections stay open."""
+    async def pause(self) -> None:
+        """Suspend it until ``unpause``, with all that it has started. Its connections stay open."""
 
-    async def go_on(self) -> None: ...
+    async def unpause(self) -> None: ...
 
 
 class Backend(Protocol):
@@ -66,31 +66,33 @@ class Backend(Protocol):
     def coordinator(self) -> Component: ...
 
     def driver(self, job: str, epoch: float) -> Component:
-        """``epoch``: the Unix time at which the run's clock starts."""
+        """The driver of a job. ``epoch`` is the Unix time at which the run's clock starts."""
 
     def device_host(self, host: DeviceHost, epoch: float) -> Component: ...
 
     async def crash(self, device: str) -> None:
-        """Kill it, unless it sees to that itself."""
+        """Kill a device, unless the device does this itself."""
 
     async def cut(self, device: str, *, reset: bool) -> None:
-        """Nothing comes through its link until ``mend``; ``reset``: and its connections break. Nothing is done to a
-        device that sees to that itself. Raises VennError."""
+        """Let nothing through a device's link until ``mend``, unless the device does this itself. Raises VennError.
+
+        ``reset``: its connections break, too.
+        """
 
     async def mend(self, device: str) -> None: ...
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
-        """Its link has these limits from now on; None: its own again. Raises VennError."""
+        """Set the limits of a device's link from now on; None: its own again. Raises VennError."""
 
     @property
     def others(self) -> Sequence[Component]:
-        """Components that run since ``make``. The run ends when one of them does."""
+        """Components that run from ``make`` on. The run ends when one of them does."""
 
     def start_cost_s(self, others: int, one_s: float) -> float:
-        """From now until so many parts are warm, by estimate: ``one_s`` is what the first of them took."""
+        """Estimate the seconds until so many parts are ready; ``one_s`` is what the first one took."""
 
     def reached(self, said: Mapping[str, object]) -> str:
-        """The address at which we reach the coordinator, which has announced itself."""
+        """The address of the coordinator, which ``said`` this when it was ready."""
 
     async def read_back(self) -> None:
         """Check that the limits of components that have started are in force. Raises CannotEnforceError."""
@@ -131,7 +133,9 @@ def backend_of(run: Run) -> Backend:
 def failure_of(
     name: str, code: int | None, lines: Sequence[str], what: str, log: Path, *, said: dict[str, object] | None = None
 ) -> VennError:
-    """``code``: its exit code, minus a signal's number, None while it runs. ``lines``: the last that it wrote.
+    """The error of a component that failed: its own if it printed one, else how it ended.
+
+    ``code``: its exit code, minus a signal's number, None while it runs. ``lines``: the last that it wrote.
     ``said``: what it announced.
     """
     said = said or next(filter(None, (told(line) for line in reversed(lines))), None)
@@ -154,7 +158,7 @@ def failure_of(
 
 
 def told(line: str | bytes) -> dict[str, object] | None:
-    """The JSON object of a line; None if it is none."""
+    """The JSON object that a line holds; None if it holds none."""
     try:
         value = json.loads(line)
     except ValueError:

@@ -46,7 +46,7 @@ DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may
 
 
 class Containers:
-    """A service for the coordinator, for each job and for each fleet; a container for each device."""
+    """The components of one run as containers, one for each device; see ``Backend``."""
 
     def __init__(
         self,
@@ -84,8 +84,8 @@ class Containers:
             await other.start()
 
     async def _load(self, part: str) -> None:
-        luggage = packed(await asyncio.to_thread(self._layout.luggage, part))
-        await self._project.order(f"{part} was not given its files", self._made[part].put_archive, "/", luggage)
+        archive = packed(await asyncio.to_thread(self._layout.files, part))
+        await self._project.order(f"{part} was not given its files", self._made[part].put_archive, "/", archive)
 
     def coordinator(self) -> Container:
         return self._container(COORDINATOR, COORDINATOR, self._folder.root / "coordinator.log")
@@ -107,13 +107,13 @@ class Containers:
         await self._parts[device].kill()
 
     async def cut(self, device: str, *, reset: bool) -> None:
-        """Its network goes when the coordinator has got what a device says that hangs up: by itself it would not."""
+        """Take a device's network away. With ``reset`` the coordinator hears first that the device hangs up."""
         if reset:
             await self._hung_up(self._parts[device])
         await self._parts[device].cut_off()
 
     async def _hung_up(self, device: Container) -> None:
-        """Returns in any case: a device that has not hung up by then is silent."""
+        """Wait until the coordinator has no connection with a device, for ``HANGS_UP_WITHIN_S`` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(HANGS_UP_WITHIN_S):
                 address = await device.address()
@@ -134,13 +134,13 @@ class Containers:
         return self._others
 
     def start_cost_s(self, others: int, one_s: float) -> float:
-        """A device is warm as soon as its limit, and this machine, let it."""
+        """Take the slowest device, or all of them on the cores of this machine."""
         slowest = min((fleet.cores or 1.0 for fleet in self._scenario.fleets.values()), default=1.0)
         each_s = min(DEVICE_COST * one_s, MOST_COST_S)
         return each_s * max(1 / min(1.0, slowest), others / capacity().cores)
 
     async def read_back(self) -> None:
-        """What the engine has of each container; what the kernel has, each says itself (``not_in_force``)."""
+        """Check the limits that the engine has. Those of links each container reads itself (``not_in_force``)."""
         for device, fleet in self._account.fleet_of.items():
             plan, made = self._account.plan.fleets[fleet], self._made[device]
             await self._project.order("it cannot be looked at", made.reload)
@@ -151,25 +151,25 @@ class Containers:
                 raise CannotEnforceError("CANNOT_ENFORCE", str(error), fix="see `venn doctor`") from error
 
     async def remove(self, *, at_once: bool = False) -> None:
-        """Brings home what they wrote first: a container that is gone has nothing left to tell."""
-        errors = await self._bring_home()
+        """Fetch what the containers wrote, and remove them."""
+        errors = await self._fetch_outputs()
         await self._project.down()
         if errors and not at_once:
             raise errors[0]
 
-    async def _bring_home(self) -> list[VennError]:
+    async def _fetch_outputs(self) -> list[VennError]:
         errors = []
         with JsonLines(self._folder.containers) as lines:
             for name, part in self._parts.items():
                 try:
-                    if about := await part.bring_home(self._home(name)):
+                    if about := await part.fetch_output(self._home(name)):
                         lines.write(about)
                 except VennError as error:
                     errors.append(error)
         return errors
 
     def _home(self, part: str) -> Path:
-        """Where what a part wrote belongs: a device knows of no folder but its own."""
+        """The folder for what a part wrote: a device's own, or the run folder."""
         return self._folder.device_host(part) if part in self._layout.devices else self._folder.root
 
     @property
@@ -196,7 +196,7 @@ class Containers:
 
 
 async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All of them to their ends; raises what the first that failed raised."""
+    """Run all of them to their ends; raise what the first that failed raised."""
     for each in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(each, BaseException):
             raise each

@@ -1,7 +1,8 @@
-"""The Compose file of a run: what a person reads to know its containers, and what starts them.
+"""The Compose file of a run, and what goes into each container and comes back.
 
-It holds to what docker-compose 1.29 and Compose v2 both take: no top-level name, limits by ``cpus`` and ``mem_limit``.
-How many containers a service has stands on the command line (``scale``).
+No folder of this machine is mounted: a container sees its own files alone, and the engine may be on another machine.
+The file holds to what docker-compose 1.29 and Compose v2 both take: no top-level name, limits by ``cpus`` and
+``mem_limit``. How many containers a service has stands on the command line (``scale``).
 """
 
 import io
@@ -47,7 +48,7 @@ HEAD = """\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Containers of one kind."""
+    """A service of the Compose file: containers of one kind."""
 
     command: Sequence[str]
     count: int = 1
@@ -95,7 +96,7 @@ def told(limits: Limits) -> dict[str, str]:
 
 
 def told_again(limits: Limits) -> dict[str, str]:
-    """The same for a link that is changed: what is not limited any more is said too."""
+    """The same for a link that has changed, where an empty variable ends a limit."""
     return {variable(key): "" for key in LINK} | told(limits)
 
 
@@ -104,7 +105,7 @@ def scale_flags(services: Mapping[str, Service]) -> list[str]:
 
 
 def write_project(services: Mapping[str, Service], image: str, mark: str, command: Sequence[str]) -> str:
-    """The text of the file; ``command`` makes its containers."""
+    """The text of the Compose file; ``command`` makes its containers."""
     document = {
         "services": {name: service.to_yaml(image, mark) for name, service in services.items()},
         "networks": {"default": {"labels": {LABEL: mark}}},
@@ -121,15 +122,15 @@ OURS = frozenset((TOKENS, DATA, CODE, POPULATION, SETTINGS, CHANGED))  # what wa
 Files = Mapping[str, bytes]  # absolute path in the container -> content
 
 
-def packed(luggage: Files) -> bytes:
+def packed(files: Files) -> bytes:
     """A tar of the files, with the folders that they lie in; nobody but the user reads tokens."""
     text = io.BytesIO()
     with tarfile.open(fileobj=text, mode="w") as tar:
-        for folder in sorted({parent for path in luggage for parent in PurePosixPath(path).parents[:-1]}):
+        for folder in sorted({parent for path in files for parent in PurePosixPath(path).parents[:-1]}):
             entry = _entry(str(folder), 0o1777 if folder in SHARED else FOLDER)
             entry.type = tarfile.DIRTYPE
             tar.addfile(entry)
-        for path, content in luggage.items():
+        for path, content in files.items():
             entry = _entry(path, SECRET if path.startswith(f"{INSIDE}/{TOKENS}/") else OPEN)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
@@ -143,7 +144,7 @@ def _entry(path: str, mode: int) -> tarfile.TarInfo:
 
 
 def unpack(archive: Iterable[bytes], root: Path) -> None:
-    """Writes the files of ``INSIDE`` below ``root``, as the engine hands it out; not those that were put in.
+    """Write the files of ``INSIDE`` below ``root``, from the tar of an engine, but for those that were put in.
 
     Raises PeerError OUT_OF_SPACE.
     """
@@ -163,7 +164,7 @@ def unpack(archive: Iterable[bytes], root: Path) -> None:
 
 
 class _Stream(io.RawIOBase):
-    """Pieces of bytes as a file."""
+    """A file that is read from pieces of bytes."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces, self._rest = pieces, b""
@@ -197,7 +198,7 @@ class Layout:
     allow_degraded: bool
 
     def services(self, *, port: int, validate: bool) -> dict[str, Service]:
-        """``port``: of this machine, that leads to the coordinator."""
+        """The services by name. ``port`` of this machine leads to the coordinator."""
         listen = commands.coordinator(self.scenario, HERE, validate=validate, listen=f"{EVERYWHERE}:{PORT}")
         services = {COORDINATOR: Service(command=[*listen, "--insecure"], port=port)}
         for job in self.scenario.jobs:
@@ -224,7 +225,7 @@ class Layout:
         return services
 
     def places(self) -> dict[str, tuple[str, int]]:
-        """Each part's service, and its number there."""
+        """The service of each part, and the part's number in it."""
         places = {str(Whom.COORDINATOR): (COORDINATOR, 1)}
         places |= {broker.NAME: (broker.NAME, 1)} if broker.is_broken(self.scenario) else {}
         places |= {driver(job): (driver_service(job), 1) for job in self.scenario.jobs}
@@ -233,8 +234,8 @@ class Layout:
             places |= {device: (fleet_service(fleet), number) for number, device in enumerate(own, start=1)}
         return places
 
-    def luggage(self, part: str) -> Files:
-        """What a part is given before it starts."""
+    def files(self, part: str) -> Files:
+        """The files that a part is given before it starts."""
         word, _, job = part.partition(" ")
         match word:
             case Whom.COORDINATOR:
@@ -288,7 +289,7 @@ class Layout:
         return {str(HERE.tokens / role): getattr(ensure_tokens(self.folder.tokens), role).encode()}
 
     def _policy(self) -> dict[str, bytes]:
-        """A policy of one's own, at the same place: its name holds its path."""
+        """The file of a policy that is not installed, at the same path, which its name holds."""
         file, _ = in_file(split(self.scenario.policy)[0])
         return {} if file is None else {str(file): file.read_bytes()}
 

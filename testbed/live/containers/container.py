@@ -1,11 +1,4 @@
-"""One container of a run, and all of them.
-
-The connections of a container, as its kernel lists them in /proc/net.
-
-The containers of one run in the engine: made, told what to do, listened to, and taken away again.
-
-A program of ours in a container. See ``Component``.
-"""
+"""The containers of one run in the engine (``ComposeProject``), and each as a component (``Container``)."""
 
 import asyncio
 import json
@@ -51,7 +44,7 @@ AT_ONCE = 6  # orders: an engine starts containers no faster for being asked for
 
 
 class ComposeProject:
-    """``up``, then ``down`` always."""
+    """The containers of one run: ``up``, then ``down`` always."""
 
     def __init__(self, client: DockerClient, program: Sequence[str], project: str, file: Path, mark: str) -> None:
         self.client, self._name = client, project
@@ -66,7 +59,7 @@ class ComposeProject:
         return [*self._command, "up", "--no-start", *scale]
 
     async def up(self, scale: Sequence[str], heard: Heard) -> Mapping[tuple[str, int], Made]:
-        """Makes all containers, none of which runs yet: by service and number. ``heard`` is told in the event loop
+        """Make all containers, without starting them: by service and number. ``heard`` is told in the event loop
         when one ends. Raises CannotEnforceError COMPOSE or ENGINE."""
         await self._compose(self.up_command(scale))
         self._listen(heard)
@@ -75,7 +68,7 @@ class ComposeProject:
         return {(each.labels[SERVICE], int(each.labels[NUMBER])): each for each in made}
 
     async def down(self) -> None:
-        """Containers and network. Raises CannotEnforceError: something is left, which `venn down` finds."""
+        """Remove containers and network. Raises CannotEnforceError: something is left, which `venn down` finds."""
         if self._events is not None:
             self._events.close()
         if self._listener is not None:
@@ -87,7 +80,7 @@ class ComposeProject:
         self.client.close()
 
     async def order(self, what: str, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Something of the SDK, in a thread. Raises CannotEnforceError ENGINE: ``what``, and why."""
+        """Call the SDK in a thread. Raises PeerError ENGINE: ``what``, and why."""
         async with self._slots:
             with obeyed(what):
                 return await asyncio.to_thread(do, *args, **kwargs)
@@ -109,7 +102,7 @@ class ComposeProject:
         self._listener.start()
 
     async def _compose(self, command: Sequence[str]) -> None:
-        """To its end, even if we are cancelled: what is half made could not be removed."""
+        """Run a command to its end, even if we are cancelled: what is half made could not be removed."""
         running = asyncio.ensure_future(self._run(command))
         try:
             await asyncio.shield(running)
@@ -142,10 +135,10 @@ TOLD_WITHIN_S = 10.0  # by the engine, that a container has ended
 
 
 class Container:
-    """``find`` finds its container, once it is made."""
+    """A program of ours in a container; see ``Component``. ``find`` finds the container, once it is made."""
 
     def __init__(self, name: str, project: ComposeProject, find: Find, *, log: Path, settings: str = "") -> None:
-        """``settings``: what stands in its venn.toml, beside the flags of its command."""
+        """``settings``: the text of its venn.toml, which goes with the flags of its command."""
         self.name, self.log = name, log
         self._project, self._find, self._settings = project, find, settings
         self._started_at = 0.0
@@ -165,7 +158,7 @@ class Container:
         self._settings = self._settings.removesuffix(again) + again
 
     async def start(self) -> None:
-        """To its end, even if we are cancelled: one that starts after it was told to stop would never end."""
+        """Start it, even if we are cancelled: if it started after it was told to stop, it would never end."""
         starting = asyncio.ensure_future(self._start())
         try:
             await asyncio.shield(starting)
@@ -186,7 +179,7 @@ class Container:
             raise
 
     def ended(self, code: int) -> None:
-        """The engine says that it has."""
+        """Take the exit code from the engine."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(128 - code if code in SIGNALS and code not in OWN_CODES else code)
 
@@ -232,18 +225,18 @@ class Container:
     # -- what a timeline does
 
     async def kill(self) -> None:
-        """A container that stands still is let go on first: the engine kills no other."""
+        """Kill it; if it is paused it goes on first, because the engine kills no paused container."""
         await self._unpause()
         with suppress(VennError):  # it has ended by itself
             await self._project.order(f"{self.name} is not killed", self._made().kill)
 
-    async def stand_still(self) -> None:
+    async def pause(self) -> None:
         self._still = True
         with suppress(VennError):
             await self._project.order(f"{self.name} does not stand still", self._made().pause)
 
-    async def go_on(self) -> None:
-        """Its link may have changed meanwhile."""
+    async def unpause(self) -> None:
+        """Let it go on, with the limits that its link has by now."""
         await self._unpause()
         if self._link:
             await self._set_link()
@@ -257,8 +250,8 @@ class Container:
 
         await self._project.order(f"{self.name} does not continue", unpause)
 
-    async def bring_home(self, root: Path) -> dict[str, object]:
-        """What it has written, into the folder ``root``, and its whole log; what it was and used, for people."""
+    async def fetch_output(self, root: Path) -> dict[str, object]:
+        """Fetch what it wrote into the folder ``root``, and its whole log. Return what it was and used."""
         if (made := self._find()) is None or self._ended is None:
             return {}
 
@@ -288,14 +281,14 @@ class Container:
         }
 
     async def cut_off(self) -> None:
-        """It has no network until ``connect``."""
+        """Take its network away until ``connect``."""
         self._cut_off = True
         await self._project.order(
             f"{self.name} is not cut off", self._project.network.disconnect, self._made(), force=True
         )
 
     async def connect(self) -> None:
-        """A new interface knows nothing of the old one's limits: they are set once more."""
+        """Give it its network back, and set its limits again: the interface is a new one."""
         made = self._made()
         await self._project.order(f"{self.name} is not connected", self._project.network.connect, made)
         self._cut_off = False
@@ -303,7 +296,9 @@ class Container:
             await self._set_link()
 
     async def limit(self, link: Mapping[str, str]) -> None:
-        """Its link from now on, as its entrypoint is told of it; as soon as it goes on, is connected, or starts again.
+        """Limit its link from now on, or as soon as it goes on, is connected, or starts again.
+
+        ``link``: as its entrypoint is told.
         Raises CannotEnforceError: it is not in force.
         """
         self._link = link
@@ -343,14 +338,14 @@ class Container:
         return connected(listed, address)
 
     async def _run(self, what: str, command: Sequence[str], *, user: str = "") -> tuple[bool, str]:
-        """A command in it: whether it went well, and what it says."""
+        """Run a command in it; return whether it went well, and what it says."""
         done = await self._project.order(what, self._made().exec_run, list(command), user=user)
         return done.exit_code == 0, done.output.decode(errors="replace") if isinstance(done.output, bytes) else ""
 
     async def _give(self, files: Mapping[str, str]) -> None:
-        """Files of ``INSIDE``; also while it does not run."""
-        luggage = packed({f"{INSIDE}/{name}": text.encode() for name, text in files.items()})
-        await self._project.order(f"{self.name} was not given its files", self._made().put_archive, "/", luggage)
+        """Write files of ``INSIDE``, also while it does not run."""
+        archive = packed({f"{INSIDE}/{name}": text.encode() for name, text in files.items()})
+        await self._project.order(f"{self.name} was not given its files", self._made().put_archive, "/", archive)
 
     def _made(self) -> Made:
         if (made := self._find()) is None:

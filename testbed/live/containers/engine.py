@@ -1,11 +1,4 @@
-"""The Docker Engine: what it can do, and what is left in it.
-
-The Docker Engine: whether it is there, with what a run needs of it. One line each for people.
-
-Containers, networks and volumes of testbeds in the Docker Engine, found by their label.
-
-What an engine can hold its containers to, and what it and the kernel say that they are held to.
-"""
+"""The Docker Engine: whether it is there with all that a run needs, what it can limit, and what is left in it."""
 
 import json
 import os
@@ -36,7 +29,7 @@ BUILD = "build it: make image; or make image-offline, where no image registry ca
 
 
 def connect(timeout_s: float = TIMEOUT_S) -> DockerClient:
-    """To be closed. Raises CannotEnforceError ENGINE, with what to do."""
+    """Connect to the engine; the client must be closed. Raises CannotEnforceError ENGINE, with what to do."""
     try:
         return docker.from_env(timeout=int(timeout_s))
     except (DockerException, RequestException) as error:
@@ -53,7 +46,7 @@ def _unreachable(said: str) -> CannotEnforceError:
 
 @contextmanager
 def obeyed(what: str) -> Iterator[None]:
-    """What the engine refuses, or does not answer to in time, becomes one line. Raises PeerError ENGINE."""
+    """Turn what the engine refuses, or does not answer in time, into one line. Raises PeerError ENGINE."""
     try:
         yield
     except (DockerException, RequestException) as error:
@@ -84,7 +77,7 @@ def image_name() -> str:
 
 
 def check_image(client: DockerClient) -> str:
-    """Its id. Raises CannotEnforceError IMAGE: nothing is ever pulled."""
+    """Return the id of the image. Raises CannotEnforceError IMAGE: it is not there, and nothing is ever pulled."""
     image = image_name()
     try:
         return str(client.images.get(image).id)
@@ -98,7 +91,8 @@ def check_image(client: DockerClient) -> str:
 
 
 def checks() -> Iterator[Need]:
-    """For `venn doctor`: what containers need, what is there of it, and else what is wrong and how to fix it."""
+    """The lines of `venn doctor` about containers: what is needed, what is there, and else what is wrong and its
+    fix."""
     try:
         client = connect(PROBE_S)
     except VennError as error:
@@ -130,7 +124,7 @@ PATIENCE_S = 20.0  # for one order
 
 
 def find_made() -> Iterator[Leftover]:
-    """Containers before the networks that they are in. Nothing where there is no engine that we may ask."""
+    """Find what testbeds left in the engine, containers before their networks. Nothing if no engine answers."""
     try:
         client = connect(PATIENCE_S)
     except CannotEnforceError:
@@ -183,7 +177,7 @@ def machine_of(client: DockerClient) -> Machine:
 
 
 def cores_of(made: Made) -> float | None:
-    """As the engine has it."""
+    """The cores that the engine allows a container; None: all."""
     nano = made.attrs["HostConfig"].get("NanoCpus") or 0
     return nano / 1e9 if nano else None
 

@@ -25,7 +25,7 @@ class Processes:
     """The components of one run as processes; see ``Backend``."""
 
     def __init__(self, run: Run) -> None:
-        """Raises CannotEnforceError: a limit, or the broker, cannot be had on this machine."""
+        """Plan the limits. Raises CannotEnforceError: a limit, or the broker, cannot be had on this machine."""
         self._scenario, self._folder, self._prepared, self._validate = (
             run.scenario,
             run.folder,
@@ -42,7 +42,7 @@ class Processes:
         self._address = ""
 
     async def make(self) -> None:
-        """What slows the devices down is there before they are."""
+        """Make what slows devices down, start the relay, and the broker if there is one."""
         self._throttles.make()
         proxies: object = {}
         if (links := self._throttles.links) is not None:
@@ -59,7 +59,7 @@ class Processes:
             await self._broker.start()
 
     def _make_broker(self) -> Program:
-        """Raises CannotEnforceError: there is no Mosquitto."""
+        """The broker, which is not started yet. Raises CannotEnforceError: there is no Mosquitto."""
         broker.find_programs()
         arguments = ["broker", str(self._folder.tokens / broker.NAME), "--listen", f"127.0.0.1:{free_port()}"]
         return Program(broker.NAME, arguments, log=self._folder.root / f"{broker.NAME}.log")
@@ -71,7 +71,7 @@ class Processes:
         return self._coordinator
 
     def reached(self, said: Mapping[str, object]) -> str:
-        """It will be there again if it is started again."""
+        """The coordinator's address, where it listens again if it is started again."""
         self._address = str(said["listening"])
         self._coordinator.arguments = commands.listening(self._coordinator.arguments, self._address)
         return self._address
@@ -102,7 +102,7 @@ class Processes:
         return Program(host.name, arguments, log=log, within=self._throttles.within(host))
 
     async def crash(self, device: str) -> None:
-        """It kills itself."""
+        """Do nothing: a device kills itself."""
 
     async def cut(self, device: str, *, reset: bool) -> None:
         if self._throttles.linked(device):
@@ -132,7 +132,7 @@ class Processes:
         return one_s * others / capacity().cores
 
     async def read_back(self) -> None:
-        """They were, when they were made."""
+        """Do nothing: limits are read back when they are made."""
 
     async def remove(self, *, at_once: bool = False) -> None:
         if at_once:

@@ -1,8 +1,7 @@
-"""The programs of a run as child processes.
+"""The programs of a run as child processes, and what testbeds have left on this machine.
 
-A program of ours as a child process: started in its own group, logged to a file, stopped for certain.
-
-What to tell the user when a part of a run failed: its own error if it printed one, else how it ended.
+All that a testbed makes names it by a mark: processes in their environment, groups and namespaces in their names (a
+cable goes with its namespace). So it is found after the testbed was killed, and nothing else is touched.
 """
 
 import asyncio
@@ -33,14 +32,14 @@ _groups: set[int] = set()  # process groups that may have members
 
 
 def kill_all() -> None:
-    """Whatever was started and not stopped, with all that it started, at once."""
+    """Kill whatever was started and not stopped, with all that it started, at once."""
     for group in _groups:
         with suppress(ProcessLookupError):
             os.killpg(group, signal.SIGKILL)
 
 
 class Program:
-    """One ``venn`` command that runs beside us. Standard output and error go to ``log``, unless it announces itself."""
+    """One ``venn`` command as a child process. Standard output and error go to ``log``, unless it announces itself."""
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class Program:
         _groups.add(self.pid)
 
     def resume(self) -> None:
-        """From its next start on it takes up what it left."""
+        """Let it continue its job from its next start on."""
         self.arguments = commands.resumed(self.arguments)
 
     @property
@@ -101,7 +100,7 @@ class Program:
         return self._process is not None and self._process.returncode is None
 
     async def announced(self, within_s: float) -> dict[str, object]:
-        """The one JSON line that it prints when it is ready.
+        """Return the one JSON line that it prints when it is ready.
 
         Raises PeerError if it ends first or says nothing within ``within_s``, with its own last words.
         """
@@ -119,7 +118,7 @@ class Program:
         return said
 
     async def ask(self, order: Mapping[str, object]) -> dict[str, object]:
-        """A line to its standard input, and the one that it answers; {} from one that has ended. Raises VennError."""
+        """Write a line to its standard input, and return its answer; {} if it has ended. Raises VennError."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -133,7 +132,7 @@ class Program:
             raise self.failure(f"did not answer within {ANSWER_WITHIN_S:g} s") from None
 
     async def wait(self) -> int:
-        """Its exit code; minus the signal's number if a signal ended it. Awaited by one task at a time."""
+        """Wait for its end and return its exit code, or minus the number of the signal. For one task at a time."""
         assert self._process is not None
         code = await self._process.wait()
         if self._process.stdout is not None:
@@ -141,7 +140,8 @@ class Program:
         return code
 
     async def stop(self, grace_s: float | None = None) -> int | None:
-        """SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds (5). Nothing of it is left afterwards."""
+        """Send SIGTERM, and SIGKILL to its whole group after ``grace_s`` seconds (5). Nothing of it is left
+        afterwards."""
         if self._process is None:
             return None
         if self.running:
@@ -153,7 +153,7 @@ class Program:
         return await self._process.wait()
 
     def failure(self, what: str = "", *, said: dict[str, object] | None = None) -> VennError:
-        """What to tell the user when it failed: its own error if it printed one, else ``what`` and its last word."""
+        """The error to tell the user when it failed: its own if it printed one, else ``what`` and its last word."""
         code = self._process.returncode if self._process else None
         spoken = self._said.decode(errors="replace").splitlines()
         said = said or next(filter(None, (told(line) for line in reversed(spoken))), None)
@@ -176,14 +176,14 @@ class Program:
     async def kill(self) -> None:
         self._signal_all(signal.SIGKILL)
 
-    async def stand_still(self) -> None:
+    async def pause(self) -> None:
         self._signal_all(signal.SIGSTOP)
 
-    async def go_on(self) -> None:
+    async def unpause(self) -> None:
         self._signal_all(signal.SIGCONT)
 
     def _signal_all(self, number: int) -> None:
-        """To it and to all that it has started."""
+        """Send a signal to it and to all that it has started."""
         with suppress(ProcessLookupError):
             if self.running:
                 os.killpg(self.pid, number)
@@ -195,7 +195,7 @@ class Program:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without our own settings: a flag that a user set for ``venn run`` is not one of its parts'. Marked."""
+    """Our environment with our mark, and without VENN_ settings: a flag of ``venn run`` is not one of its parts'."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
     return {**kept, RUN_MARK: own_mark()}
 
@@ -205,7 +205,7 @@ _NAMED = re.compile(rf"{PREFIX}({MARK.pattern})(-[\w-]+)?")
 
 
 def find_leftovers() -> Iterator[Leftover]:
-    """All that this user can see, in the order in which it can be removed."""
+    """Find what testbeds left, as far as this user can see it, in the order in which it can be removed."""
     yield from _left_processes()
     yield from _left_namespaces()
     yield from _left_groups()
@@ -228,7 +228,7 @@ def _left_processes(proc: Path = Path("/proc")) -> Iterator[Leftover]:
 
 
 def _end(pid: int) -> None:
-    """It is gone when this returns. Raises TimeoutError (an OSError): it does not go."""
+    """Kill a process and wait until it is gone. Raises TimeoutError (an OSError): it does not go."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     last = time.monotonic() + GONE_WITHIN_S
@@ -239,7 +239,7 @@ def _end(pid: int) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """A zombie, which only waits for its parent, is gone."""
+    """Whether a process lives; a zombie, which only waits for its parent, does not."""
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

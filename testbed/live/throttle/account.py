@@ -1,7 +1,7 @@
-"""From what containers wrote to what a report reads: the devices that there were, and the limits that they had.
+"""The account of limits: what was asked of devices, what was read back, and whether it held.
 
-Each device wrote into its folder what it is (``population.jsonl``) and what its entrypoint held it to (``limits.json``;
-testbed/live/throttle/entrypoint.py).
+Each container wrote into its folder what it is (``population.jsonl``) and what its entrypoint held it to
+(``limits.json``; testbed/live/throttle/entrypoint.py).
 """
 
 import json
@@ -36,7 +36,7 @@ class _Device:
 
 
 def gather(folder: RunFolder, *, cores: int) -> None:
-    """Writes devices/population.jsonl and emulation.json. ``cores`` are those of this machine."""
+    """Write devices/population.jsonl and emulation.json from what containers wrote. ``cores``: of this machine."""
     found = sorted((folder.root / "devices").glob("*/population.jsonl"))
     specs = [device for path in found for device in read_population(path)]
     write_population(folder.population, specs)
@@ -46,13 +46,13 @@ def gather(folder: RunFolder, *, cores: int) -> None:
 
 
 def write_held(folder: RunFolder, specs: Iterable[DeviceSpec], degraded: Sequence[str]) -> None:
-    """Writes emulation.json: how the containers of these devices held their limits, and what was not in force."""
+    """Write emulation.json: how the containers of these devices held their limits, and what was not in force."""
     _write(folder, [_device(folder, spec) for spec in specs], degraded)
 
 
 def not_held(folder: RunFolder, specs: Iterable[DeviceSpec], *, restarted: Collection[str]) -> list[str]:
-    """What of the limits of these devices was not in force, a line each. The relay of one that was ``restarted`` has
-    begun to count anew, and is not judged.
+    """The limits of these devices that were not in force, a line each. The relay of one that was ``restarted`` began to
+    count anew, and is not judged.
     """
     devices = [_device(folder, spec) for spec in specs]
     whole = [device for device in devices if device.name not in restarted]
@@ -82,8 +82,8 @@ def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:
 
 
 def _limits(fleet: str, members: list[_Device]) -> Iterator[dict[str, object]]:
-    """A row for each limit: all means that its devices have, and the value read back that is furthest from what was
-    asked."""
+    """Yield a row for each limit, with all means of its devices, and the value read back that is furthest from what
+    was asked."""
     for key in dict.fromkeys(text(row, "key") for device in members for row in device.limits):
         rows = [row for device in members for row in device.limits if text(row, "key") == key]
         asked = text(rows[0], "asked")
@@ -100,7 +100,7 @@ def _silent(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
 
 
 def _degraded(devices: list[_Device]) -> Iterator[str]:
-    """A line for all devices of a fleet that lack the same."""
+    """Yield a line for all devices of a fleet that lack the same."""
     lacking: dict[tuple[str, str], list[str]] = {}
     for device in devices:
         for line in device.degraded:
@@ -110,7 +110,7 @@ def _degraded(devices: list[_Device]) -> Iterator[str]:
 
 
 def _too_many(devices: list[_Device], cores: int) -> Iterator[str]:
-    """Quotas that are never reached slow nothing down."""
+    """Yield a line if the cores of all devices are more than this machine has: such quotas are never reached."""
     asked = sum(number(row, "read_back") for device in devices for row in device.limits if text(row, "key") == "cores")
     have = cores - SPARE_CORES
     if asked > have:
@@ -118,7 +118,7 @@ def _too_many(devices: list[_Device], cores: int) -> Iterator[str]:
 
 
 def _bypassed(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
-    """Devices that say that they moved more bytes than their relay has passed."""
+    """Yield a line for each device that says that it moved more bytes than its relay passed."""
     moved = moved_by_device(folder.root)
     for device in devices:
         if device.passed is not None:
@@ -137,12 +137,14 @@ def _object(path: Path) -> Row | None:
 
 @dataclass(slots=True)
 class Account:
+    """What was asked of the devices of one run, and what was read back."""
+
     plan: Plan
     fleet_of: Mapping[str, str]  # device -> its fleet, of those that are limited
     read_back: dict[tuple[str, str], float] = field(default_factory=dict)  # (fleet, key) -> the worst value
 
     def read(self, fleet: FleetPlan, key: str, asked: float | None, got: float | None) -> None:
-        """What is in force for a device. Raises RefusedError: it is not what was asked."""
+        """Note what is in force for a device. Raises RefusedError: it is not what was asked."""
         if asked is None:
             return
         if not same(got, asked) or got is None:
@@ -151,8 +153,8 @@ class Account:
         self.read_back[fleet.fleet, key] = got if abs(got - asked) >= abs(before - asked) else before
 
     def too_fast(self, used: Mapping[str, tuple[float, float]]) -> list[str]:
-        """Fleets whose tasks got more of the processor than was asked for; notes what they got (read back where no
-        kernel holds it). ``used`` is processor and wall time by device, in seconds.
+        """Return a line for each fleet whose tasks got more of the processor than was asked for. Note what they got
+        (read back where no kernel holds it). ``used`` is processor and wall time by device, in seconds.
         """
         fast = []
         for name, plan in self.plan.fleets.items():
@@ -167,7 +169,7 @@ class Account:
         return fast
 
     def write(self, root: Path, degraded: Sequence[str]) -> None:
-        """Into a run folder: what was asked and what is in force."""
+        """Write emulation.json into a run folder: what was asked and what is in force."""
         rows = []
         for name, plan in self.plan.fleets.items():
             for key, value, means in plan.asked():

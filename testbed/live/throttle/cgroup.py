@@ -1,4 +1,4 @@
-"""Control groups, version 2 where it has the controllers, else version 1: for the worker of one device.
+"""Control groups for the worker of one device: version 2 where it has the controllers, else version 1.
 
 A worker is born where its memory is limited, and enters a group whose processor time is limited when it is warm.
 Version 1 has a tree for each. In version 2 both groups lie in one that limits the memory, since a group that has others
@@ -24,7 +24,7 @@ MOUNTS, OWN = Path("/proc/self/mounts"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """Where groups may be made: an existing group for each controller. Version 2 has one for all."""
+    """The places where groups may be made: an existing group for each controller. Version 2 has one for all."""
 
     version: int  # 1 or 2
     parents: Mapping[str, Path]  # of "cpu" and "memory", as far as they are there
@@ -38,7 +38,7 @@ NONE = Trees(2, {})
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What was made for one device, and what its worker enters when."""
+    """The groups that were made for one device, and which of them its worker enters when."""
 
     start_in: tuple[Path, ...]
     work_in: tuple[Path, ...]
@@ -47,7 +47,7 @@ class Group:
 
 
 def find_trees(mounts: Path = MOUNTS, own: Path = OWN) -> Trees:
-    """Version 2 if this process may make groups with both controllers, else version 1, else none."""
+    """Find version 2 if this process may make groups with both controllers, else version 1, else none."""
     mounted = [line.split() for line in _lines(mounts)]
     paths = dict(_own_path(line) for line in _lines(own) if line.count(":") >= 2)
     for _, place, kind, *_ in mounted:
@@ -69,7 +69,7 @@ def mounted(mounts: Path = MOUNTS) -> list[Path]:
 
 
 def make(trees: Trees, mark: str, name: str, limits: Limits) -> Group:
-    """Groups for one device, with those of its limits that they can hold. Raises OSError: nothing is left then."""
+    """Make groups for one device, with those of its limits that they can hold. Raises OSError: nothing is left then."""
     made: list[Path] = []
     try:
         if trees.version == 2:
@@ -83,7 +83,7 @@ def make(trees: Trees, mark: str, name: str, limits: Limits) -> Group:
 
 
 def remove(path: Path) -> None:
-    """A group and all below it; processes in it are killed. Raises OSError: it cannot be."""
+    """Remove a group and all below it; kill the processes in it. Raises OSError: it cannot be removed."""
     inner = sorted((each for each in path.rglob("*") if each.is_dir()), reverse=True)
     for each in (*inner, path):
         for pid in _words(each / "cgroup.procs"):
@@ -93,7 +93,7 @@ def remove(path: Path) -> None:
 
 
 def _remove_when_empty(path: Path) -> None:
-    """A process that was killed stays for some milliseconds."""
+    """Remove a group as soon as it is empty: a process that was killed stays for some milliseconds."""
     last = time.monotonic() + EMPTY_WITHIN_S
     while True:
         try:
@@ -109,7 +109,7 @@ def _remove_when_empty(path: Path) -> None:
 
 
 def cores_in_force(groups: Iterable[Path]) -> float | None:
-    """As the kernel has it, of the first that has a quota's file. Raises OSError or ValueError."""
+    """The quota in cores, as the kernel has it, of the first group with its file. Raises OSError or ValueError."""
     for path in groups:
         if (path / "cpu.max").exists():
             quota, period = (path / "cpu.max").read_text().split()
@@ -121,7 +121,7 @@ def cores_in_force(groups: Iterable[Path]) -> float | None:
 
 
 def memory_in_force(groups: Iterable[Path]) -> int | None:
-    """Bytes, as the kernel has them, of the first that has a limit's file. Raises OSError or ValueError."""
+    """The limit in bytes, as the kernel has it, of the first group with its file. Raises OSError or ValueError."""
     for path in groups:
         for file in ("memory.max", "memory.limit_in_bytes"):
             if (path / file).exists():
@@ -131,7 +131,7 @@ def memory_in_force(groups: Iterable[Path]) -> int | None:
 
 
 def quota_us(cores: float) -> tuple[int, int]:
-    """Quota and period: the period is longer where the quota would be too small for the kernel."""
+    """Quota and period in microseconds; the period is longer where the quota would be too small for the kernel."""
     period = PERIOD_US
     while cores * period < LEAST_QUOTA_US and period < 1_000_000:
         period = min(1_000_000, 2 * period)

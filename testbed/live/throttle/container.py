@@ -1,4 +1,8 @@
-"""The user that root of a container becomes, for good or for a while."""
+"""A container from within: the user that its root becomes, and its relay.
+
+The relay is started by the container's entrypoint, and held to other limits by a later one. Whoever started it has
+become the device by then. So it takes orders from a named pipe and answers into another; both belong to its user alone.
+"""
 
 import json
 import os
@@ -26,13 +30,13 @@ _DROP = (
 
 
 def dropped(command: Sequence[str]) -> list[str]:
-    """What runs a command as the user, without capabilities."""
+    """The command that runs a command as the user, without capabilities."""
     return [*_DROP, *command] if os.getuid() == 0 else list(command)
 
 
 @contextmanager
 def as_user() -> Iterator[None]:
-    """What root makes in here belongs to the user."""
+    """Let root be the user, so that what it makes belongs to the user."""
     if os.geteuid() != 0:
         yield
         return
@@ -52,7 +56,7 @@ MOST_BYTES = 65_536  # of an answer
 
 
 def start_relay(spec: "LinkSpec", links: Path, counts: Path, *, pipes: Path = PIPES) -> str:
-    """Its address. ``links`` is what it reads, ``counts`` where it writes what has passed. Raises PeerError."""
+    """Start the relay and return its address. It reads ``links`` and writes ``counts``. Raises PeerError."""
     from testbed.live.throttle.relay import write_specs  # most containers have none
 
     with as_user():
@@ -74,12 +78,12 @@ def start_relay(spec: "LinkSpec", links: Path, counts: Path, *, pipes: Path = PI
 
 
 def has_relay(pipes: Path = PIPES) -> bool:
-    """Whether this container has one."""
+    """Whether this container has a relay."""
     return pipes.exists()
 
 
 def limit_relay(to: Relayed, *, pipes: Path = PIPES) -> None:
-    """From now on; it has said that they are in force. Raises CannotEnforceError."""
+    """Give the relay other limits, and wait until it says that they are in force. Raises CannotEnforceError."""
     order = {"device": ANY, "do": "limit", "to": to}
     try:
         with (
@@ -104,13 +108,13 @@ def _answer(answers: int) -> dict[str, object]:
 
 
 def _line(pipe: int) -> bytes:
-    """The relay writes a line as a whole; empty if it has ended."""
+    """Read one line of the relay, which writes it as a whole; empty if it has ended."""
     return os.read(pipe, MOST_BYTES)
 
 
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
-    """Its user alone may open it: root of a container has no right to what is not its own (DAC_OVERRIDE)."""
+    """Open a pipe as its user: root of a container has no right to what is not its own (DAC_OVERRIDE)."""
     with as_user():
         descriptor = os.open(path, flags)
     try:

@@ -1,4 +1,4 @@
-"""The entrypoint of the image: slows its container down as it was told, then becomes ``venn ARGUMENTS``.
+"""The entrypoint of the image: it slows its container down as it was told, then becomes ``venn ARGUMENTS``.
 
 It is told by the environment, in the notation of scenarios; what is absent or empty is not limited:
 
@@ -60,7 +60,7 @@ NO_LOSS = f"load it (modprobe sch_netem), or leave loss out; or run with --allow
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What is in force in this container."""
+    """The limits that are in force in this container."""
 
     plan: FleetPlan
     read_back: Mapping[str, float]  # by key
@@ -83,12 +83,12 @@ class Held:
 
 
 def main(argv: list[str]) -> int:
-    """Does not return where all goes well, but for ``--again``."""
+    """Set the limits and become the command, or set them again (``--again``). Returns an exit code if that fails."""
     return guard(lambda: _again() if argv == [AGAIN] else _run(argv, os.environ), argv, "venn container")
 
 
 def asked_limits(environment: Mapping[str, str]) -> Limits:
-    """Raises UsageError, which names the variable."""
+    """The limits that the environment asks for. Raises UsageError, which names the variable."""
     from testbed.world.profiles import FIELDS
 
     texts: dict[str, str | int | float] = {}
@@ -116,7 +116,7 @@ def asked_limits(environment: Mapping[str, str]) -> Limits:
 
 
 def asked_changes(environment: Mapping[str, str]) -> tuple[Limits, ...]:
-    """Raises UsageError, which names the variable."""
+    """The limits that the link may be changed to. Raises UsageError, which names the variable."""
     text = environment.get(CHANGES) or "[]"
     try:
         return tuple(asked_limits({str(name): str(value) for name, value in each.items()}) for each in json.loads(text))
@@ -131,8 +131,9 @@ def hold(
     engine: Callable[[], tuple[float | None, int | None]],
     changes: Sequence[Limits] = (),
 ) -> Held:
-    """By the strongest means. ``shape`` sets the link, with netem or without, or raises RefusedError; ``engine`` tells
-    the cores and the memory that the engine holds; ``changes`` are what a means must hold as well, and are tried.
+    """Hold the limits by the strongest means. ``shape`` sets the link, with netem or without, or raises RefusedError;
+    ``engine`` tells the cores and the memory that the engine holds; ``changes`` are what a means must hold as well, and
+    are tried.
     """
     refused: dict[str, str] = {}  # by means
     every = (*changes, limits)
@@ -207,7 +208,7 @@ def _again() -> int:
 
 
 def _set_once_more(environment: Mapping[str, str]) -> Held:
-    """The link, as it is now wanted. Raises CannotEnforceError."""
+    """Set the link as it is wanted now. Raises CannotEnforceError."""
 
     with suppress(FileNotFoundError):
         environment = {**environment, **json.loads((_folder(environment) / CHANGED).read_text(encoding="utf-8"))}
@@ -228,7 +229,7 @@ def _folder(environment: Mapping[str, str]) -> Path:
 
 
 def wait_for(path: Path, within_s: float = STARTED_WITHIN_S) -> None:
-    """Until it is there: two that set the link at once would be in each other's way. Raises PeerError."""
+    """Wait for a file: two that set the link at once would be in each other's way. Raises PeerError."""
     last = time.monotonic() + within_s
     while not path.exists():
         if time.monotonic() > last:
@@ -237,7 +238,7 @@ def wait_for(path: Path, within_s: float = STARTED_WITHIN_S) -> None:
 
 
 def _held(limits: Limits, environment: Mapping[str, str], changes: Sequence[Limits] = ()) -> Held:
-    """Raises CannotEnforceError."""
+    """Hold the limits. Raises CannotEnforceError, unless it may run on degraded."""
     held = hold(limits, _shape, _engine, changes)
     if held.problems and environment.get(ALLOW_DEGRADED) != "true":
         raise held.problems[0]
@@ -261,7 +262,7 @@ def _same(asked: float | None, got: float | None) -> bool:
 
 
 def _relay(plan: FleetPlan, folder: Path) -> dict[str, str]:
-    """Started, for what ``tc`` does not do; the environment of the agent that goes through it. Raises PeerError."""
+    """Start a relay for what ``tc`` does not do; return the environment of its agent. Raises PeerError."""
     from device_agent.throttle import ANY, Throttle, write_throttle
     from testbed.live.throttle.relay import LinkSpec
 
@@ -273,14 +274,14 @@ def _relay(plan: FleetPlan, folder: Path) -> dict[str, str]:
 
 
 def _of_relay(plan: FleetPlan) -> dict[str, float]:
-    """What it holds, by key."""
+    """The limits that a relay holds, by key."""
     to = plan.relayed(plan.limits)
     values = zip(LINK, (to["up_bits"], to["down_bits"], to["delay_s"], to["jitter_s"], to["stall"]), strict=True)
     return {key: value for key, value in values if value}
 
 
 def _become(argv: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """A command line, as ``venn`` takes it."""
+    """Become ``venn`` with these arguments, as the user."""
     command = dropped([sys.executable, "-m", "testbed.cli.main", *argv])
     os.execvpe(command[0], command, {**environment, "HOME": str(HOME)})
 

@@ -1,4 +1,4 @@
-"""What this machine can enforce, and how: each means is tried, not looked up, and what was made for that is removed."""
+"""The means by which this machine can enforce limits, each tried, and which means holds which limit of a fleet."""
 
 import os
 import resource
@@ -28,7 +28,7 @@ FIELDS = ("cpu", "memory", "rate", "delay", "loss", "faults")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One means for one field. The means of a field come strongest first."""
+    """A means for a field, and whether it works here. The means of a field come strongest first."""
 
     field: str
     means: str
@@ -38,6 +38,8 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
+    """What a machine has, and what it can enforce."""
+
     cores: int
     memory_bytes: int
     trees: cgroup.Trees
@@ -47,11 +49,11 @@ class Machine:
         return any(each.passed for each in self.checks if (each.field, each.means) == (field, means))
 
     def means(self, field: str) -> str | None:
-        """The strongest; None: this machine cannot."""
+        """The strongest means for a field; None: there is none."""
         return next((each.means for each in self.checks if each.field == field and each.passed), None)
 
     def why_not(self, field: str) -> str:
-        """Why the strongest means that failed did so, with the fix."""
+        """Why the strongest means that failed did so, and the fix."""
         return next((each.says for each in self.checks if each.field == field and not each.passed), "")
 
     @property
@@ -64,7 +66,7 @@ NOTHING = Machine(1, 0, cgroup.NONE, ())  # where nothing is asked, nothing is t
 
 @cache
 def probe() -> Machine:
-    """Takes a tenth of a second."""
+    """Try each means on this machine, and remove what was made for that. Takes a tenth of a second."""
     trees = cgroup.find_trees()
     groups = {name: _tried(_try_group(trees, name)) for name in ("cpu", "memory")}
     cable = _tried(_try_cable(netem=False))
@@ -75,7 +77,7 @@ def probe() -> Machine:
 
 
 def checks_of(version: int, groups: dict[str, str], cable: str, netem: str) -> Iterable[Check]:
-    """From what refused each trial, "" if nothing did."""
+    """The checks that follow from what refused each trial, "" if nothing did."""
     root = "run as root, or by: systemd-run --user --scope -p Delegate=yes venn ..."
     yield _check("cpu", CGROUP, groups["cpu"], f"cgroup v{version}: a quota, kept by the kernel", root)
     signals = "" if hasattr(os, "kill") and sys.platform == "linux" else "it needs Linux"
@@ -98,7 +100,7 @@ def _check(field: str, means: str, refused: str, says: str, fix: str = "") -> Ch
 
 
 def _tried(trial: Callable[[], None]) -> str:
-    """What refused it; "" if it went."""
+    """What refused a trial; "" if it succeeded."""
     try:
         trial()
     except (OSError, ValueError, RefusedError) as error:
@@ -107,7 +109,7 @@ def _tried(trial: Callable[[], None]) -> str:
 
 
 def why_refused(error: Exception) -> str:
-    """As people are told."""
+    """Why a trial was refused, in words for users."""
     return "this kernel has no netem" if "qdisc kind is unknown" in str(error) else str(error)
 
 
@@ -155,7 +157,7 @@ def _try_cable(*, netem: bool) -> Callable[[], None]:
 
 @dataclass(frozen=True, slots=True)
 class FleetPlan:
-    """How the devices of one fleet are limited. A means is empty where nothing is asked, or nothing can be done."""
+    """The means that limit the devices of one fleet; empty where nothing is asked, or nothing can be done."""
 
     fleet: str
     count: int
@@ -184,14 +186,14 @@ class FleetPlan:
 
     @property
     def stalls(self) -> str:
-        """What a relay does in place of the losses that were asked for, as people are told; "" if it does nothing."""
+        """What a relay does in place of the losses that were asked for, in words for users; "" if nothing."""
         if self.loss != STALL:
             return ""
         most = max(limits.loss for limits in (self.limits, *self.changes))
         return f"{format_fraction(most)} cannot be enforced; in place of each loss a relay can stall for {STALL_S:g} s"
 
     def relayed(self, limits: Limits) -> Relayed:
-        """What of such limits ``tc`` leaves to the relay."""
+        """The part of such limits that ``tc`` leaves to the relay."""
         delayed = self.delay == RELAY
         return Relayed(
             up_bits=None if self.rate == TC else limits.up_bits,
@@ -202,12 +204,12 @@ class FleetPlan:
         )
 
     def by_kernel(self, limits: Limits) -> dict[str, float | None]:
-        """What of such limits of a link the kernel holds, by key."""
+        """The limits of a link that the kernel holds, by key."""
         means = dict(zip(LINK, (self.rate, self.rate, self.delay, self.delay, self.loss), strict=True))
         return {key: value for key, value in limits.of_link.items() if means[key] in (TC, NETEM)}
 
     def asked(self) -> Iterator[tuple[str, str, str]]:
-        """Each limit: its key, its value in the notation, its means."""
+        """Yield each limit: its key, its value in the notation, its means."""
         limits = self.limits
         if limits.cores is not None:
             yield "cores", format_number(limits.cores), self.cpu
@@ -225,6 +227,8 @@ class FleetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The means for all fleets of a run, and what cannot be enforced."""
+
     fleets: Mapping[str, FleetPlan]  # those that are limited in any way
     problems: tuple[CannotEnforceError, ...]  # a run has none, or --allow-degraded
 

@@ -1,6 +1,4 @@
-"""Relays: links of devices in user space.
-
-``venn relay``: the links of many devices in one process, each an HTTP CONNECT proxy of its own.
+"""``venn relay``: the links of many devices in user space, each an HTTP CONNECT proxy, in one process.
 
 It says once where each listens, takes orders on standard input (a JSON object a line: ``{"device": NAME, "do":
 "cut"}``, or mend, reset, or limit with ``"to": {...}``, its limits), answers each with a line of what is
@@ -42,12 +40,12 @@ RESET = struct.pack("ii", 1, 0)  # linger for 0 s: closing resets
 
 @dataclass(slots=True)
 class Clock:
-    """Timers ring late, by up to a millisecond on an idle machine: by the mean of that they are set earlier."""
+    """A clock for waiting that makes up for late timers: it sets them earlier, by how late they are on average."""
 
     late_s: float = 0.0
 
     async def until(self, at: float) -> None:
-        """That time on the loop's clock, on average."""
+        """Wait until this time of the loop's clock, on average."""
         loop = asyncio.get_running_loop()
         wait_s = at - loop.time() - self.late_s
         if wait_s > 0:
@@ -89,7 +87,11 @@ class _Flow:
 
 @dataclass(slots=True)
 class Link:
-    """``start``, then ``address`` says where; ``stop`` resets what is open."""
+    """One device's link: ``start``, then ``stop``, which resets what is open.
+
+    It holds every byte to the rate and the delay of the link, each way, with one bucket for all channels. It passes on
+    how a side ends, half-closed or reset. A link that is cut takes and gives nothing more, and no side is told.
+    """
 
     up: Way
     down: Way
@@ -103,7 +105,7 @@ class Link:
     _accepting: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
-        """Raises OSError."""
+        """Listen; return the address. Raises OSError."""
         server = self._server = socket.socket()
         server.setblocking(False)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -127,13 +129,13 @@ class Link:
     def limit(
         self, *, up_bits: float | None, down_bits: float | None, delay_s: float, jitter_s: float, stall: float
     ) -> None:
-        """Other limits from now on, also for what is open."""
+        """Set other limits from now on, also for open connections."""
         for way, rate_bits in ((self.up, up_bits), (self.down, down_bits)):
             way.pacer.rate_bits = rate_bits
             way.delay.set(delay_s, jitter_s, stall)
 
     def limits(self) -> dict[str, float | None]:
-        """As ``limit`` takes them."""
+        """The limits, as ``limit`` takes them."""
         return {
             "up_bits": self.up.pacer.rate_bits,
             "down_bits": self.down.pacer.rate_bits,
@@ -148,15 +150,15 @@ class Link:
         return self._whole.is_set()
 
     def cut(self) -> None:
-        """A black hole from now on."""
+        """Let nothing through from now on, and tell no side."""
         self._whole.clear()
 
     def mend(self) -> None:
-        """It passes again what it held back."""
+        """Pass again what was held back."""
         self._whole.set()
 
     async def reset(self) -> None:
-        """Both sides of each connection see it reset."""
+        """Reset each connection, at both sides."""
         tasks = list(self._flows)
         for task, flow in list(self._flows.items()):
             flow.reset()
@@ -193,7 +195,7 @@ class Link:
             flow.close()
 
     async def _connect(self, device: socket.socket) -> socket.socket | None:
-        """What the device asks for: a connection to an address of this machine, or to any, by its name too."""
+        """Connect to what the device asks for: an address of this machine, or any with ``anywhere``."""
         loop = asyncio.get_running_loop()
         head = b""
         while not head.endswith(b"\r\n\r\n"):
@@ -223,7 +225,7 @@ class Link:
         return peer
 
     async def _pump(self, source: socket.socket, sink: socket.socket, way: Way) -> None:
-        """Until the source ends; then the sink is told so."""
+        """Pass bytes on until the source ends; then tell the sink."""
         rate = way.pacer.rate_bits or MOST_RATE_BITS
         room = max(4, int((way.delay.most_s + IN_FLIGHT_S) * rate / 8 / way.pacer.chunk))
         line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(min(room, MOST_IN_FLIGHT))
@@ -262,7 +264,7 @@ MOST_IN_FLIGHT = 256  # chunks
 
 
 def target_of(word: bytes, *, anywhere: bool = False) -> tuple[str, int] | None:
-    """``127.0.0.1:9700`` if it is on this machine, else None: a proxy for others would be an open door. With
+    """The host and port of an address such as ``127.0.0.1:9700``; None unless it is on this machine. With
     ``anywhere``, any address.
     """
     try:
@@ -277,7 +279,7 @@ COUNT_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSpec:
-    """What the relay does for one device; what it does not do, ``tc`` does."""
+    """The limits that the relay holds for one device, and where the device finds it."""
 
     up_bits: float | None = None
     down_bits: float | None = None
@@ -306,7 +308,7 @@ def write_specs(path: Path, specs: Mapping[str, LinkSpec]) -> None:
 
 
 def read_specs(path: Path) -> dict[str, LinkSpec]:
-    """Raises UsageError RELAY."""
+    """Read what ``write_specs`` wrote. Raises UsageError RELAY."""
     try:
         return {device: LinkSpec(**fields) for device, fields in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -315,7 +317,7 @@ def read_specs(path: Path) -> dict[str, LinkSpec]:
 
 
 async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path | None = None) -> int:
-    """Until cancelled. Raises UsageError: an address is not of this machine."""
+    """Serve the links until cancelled. Raises UsageError: an address is not of this machine."""
     links: dict[str, Link] = {}
     try:
         listening = {}
@@ -344,7 +346,7 @@ async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path |
 
 
 def write_counts(path: Path | None, links: Mapping[str, Link]) -> None:
-    """Bytes that have passed, and connections, by device."""
+    """Write the bytes that have passed, and the connections, by device."""
     if path is not None:
         rows = {
             device: {"up": link.up.passed, "down": link.down.passed, "connections": link.connections}
@@ -360,7 +362,7 @@ async def _count(links: Mapping[str, Link], path: Path | None) -> None:
 
 
 async def _obey(links: Mapping[str, Link]) -> None:
-    """Orders, until standard input ends; for ever, if it is neither pipe nor socket: then nobody gives any."""
+    """Carry out orders until standard input ends; wait for ever if it is neither pipe nor socket."""
     mode = os.fstat(0).st_mode
     if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):  # asyncio gives its children a socket
         await asyncio.Event().wait()
@@ -376,7 +378,7 @@ async def _obey(links: Mapping[str, Link]) -> None:
 
 
 async def _obey_one(link: Link, do: str, to: object) -> dict[str, object]:
-    """What is in force then."""
+    """Carry out one order, and return what is in force then."""
     match do:
         case "cut":
             link.cut()

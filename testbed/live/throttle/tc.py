@@ -1,4 +1,4 @@
-"""A network namespace for one device, its cable to this machine, and what ``tc`` does to the cable.
+"""Links of devices in the kernel: a network namespace with a cable, or a container's own interface, and ``tc``.
 
 The device's end is shaped inside the namespace (what it sends), this machine's end outside (what it gets), so that
 each way has its own bucket. The namespace takes the cable with it when it goes. Nothing is routed: all that the device
@@ -6,7 +6,8 @@ can reach is this machine's end, where its proxy listens, and only through the c
 
 The addresses are of 198.18.0.0/15, which RFC 2544 keeps for such tests.
 
-Programs of the system that make and remove things: ``ip`` and ``tc``, with what they say when they refuse.
+A container's link is shaped from within: its one interface, what it sends by itself, what it gets through ifb. This
+needs NET_ADMIN in the container's own network namespace. All of it goes with the container.
 """
 
 import ipaddress
@@ -35,7 +36,7 @@ Qdisc = dict[str, Any]  # as ``tc`` tells it
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """One that is there."""
+    """A network namespace that exists, with its cable."""
 
     name: str
     interface: str  # this machine's end
@@ -43,12 +44,12 @@ class Namespace:
 
     @property
     def enter(self) -> tuple[str, ...]:
-        """What runs a command in it. (``ip netns exec`` would hide the cgroups: it mounts /sys anew.)"""
+        """The command that runs a command in it. (``ip netns exec`` would hide the cgroups: it mounts /sys anew.)"""
         return ("nsenter", f"--net=/var/run/netns/{self.name}")
 
 
 def addresses_in_use() -> set[str]:
-    """Raises RefusedError."""
+    """The addresses that this machine has. Raises RefusedError."""
     return {
         str(entry["local"])
         for link in json.loads(run("ip", "-j", "address"))
@@ -64,7 +65,7 @@ def cable(number: int) -> tuple[str, str]:
 
 
 def create_namespace(name: str, interface: str, number: int) -> Namespace:
-    """Raises RefusedError; nothing is left then."""
+    """Make a namespace with its cable. Raises RefusedError; nothing is left then."""
     ours, theirs = cable(number)
     run("ip", "netns", "add", name)
     try:
@@ -83,7 +84,7 @@ def create_namespace(name: str, interface: str, number: int) -> Namespace:
 
 
 def remove_namespace(name: str) -> None:
-    """With its cable, which goes first: the kernel clears a namespace up later. Raises RefusedError."""
+    """Remove a namespace and first its cable: the kernel removes a namespace later. Raises RefusedError."""
     with suppress(RefusedError):  # it was not made yet
         run("ip", "-n", name, "link", "delete", DEVICE_END)
     run("ip", "netns", "delete", name)
@@ -94,12 +95,12 @@ def burst_bytes(rate_bits: float) -> int:
 
 
 def rate_arguments(rate_bits: float) -> list[str]:
-    """What tbf is told."""
+    """The arguments of tbf for a rate."""
     return ["tbf", "rate", f"{rate_bits:.0f}bit", "burst", str(burst_bytes(rate_bits)), "latency", f"{QUEUE_MS}ms"]
 
 
 def netem_arguments(limits: Limits) -> list[str]:
-    """What netem is told, for one way; a round trip has its delay in halves."""
+    """The arguments of netem for one way, which has half of the delay of a round trip."""
     words = ["netem", "limit", str(NETEM_PACKETS)]
     if limits.delay_s or limits.jitter_s:
         words += ["delay", f"{limits.delay_s * 500:.3f}ms"]
@@ -108,7 +109,7 @@ def netem_arguments(limits: Limits) -> list[str]:
 
 
 def shape(namespace: Namespace, limits: Limits, *, netem: bool) -> None:
-    """Both ways, in place of what was there; delay, jitter and loss only with netem. Raises RefusedError."""
+    """Shape both ways, in place of what was there; delay, jitter and loss only with netem. Raises RefusedError."""
     inside = ["-n", namespace.name]
     outside: list[str] = []
     for where, end, rate_bits in (
@@ -122,7 +123,7 @@ def shape(namespace: Namespace, limits: Limits, *, netem: bool) -> None:
 
 
 def shape_end(add: Sequence[str], limits: Limits, rate_bits: float | None, *, netem: bool) -> None:
-    """What one interface sends; ``add`` is the command that adds a qdisc to it. Raises RefusedError."""
+    """Shape what one interface sends; ``add`` is the command that adds a qdisc to it. Raises RefusedError."""
     parent = ["root", "handle", "1:"]
     if netem and (limits.delay_s or limits.jitter_s or limits.loss):
         run(*add, *parent, *netem_arguments(limits))
@@ -132,14 +133,14 @@ def shape_end(add: Sequence[str], limits: Limits, rate_bits: float | None, *, ne
 
 
 def in_force(namespace: Namespace) -> Limits:
-    """As the kernel has them. Raises RefusedError."""
+    """The limits of a cable, as the kernel has them. Raises RefusedError."""
     up = run("tc", "-j", "-n", namespace.name, "qdisc", "show", "dev", DEVICE_END)
     down = run("tc", "-j", "qdisc", "show", "dev", namespace.interface)
     return held_by(json.loads(up), json.loads(down))
 
 
 def held_by(up: list[Qdisc], down: list[Qdisc]) -> Limits:
-    """What the qdiscs of both ways hold, as ``tc`` tells them (bytes, seconds); a loss is the lesser of both."""
+    """The limits that the qdiscs of both ways hold, as ``tc`` tells them (bytes, seconds); of losses the lesser."""
     netems = [_options(qdiscs, "netem") for qdiscs in (up, down)]
     delays = [options.get("delay", {}) for options in netems]
     return Limits(
@@ -164,11 +165,11 @@ TIMEOUT_S = 20.0
 
 
 class RefusedError(OSError):
-    """A command did not do what it was told: its first line of error."""
+    """A command of the system refused: its first line of error."""
 
 
 def run(*command: str) -> str:
-    """Its standard output. Raises RefusedError."""
+    """Run a command, and return its standard output. Raises RefusedError."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     except FileNotFoundError:
@@ -191,7 +192,7 @@ EVERYTHING = (("u32", "match", "u32", "0", "0"), ("matchall",))  # kernels have 
 
 
 def shape_own(limits: Limits, *, netem: bool) -> None:
-    """Both ways; delay, jitter and loss only with netem. Raises RefusedError; nothing is shaped then."""
+    """Shape a container's link; delay, jitter and loss only with netem. Raises RefusedError; nothing is shaped then."""
     name = own_interface()
     clear_own()
     try:
@@ -212,7 +213,7 @@ def shape_own(limits: Limits, *, netem: bool) -> None:
 
 
 def clear_own() -> None:
-    """As it was, whatever of it is there."""
+    """Remove what ``shape_own`` has made, as far as it is there."""
     for name in interfaces():
         for end in ("root", "ingress"):
             with suppress(RefusedError):
@@ -222,14 +223,14 @@ def clear_own() -> None:
 
 
 def own_in_force(name: str) -> Limits:
-    """As the kernel has them. Raises RefusedError."""
+    """The limits of a container's link, as the kernel has them. Raises RefusedError."""
     up = json.loads(run("tc", "-j", "qdisc", "show", "dev", name))
     down = json.loads(run("tc", "-j", "qdisc", "show", "dev", INGRESS)) if (INTERFACES / INGRESS).exists() else []
     return held_by(up, down)
 
 
 def own_interface(place: Path = INTERFACES) -> str:
-    """The one that leads out of the container: eth0, or eth1 after it was taken away and given back. Raises
+    """The interface that leads out of the container: eth0, or eth1 after it was taken away and given back. Raises
     RefusedError: there is none, or another, past which the container would go.
     """
     found = interfaces(place)
@@ -239,7 +240,7 @@ def own_interface(place: Path = INTERFACES) -> str:
 
 
 def interfaces(place: Path = INTERFACES) -> list[str]:
-    """All that lead out of the container."""
+    """All interfaces that lead out of the container."""
     try:
         return sorted(path.name for path in place.iterdir() if path.name.startswith(PREFIX))
     except OSError:

@@ -1,9 +1,4 @@
-"""All that slows the devices of one run down, and the account of what was in force.
-
-What was asked of the devices of a run, what was read back, and whether it held.
-
-All that slows the devices of one run down: made, read back, and removed again.
-"""
+"""All that slows the devices of one run down: planned from the scenario, made, read back, and removed again."""
 
 import json
 import math
@@ -45,8 +40,8 @@ NOT_IN_FORCE = "not in force"
 
 
 def enforceable(plan: Plan, *, allow_degraded: bool, degraded: Callable[[str], None]) -> Plan:
-    """``plan``, if all of it can be enforced; else ``degraded`` is told of each limit that cannot, where that is
-    allowed. Raises CannotEnforceError."""
+    """Return ``plan``. Tell ``degraded`` each limit that cannot be enforced, or raise CannotEnforceError where that is
+    not allowed."""
     for problem in plan.problems:
         if not allow_degraded:
             raise problem
@@ -55,9 +50,7 @@ def enforceable(plan: Plan, *, allow_degraded: bool, degraded: Callable[[str], N
 
 
 def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
-    """The strongest means for each limit of each fleet."""
-    # a container that is started has no need of it
-
+    """Plan the strongest means for each limit of each fleet."""
     fleets: dict[str, FleetPlan] = {}
     problems: list[CannotEnforceError] = []
     for name, fleet in scenario.fleets.items():
@@ -115,7 +108,7 @@ def _beyond(plan: FleetPlan, machine: Machine) -> Iterator[CannotEnforceError]:
 def _too_many_cores(
     scenario: "Scenario", fleets: Mapping[str, FleetPlan], machine: Machine
 ) -> Iterator[CannotEnforceError]:
-    """Problems with the cores of the devices that may work at once; a quota that is never reached slows nothing."""
+    """Yield a problem if devices at work at once have too many cores: a quota that is never reached slows nothing."""
     at_once = sum(math.ceil(job.demand * (1 + job.over_commit)) for job in scenario.jobs.values())
     each = [plan.limits.cores for plan in fleets.values() for _ in range(plan.count) if plan.limits.cores]
     asked = sum(sorted(each, reverse=True)[:at_once])
@@ -127,7 +120,7 @@ def _too_many_cores(
 
 
 def _too_much_memory(fleets: Mapping[str, FleetPlan], machine: Machine) -> Iterator[CannotEnforceError]:
-    """Problems with the memory of all devices: a device keeps what it has taken."""
+    """Yield a problem if all devices together have too much memory: a device keeps what it has taken."""
     each = [plan.limits.memory_bytes for plan in fleets.values() for _ in range(plan.count) if plan.limits.memory_bytes]
     fit = sum(taken <= machine.memory_bytes for taken in accumulate(sorted(each)))
     if fit < len(each):
@@ -141,7 +134,7 @@ def _problem(where: str, message: str, fix: str) -> CannotEnforceError:
 
 @dataclass(slots=True)
 class _Device:
-    """What was made for one."""
+    """What was made for one device."""
 
     plan: FleetPlan
     group: cgroup.Group | None = None
@@ -149,7 +142,7 @@ class _Device:
 
 
 class Throttles:
-    """``make``, then what the hosts are started with; ``remove`` always."""
+    """The limits of the devices of one run: ``make``, then ask what hosts are started with; ``remove`` always."""
 
     def __init__(self, plan: Plan, machine: Machine, folder: RunFolder, hosts: Sequence[DeviceHost], seed: int) -> None:
         self._plan, self._machine, self._folder, self._seed = plan, machine, folder, seed
@@ -164,7 +157,7 @@ class Throttles:
 
     @property
     def links(self) -> Path | None:
-        """What the relay is told; None: no link is limited."""
+        """The file that the relay reads; None: no link is limited."""
         return self._folder.root / "links.json" if self._plan.links else None
 
     @property
@@ -172,7 +165,7 @@ class Throttles:
         return self._folder.root / "links-counts.json"
 
     def make(self) -> None:
-        """Groups, namespaces, and the relay's orders. Raises CannotEnforceError; nothing is left then."""
+        """Make groups and namespaces, and write the relay's file. Raises CannotEnforceError; nothing is left then."""
         try:
             for host in self._hosts:
                 for device in host.devices:
@@ -193,7 +186,7 @@ class Throttles:
             raise
 
     def write(self, proxies: Mapping[str, str]) -> None:
-        """What the agents are told, with the addresses of the relay's links."""
+        """Write the file of each agent, with the addresses of the relay's links."""
         for host in self._hosts:
             own = [device.device for device in host.devices if device.device in self._devices]
             through = {name: proxies[name] for name in own if name in proxies}
@@ -209,26 +202,26 @@ class Throttles:
             write_throttle(self._file(host), throttle)
 
     def flags(self, host: DeviceHost) -> list[str]:
-        """The flags of its agent."""
+        """The flags of a host's program."""
         return ["--throttle", str(self._file(host))] if host in self._hosts else []
 
     def measured(self, host: DeviceHost) -> bool:
-        """Whether its tasks' time is real."""
+        """Whether the tasks of a host take real time."""
         made = self._devices.get(host.name)
         return host.single and made is not None and bool(made.plan.cpu)
 
     def within(self, host: DeviceHost) -> tuple[str, ...]:
-        """What its program is started through."""
+        """The command that a host's program is started through."""
         made = self._devices.get(host.name)
         return made.cable.enter if host.single and made is not None and made.cable is not None else ()
 
     def linked(self, device: str) -> bool:
-        """Whether it has a link in the relay."""
+        """Whether a device has a link in the relay."""
         return device in self._linked()
 
     def relink(self, device: str, change: LinkChange | None) -> Relayed:
-        """A device's link from now on, as the timeline wants it; None: its own. What ``tc`` does of it is done then,
-        and read back; what is left to the relay is returned. Raises CannotEnforceError.
+        """Change a device's link as the timeline wants it; None: its own again. Do and read back what ``tc`` can do,
+        and return what is left to the relay. Raises CannotEnforceError.
         """
         made = self._devices[device]
         limits = made.plan.limits if change is None else changed(made.plan.limits, change)
@@ -244,7 +237,7 @@ class Throttles:
         return made.plan.relayed(limits)
 
     def bypassed(self, moved: Mapping[str, tuple[int, int]]) -> list[str]:
-        """Devices that moved more bytes (up, down) than their links saw: they went past them."""
+        """The devices that moved more bytes (up, down) than their links saw: they went past them."""
         counts = self._counts()
         missing = []
         for device in self._linked():
@@ -255,7 +248,7 @@ class Throttles:
         return missing
 
     def remove(self) -> None:
-        """What was made and can be removed; `venn down` finds what cannot yet."""
+        """Remove what was made; `venn down` finds what cannot be removed yet."""
         for made in reversed(self._devices.values()):  # the first has made what is around all of them
             if made.cable is not None:
                 with suppress(RefusedError):
@@ -296,7 +289,7 @@ class Throttles:
         return [name for name, made in self._devices.items() if made.plan.linked]
 
     def _link(self, name: str, limits: Limits) -> LinkSpec:
-        """What is left to the relay: what ``tc`` does not do."""
+        """The part of a device's link that is left to the relay."""
         made = self._devices[name]
         return LinkSpec(
             **made.plan.relayed(limits),

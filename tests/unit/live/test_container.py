@@ -81,9 +81,9 @@ async def test_a_link_that_changes_is_written_down_and_set(tmp_path: Path) -> No
 async def test_one_that_stands_still_is_told_when_it_goes_on(tmp_path: Path) -> None:
     engine = Engine()
     container = await running(engine, tmp_path)
-    await container.stand_still()
+    await container.pause()
     await container.limit(SLOW)
-    await container.go_on()
+    await container.unpause()
     assert engine.did == ["pause", "put_archive", "unpause", "set link"]
 
 
@@ -185,7 +185,7 @@ async def test_a_coordinator_that_stands_still_hears_nothing_yet_and_one_that_is
     tmp_path: Path,
 ) -> None:
     coordinator = await running(Engine(), tmp_path)
-    await coordinator.stand_still()
+    await coordinator.pause()
     assert await coordinator.hears(OTHER)
     coordinator.ended(137)
     assert not await coordinator.hears(OTHER)

@@ -106,10 +106,10 @@ def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder
     assert places["driver wide"] == ("job-wide", 1)
     assert (places["slow-01"], places["slow-03"]) == (("fleet-slow", 1), ("fleet-slow", 3))
     tokens = {f"/venn/tokens/{role}" for role in ("device", "job", "admin")}
-    assert layout.luggage("coordinator").keys() == tokens
-    driver = layout.luggage("driver wide")
+    assert layout.files("coordinator").keys() == tokens
+    driver = layout.files("driver wide")
     assert driver.keys() == {"/venn/tokens/job", "/venn/code/wide/job.py", "/venn/data/marks/held_out.npz"}
-    device = layout.luggage("slow-02")
+    device = layout.files("slow-02")
     [share] = device.keys() - {"/venn/tokens/device", "/venn/population.jsonl"}
     assert json.loads(device["/venn/population.jsonl"])["data"] == {"marks": share}
 
@@ -142,14 +142,14 @@ def test_a_timeline_that_breaks_the_broker_has_one(two: Scenario, folder: RunFol
     document = yaml.safe_load(write_project(layout.services(port=1, validate=False), "an-image", MARK, []))
     assert document["services"]["broker"]["command"].startswith("broker /venn/tokens/broker ")
     assert layout.places()["broker"] == ("broker", 1)
-    assert layout.luggage("broker").keys() == {"/venn/tokens/broker"}
+    assert layout.files("broker").keys() == {"/venn/tokens/broker"}
 
 
 def test_a_policy_of_ones_own_goes_with_its_path(scenario: Scenario, folder: RunFolder, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("class Mine: pass\n")
     two = parse(TEXT.format(policy="mine.py:Mine"), folder=tmp_path)
     layout = Layout(two, folder, prepare(two, folder), allow_degraded=False)
-    assert layout.luggage("coordinator")[str(tmp_path / "mine.py")] == b"class Mine: pass\n"
+    assert layout.files("coordinator")[str(tmp_path / "mine.py")] == b"class Mine: pass\n"
 
 
 def test_what_is_packed_is_the_users_and_tokens_are_secret() -> None:

@@ -24,8 +24,8 @@ from testbed.world.links import (
     Way,
     arrival,
     chances,
-    course,
     free_at,
+    link_schedule,
     task_end,
     tcp_rate,
 )
@@ -59,7 +59,7 @@ def linked(**limits: float) -> Limits:
 
 
 def test_a_change_in_mid_transfer_counts_from_its_moment() -> None:
-    link = course(linked(up_bits=8000.0), [(2.0, 4.0, linked(up_bits=800.0))])
+    link = link_schedule(linked(up_bits=8000.0), [(2.0, 4.0, linked(up_bits=800.0))])
     assert link.left(Message(Way.UP, 2000), 0.0) == 2.0
     assert link.left(Message(Way.UP, 2100), 0.0) == 3.0  # 100 bytes more at 100 bytes/s
     assert link.left(Message(Way.UP, 3200), 0.0) == 5.0  # 2,000, 200 and 1,000
@@ -68,19 +68,19 @@ def test_a_change_in_mid_transfer_counts_from_its_moment() -> None:
 
 
 def test_one_change_right_behind_another() -> None:
-    link = course(Limits(), [(1.0, 2.0, linked(delay_s=0.2)), (2.0, 3.0, linked(delay_s=0.4))])
+    link = link_schedule(Limits(), [(1.0, 2.0, linked(delay_s=0.2)), (2.0, 3.0, linked(delay_s=0.4))])
     assert [link.at(when).delay_s for when in (0.9, 1.0, 1.9, 2.0, 2.9, 3.0)] == [0.0, 0.2, 0.2, 0.4, 0.4, 0.0]
 
 
 def test_half_a_delay_each_way_as_it_is_when_the_last_byte_leaves() -> None:
-    link = course(linked(up_bits=8000.0, delay_s=0.2), [(1.0, 9.0, linked(up_bits=8000.0, delay_s=2.0))])
+    link = link_schedule(linked(up_bits=8000.0, delay_s=0.2), [(1.0, 9.0, linked(up_bits=8000.0, delay_s=2.0))])
     assert arrival(link, (Message(Way.UP, 500),), 0.0, repeat(0.5)) == pytest.approx(0.6)
     assert arrival(link, (Message(Way.UP, 1500),), 0.0, repeat(0.5)) == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize(("chance", "took"), [(0.0, 0.07), (0.5, 0.1), (1.0 - 2**-53, 0.13)])
 def test_jitter_scatters_evenly(chance: float, took: float) -> None:
-    link = course(linked(delay_s=0.2, jitter_s=0.06), ())
+    link = link_schedule(linked(delay_s=0.2, jitter_s=0.06), ())
     assert arrival(link, (Message(Way.DOWN, 9),), 0.0, repeat(chance)) == pytest.approx(took)
 
 
@@ -94,15 +94,15 @@ def test_the_rate_of_tcp_where_packets_are_lost() -> None:
 
 def test_loss_holds_a_fast_link_back_and_a_slow_one_hardly() -> None:
     big = Message(Way.UP, 10**6)
-    fast, lossy = (course(linked(up_bits=1e8, delay_s=0.1, loss=loss), ()) for loss in (0.0, 0.01))
+    fast, lossy = (link_schedule(linked(up_bits=1e8, delay_s=0.1, loss=loss), ()) for loss in (0.0, 0.01))
     assert lossy.left(big, 0.0) > 10 * fast.left(big, 0.0)
-    slow = [course(linked(up_bits=1e5, delay_s=0.1, loss=loss), ()).left(big, 0.0) for loss in (0.0, 0.01)]
+    slow = [link_schedule(linked(up_bits=1e5, delay_s=0.1, loss=loss), ()).left(big, 0.0) for loss in (0.0, 0.01)]
     assert slow[0] == slow[1]
 
 
 def test_a_message_that_is_lost_comes_a_retransmission_timeout_later() -> None:
     """A quarter gets lost: of 0.9 of the chances two in a row do not, 0.25^2 < 0.1 < 0.25."""
-    link = course(linked(delay_s=0.4, loss=0.25), ())
+    link = link_schedule(linked(delay_s=0.4, loss=0.25), ())
     message = (Message(Way.UP, 0),)
     assert arrival(link, message, 0.0, iter((0.5, 0.5))) == pytest.approx(0.2)
     assert arrival(link, message, 0.0, iter((0.5, 0.9))) == pytest.approx(0.2 + 0.6)
@@ -115,7 +115,7 @@ def test_a_message_that_is_lost_comes_a_retransmission_timeout_later() -> None:
 @pytest.mark.parametrize(("upload_bytes", "trips"), [(0, 2), (64 * 1024, 2), (64 * 1024 + 1, 3)])
 def test_round_trips_of_a_task(upload_bytes: int, trips: int) -> None:
     """To the response two, or three if it is large, one more to be free; half a one and a whole one at first."""
-    link, work = course(linked(delay_s=0.2), ()), Workload(upload_bytes=upload_bytes)
+    link, work = link_schedule(linked(delay_s=0.2), ()), Workload(upload_bytes=upload_bytes)
     took = [
         task_end(link, 0.0, work, 1.0, first=first, chance=repeat(0.5))
         for first in ((), CONNECT, FETCH_CODE, CONNECT + FETCH_CODE)
