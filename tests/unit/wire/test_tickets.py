@@ -47,7 +47,7 @@ def test_a_changed_ticket_is_forged(bit: int) -> None:
 
 @pytest.mark.parametrize("payload", [b"\xff\xff", b"", TicketPayload(version=2).SerializeToString()])
 def test_a_signed_ticket_that_cannot_be_read_is_malformed(payload: bytes) -> None:
-    ticket = Ticket(payload=payload, mac=admission._mac(KEY, payload), key_id="k1")
+    ticket = Ticket(payload=payload, mac=admission.mac_of(payload, KEY), key_id="k1")
     with pytest.raises(TicketError) as error:
         verify(ticket, KEY, "k1", now_ms=0)
     assert error.value.reason == "TICKET_MALFORMED"
@@ -55,7 +55,7 @@ def test_a_signed_ticket_that_cannot_be_read_is_malformed(payload: bytes) -> Non
 
 def test_unknown_fields_survive_because_the_exact_bytes_are_verified() -> None:
     payload = sign(PAYLOAD, KEY, "k1").payload + b"\x98\x06\x01"  # field 99 = 1
-    ticket = Ticket(payload=payload, mac=admission._mac(KEY, payload), key_id="k1")
+    ticket = Ticket(payload=payload, mac=admission.mac_of(payload, KEY), key_id="k1")
     assert verify(ticket, KEY, "k1", now_ms=0).lease == 7
 
 
