@@ -43,7 +43,7 @@ def load_policy(name: str) -> Policy:
         return _made(name, lambda: _from_file(file, attribute), parameters)
     point = _installed().get(base)
     if point is None:
-        raise PolicyError(f"there is no policy {base!r}{_meant(base)}; known: {', '.join(policy_names())}")
+        raise PolicyError(f"there is no policy {base!r}; {_meant(base)} {', '.join(policy_names())}")
     return _made(name, point.load, parameters)
 
 
@@ -93,7 +93,7 @@ def _installed() -> dict[str, EntryPoint]:
 
 def _meant(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), policy_names(), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    return f"did you mean {close[0]}? Known are" if close else "known are"
 
 
 def _from_file(path: Path, attribute: str) -> Callable[..., object]:

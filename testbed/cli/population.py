@@ -56,7 +56,7 @@ def describe(
     """Print the properties of a population beside those that it should have."""
     if what == PHONES and not Path(what).exists():
         compared = describe_phones(count, days, seed or 0)
-    elif Path(what).suffix in FILES and Path(what).is_file():
+    elif Path(what).suffix in FILES and (Path(what).suffix or Path(what).is_file()):
         compared = describe_file(Path(what))
     else:
         scenario = load(named(what), set or ())

@@ -88,6 +88,8 @@ def _policy(name: str) -> Iterator[Finding]:
     file, _ = in_file(base)
     if file is not None and not file.is_file():
         yield Finding(("policy",), f"there is no file {file}", "a relative path starts at the scenario's folder")
+    elif file is None and "(" in base:
+        yield Finding(("policy",), f"'{base}' has no )", "write e.g. venn(tiers=4)")
     elif file is None and base not in policy_names():
         yield Finding(("policy",), f"there is no policy '{base}'", known(base, policy_names()))
     elif parameters:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
-from venn.wire.errors import UsageError
+from venn.wire.errors import UsageError, with_fix
 from venn.wire.text import did_you_mean, printable
 
 KeyPath = tuple[str | int, ...]
@@ -73,8 +73,7 @@ class Problem:
     fix: str = ""
 
     def __str__(self) -> str:
-        fix = f"; {self.fix}" if self.fix else ""
-        return f"{self.where}: {self.message}{fix}"
+        return f"{self.where}: {with_fix(self.message, self.fix)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,7 +266,9 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})
     except ValidationError as error:
-        findings += [_finding(each) for each in error.errors(include_url=False)]
+        told = {each.path for each in findings}
+        invalid = [_finding(each) for each in error.errors(include_url=False)]
+        findings += [each for each in invalid if each.path not in told]
     else:
         findings += check(scenario)
     if findings:

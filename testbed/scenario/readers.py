@@ -42,6 +42,7 @@ from venn.wire.notation import (
     parse_rate,
 )
 from venn.wire.requirements import format_requirement, parse_requirement
+from venn.wire.text import did_you_mean
 
 T = TypeVar("T")
 Reader = Callable[..., Any]  # takes the value, and pydantic's ValidationInfo if it needs it
@@ -246,7 +247,10 @@ def file_or(suffixes: tuple[str, ...], *words: str) -> Callable[[object, Validat
         text = as_text(value)
         if text.endswith(suffixes):
             return str(as_file(text, info))
-        return one_of(text, words) if words else text
+        if words and text not in words:
+            fault = f"is neither {' nor '.join(words)} nor a file {' or '.join(suffixes)}"
+            raise wrong(f"{shown(value)} {fault}", did_you_mean(text, words))
+        return text
 
     return read
 
@@ -331,7 +335,7 @@ def as_requirement(value: object) -> str:
 def one_of(value: object, options: tuple[str, ...]) -> str:
     """Reads one of several words."""
     if value not in options:
-        raise wrong(f"{shown(value)} is not one of {', '.join(options)}", known(value, options))
+        raise wrong(f"{shown(value)} is not one of {', '.join(options)}", did_you_mean(str(value), options))
     return str(value)
 
 

@@ -21,6 +21,13 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
+def with_fix(message: str, fix: str) -> str:
+    """What is wrong and what to do, as one text; after a question the second begins a sentence."""
+    if not fix:
+        return message
+    return f"{message} {fix[0].upper()}{fix[1:]}" if message.endswith("?") else f"{message}; {fix}"
+
+
 class VennError(Exception):
     """An error for people. ``reason`` is an UPPER_SNAKE name that programs match on."""
 
@@ -35,8 +42,7 @@ class VennError(Exception):
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
-        fix = f"; {self.fix}" if self.fix else ""
-        return f"{where}{self.message}{fix}"
+        return where + with_fix(self.message, self.fix)
 
 
 class UsageError(VennError):

@@ -195,8 +195,12 @@ class _Parser:
             return Comparison(name=name, operator=OPERATORS[sign], text=value)
         if kind != "word":
             raise self.error(f"has {value!r} after {name} {sign} where a value should be")
-        if NUMBER.fullmatch(value) and self.peek()[0] == "word" and self.peek()[1] in UNITS:
-            value += self.take()[1]
+        if NUMBER.fullmatch(value) and self.peek()[0] == "word" and self.peek()[1] not in KEYWORDS:
+            unit = self.take()[1]
+            if unit not in UNITS:
+                units = ", ".join(UNITS)
+                raise self.error(f"has {unit!r} after {value} where a unit ({units}), and, or, or its end should be")
+            value += unit
         quantity = read_quantity(value, UNITS)
         assert quantity is not None  # it begins with a number
         return Comparison(name=name, operator=OPERATORS[sign], number=float(quantity[0]))

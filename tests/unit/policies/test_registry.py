@@ -80,12 +80,12 @@ def test_the_built_in_policies_are_found_by_entry_point() -> None:
 
 
 def test_a_typo_is_met_with_the_known_names() -> None:
-    with pytest.raises(PolicyError, match=r"no policy 'ven'; did you mean venn\?; known: .*fifo.*venn"):
+    with pytest.raises(PolicyError, match=r"no policy 'ven'; did you mean venn\? Known are .*fifo.*venn"):
         load_policy("ven")
 
 
 def test_nothing_is_guessed_for_a_name_like_no_other() -> None:
-    with pytest.raises(PolicyError, match="no policy 'zzz'; known:"):
+    with pytest.raises(PolicyError, match="no policy 'zzz'; known are"):
         load_policy("zzz")
 
 
