@@ -3,17 +3,17 @@
 A value is ``[name of its class, field, field, ...]`` in the order of the fields; nested values of a known class go
 without the name. Fields that are added later have defaults, so that an older record can be read.
 
-The codec of a class is made once, from its type hints; most fields pass as they are.
+The codec of a class is made once, from its type hints. It writes text without a detour over lists, for half of what a
+busy coordinator records is this.
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
 from json.encoder import JSONEncoder, encode_basestring_ascii
 from math import isfinite
-from operator import attrgetter
 from types import UnionType
 from typing import Literal, NewType, Union, assert_never, cast, get_args, get_origin, get_type_hints
 
@@ -32,50 +32,39 @@ class RecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Codec:
-    """How one class is written and read. ``text`` is ``encode`` with its tag, as JSON."""
+    """How one class is written, with its name or without it, and read."""
 
-    make: Callable[..., object]
-    text: Text
-    values: Callable[[object], tuple[object, ...]]  # of the fields, in order
-    encoders: tuple[tuple[int, Convert], ...]  # (field, its conversion) where there is one
-    decoders: tuple[Convert | None, ...]
-
-    def encode(self, value: object) -> list[object]:
-        result = list(self.values(value))
-        for index, convert in self.encoders:
-            result[index] = convert(result[index])
-        return result
-
-    def decode(self, record: list[object]) -> object:
-        return self.make(
-            *(convert(one) if convert else one for one, convert in zip(record, self.decoders, strict=False))
-        )
+    tagged: Text
+    bare: Text
+    read: Convert
 
 
 class _Codecs(dict[type, _Codec]):
     """Made on demand."""
 
     def __missing__(self, kind: type) -> _Codec:
-        made = self[kind] = _make_codec(kind)
+        hints = get_type_hints(kind)
+        names = [field.name for field in fields(kind)]
+        values = {f"one.{name}": _text(hints[name]) for name in names}
+        bare, tagged = _list_text([], values), _list_text([f'"{kind.__name__}"'], values)
+        readers = [_reader(hints[name]) for name in names]
+        made = self[kind] = _Codec(tagged, bare, lambda record: kind(*_read_each(record, readers, strict=False)))
         return made
 
 
-def text_of(record: Event | Effect) -> str:
-    """Write an event or an effect as JSON, without a detour over lists: a busy coordinator does little else."""
-    return _CODECS[record.__class__].text(record)
+def text_of(record: object) -> str:
+    """Write an event or an effect as JSON."""
+    return _CODECS[record.__class__].tagged(record)
 
 
-def event_to_json(event: Event) -> list[object]:
-    return _tagged(event)
+def texts_of(records: Iterable[Event | Effect]) -> str:
+    """Write events or effects as a JSON list."""
+    return f"[{','.join(map(text_of, records))}]"
 
 
 def event_from_json(record: object) -> Event:
     """Read an event from its JSON. Raises RecordError."""
     return cast(Event, _untag(record, _EVENTS))
-
-
-def effect_to_json(effect: Effect) -> list[object]:
-    return _tagged(effect)
 
 
 def effect_from_json(record: object) -> Effect:
@@ -137,31 +126,13 @@ class Digest:
         return f"{self._state:016x}"
 
 
-def _tagged(value: object) -> list[object]:
-    kind = type(value)
-    return [kind.__name__, *_CODECS[kind].encode(value)]
-
-
 def _untag(record: object, kinds: Mapping[str, type]) -> object:
     if not isinstance(record, list) or not record or record[0] not in kinds:
         raise RecordError(f"not a record: {str(record)[:80]}")
     try:
-        return _CODECS[kinds[record[0]]].decode(record[1:])
+        return _CODECS[kinds[record[0]]].read(record[1:])
     except (TypeError, ValueError, KeyError) as error:
         raise RecordError(f"{record[0]} cannot be read: {error}") from None
-
-
-def _make_codec(kind: type) -> _Codec:
-    hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
-    conversions = [_conversion(hints[name]) for name in names]
-    return _Codec(
-        make=kind,
-        text=_list_text([f'"{kind.__name__}"'], {f"one.{name}": _text(hints[name]) for name in names}),
-        values=_values(names),
-        encoders=tuple((index, encode) for index, (encode, _) in enumerate(conversions) if encode),
-        decoders=tuple(decode for _, decode in conversions),
-    )
 
 
 def _list_text(head: list[str], values: Mapping[str, Text | None]) -> Text:
@@ -175,96 +146,80 @@ def _list_text(head: list[str], values: Mapping[str, Text | None]) -> Text:
 def _text(hint: object) -> Text | None:
     """A field's value as JSON; None: ``str`` gives it."""
     plain = hint.__supertype__ if isinstance(hint, NewType) else hint
+    origin, args = get_origin(plain), get_args(plain)
     if plain is int:
         return None
-    if isinstance(plain, type) and issubclass(plain, str):  # a StrEnum is a string
+    if plain is bool:
+        return lambda one: "true" if one else "false"
+    if origin is Literal or (isinstance(plain, type) and issubclass(plain, str)):  # a StrEnum is a string
         return cast(Text, encode_basestring_ascii)
     if plain is float:
         return lambda one: str(one) if isfinite(cast(float, one)) else _to_json(one)
-    members = get_args(hint)
-    if get_origin(hint) in (Union, UnionType) and len(members) == 2 and members[1] is type(None):
-        text = _text(members[0]) or str
-        return lambda one: "null" if one is None else text(one)
-    if get_origin(hint) is tuple and members[-1] is Ellipsis:
-        each = _text(members[0]) or str
+    if plain is Fraction:
+        return lambda one: f'"{one}"'
+    if isinstance(plain, type) and is_dataclass(plain):
+        return _CODECS[plain].bare
+    if origin in (Union, UnionType):
+        return _union_text(args)
+    if origin is tuple and args[-1] is not Ellipsis:
+        return _list_text([], {f"one[{place}]": _text(member) for place, member in enumerate(args)})
+    each = _text(args[-1] if isinstance(origin, type) and issubclass(origin, Mapping) else args[0]) or str
+    if origin is tuple:
         return lambda many: f"[{','.join(map(each, cast(tuple[object, ...], many)))}]"
-    if get_origin(hint) is tuple:
-        return _list_text([], {f"one[{place}]": _text(member) for place, member in enumerate(members)})
-    encode, _ = _conversion(hint)
-    return _to_json if encode is None else lambda one: _to_json(encode(one))
+    if origin is frozenset:
+        return lambda many: f"[{','.join(map(each, sorted(cast(frozenset[str], many))))}]"
+    return lambda many: _mapping_text(cast(Mapping[str, object], many), each)
 
 
-def _values(names: list[str]) -> Callable[[object], tuple[object, ...]]:
-    if not names:
-        return lambda value: ()
-    get = attrgetter(*names)
-    return (lambda value: (get(value),)) if len(names) == 1 else get
+def _mapping_text(many: Mapping[str, object], each: Text) -> str:
+    return f"{{{','.join(f'{encode_basestring_ascii(key)}:{each(one)}' for key, one in sorted(many.items()))}}}"
 
 
-def _conversion(hint: object) -> tuple[Convert | None, Convert | None]:
-    """(to JSON, from JSON) of a type; None: as it is."""
+def _union_text(members: tuple[object, ...]) -> Text:
+    """``X | None``, one of several classes (then with its name), or plain values."""
+    text: Text = text_of if len(_classes(members)) > 1 else _to_json
+    if len(members) == 2 and members[1] is type(None):
+        text = _text(members[0]) or str
+    return lambda one: "null" if one is None else text(one)
+
+
+def _classes(members: tuple[object, ...]) -> dict[str, type]:
+    return {one.__name__: one for one in members if isinstance(one, type) and is_dataclass(one)}
+
+
+def _reader(hint: object) -> Convert | None:
+    """How a field's value is made of its JSON; None: it is that."""
     origin, args = get_origin(hint), get_args(hint)
     if isinstance(hint, NewType) or hint in (int, float, str, bool) or origin is Literal:
-        return None, None
+        return None
     if hint is Fraction:
-        return str, lambda one: Fraction(cast(str, one))
+        return lambda one: Fraction(cast(str, one))
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return None, hint  # a StrEnum is a string
+        return hint
     if isinstance(hint, type) and is_dataclass(hint):
-        codec = _CODECS[hint]
-        return codec.encode, lambda one: codec.decode(cast(list[object], one))
+        return _CODECS[hint].read
     if origin in (Union, UnionType):
-        return _union(tuple(arg for arg in args if arg is not type(None)))
-    if origin is tuple:
-        return _sequence(args)
+        classes = _classes(args)
+        if len(classes) > 1:
+            return lambda one: _untag(one, classes)
+        some = _reader(args[0])
+        return None if some is None else lambda one: None if one is None else some(one)
     if origin is frozenset:
-        return lambda one: sorted(cast(frozenset[str], one)), lambda one: frozenset(cast(list[str], one))
+        return lambda many: frozenset(cast(list[str], many))
+    if origin is tuple and args[-1] is not Ellipsis:
+        readers = [_reader(arg) for arg in args]
+        return lambda many: tuple(_read_each(many, readers, strict=True))
+    if origin is tuple:
+        each = _reader(args[0])
+        return lambda many: tuple(map(each, cast(list[object], many)) if each else cast(list[object], many))
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(*_conversion(args[1]))
+        each = _reader(args[1])
+        return lambda many: {key: each(one) if each else one for key, one in cast(Mapping[str, object], many).items()}
     raise TypeError(f"no codec for {hint}")
 
 
-def _union(members: tuple[object, ...]) -> tuple[Convert | None, Convert | None]:
-    """``X | None``, one of several classes (then tagged), or plain values."""
-    classes = {one.__name__: one for one in members if isinstance(one, type) and is_dataclass(one)}
-    if len(classes) > 1:
-        return _tagged, lambda one: _untag(one, classes)
-    if len(members) > 1:
-        return None, None
-    encode, decode = _conversion(members[0])
-    return _optional(encode), _optional(decode)
-
-
-def _optional(convert: Convert | None) -> Convert | None:
-    return None if convert is None else lambda one: None if one is None else convert(one)
-
-
-def _sequence(args: tuple[object, ...]) -> tuple[Convert, Convert]:
-    """``tuple[X, ...]`` or ``tuple[X, Y]``."""
-    if args[-1] is Ellipsis:
-        encode, decode = _conversion(args[0])
-        return (
-            lambda many: [encode(one) if encode else one for one in cast(tuple[object, ...], many)],
-            lambda many: tuple(decode(one) if decode else one for one in cast(list[object], many)),
-        )
-    pairs = [_conversion(arg) for arg in args]
-    return (
-        lambda many: [
-            to(one) if to else one for one, (to, _) in zip(cast(tuple[object, ...], many), pairs, strict=True)
-        ],
-        lambda many: tuple(
-            of(one) if of else one for one, (_, of) in zip(cast(list[object], many), pairs, strict=True)
-        ),
-    )
-
-
-def _mapping(encode: Convert | None, decode: Convert | None) -> tuple[Convert, Convert]:
-    return (
-        lambda many: {
-            key: encode(one) if encode else one for key, one in sorted(cast(Mapping[str, object], many).items())
-        },
-        lambda many: {key: decode(one) if decode else one for key, one in cast(Mapping[str, object], many).items()},
-    )
+def _read_each(record: object, readers: list[Convert | None], *, strict: bool) -> Iterator[object]:
+    return (read(one) if read else one for one, read in zip(cast(list[object], record), readers, strict=strict))
 
 
 _to_json = JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode

@@ -13,7 +13,7 @@ from pathlib import Path
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
-from coordinator.engine.record import Digest, settings_to_json, text_of
+from coordinator.engine.record import Digest, settings_to_json, text_of, texts_of
 from venn.wire.files import file_error, write_all
 
 FORMAT = 2
@@ -66,8 +66,8 @@ class Journal:
         """Record one handled event; it is on disk after the next ``flush``."""
         self._number += 1
         self._digest.update(now, effects)
-        done = ",".join(map(text_of, effects))
-        self._lines.append(f'{{"n":{self._number},"t":{now!r},"event":{text_of(event)},"effects":[{done}]}}')
+        done = f'"event":{text_of(event)},"effects":{texts_of(effects)}'
+        self._lines.append(f'{{"n":{self._number},"t":{now!r},{done}}}')
 
     def flush(self) -> None:
         if not self._lines:

@@ -17,7 +17,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
-from coordinator.engine.record import Digest, RecordError, effect_to_json, event_from_json
+from coordinator.engine.record import Digest, RecordError, event_from_json, texts_of
 from coordinator.policies.registry import PolicyError, load_policy
 from testbed.runfolder.journal import check_start, end_digest, event_rows, journal_files, settings_of, why_not
 from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows
@@ -100,7 +100,7 @@ def replay_here(path: Path) -> Replayed:
         made = _again(engine, row, path, line)
         events, effects = events + 1, effects + len(made)
         digest.update(number(row, "t"), made)
-        recorded, again = _lines(row.get("effects")), _lines([effect_to_json(effect) for effect in made])
+        recorded, again = _lines(row.get("effects")), _lines(json.loads(texts_of(made)))
         if recorded != again:
             event = json.dumps(row["event"])
             difference = Difference(path.name, line, integer(row, "n"), number(row, "t"), event, recorded, again)

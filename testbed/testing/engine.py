@@ -41,7 +41,7 @@ from coordinator.engine.model import (
     StragglerRule,
 )
 from coordinator.engine.plan import Policy
-from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
+from coordinator.engine.record import event_from_json, text_of, texts_of
 from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Requirement
 from coordinator.engine.state import Device, Job, Request
 from coordinator.policies.fifo import Fifo
@@ -97,12 +97,12 @@ class ScriptedEngine:
 
     def _hear(self, event: Event) -> list[Effect]:
         """Through the record, as a replay would."""
-        text = json.dumps(event_to_json(event))
+        text = text_of(event)
         event = event_from_json(json.loads(text))
         effects = self.engine.handle(event, self.now)
         self.engine.validate()
         self.all.extend(effects)
-        self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in effects])))
+        self.journal.append((self.now, text, texts_of(effects)))
         return effects
 
     def wait(self, seconds: float) -> list[Effect]:

@@ -32,7 +32,7 @@ from coordinator.engine.model import (
     StragglerRule,
 )
 from coordinator.engine.plan import Policy
-from coordinator.engine.record import effect_to_json, event_from_json, event_to_json
+from coordinator.engine.record import event_from_json, text_of, texts_of
 from coordinator.engine.requirements import AllDevices, Any, Capabilities, Comparison, Every, Ids, Not
 from coordinator.engine.state import Request
 from coordinator.policies.fifo import Fifo
@@ -127,9 +127,9 @@ class RandomEngine(RuleBasedStateMachine):
     def handle(self, event: Event) -> list[Effect]:
         self.last = event
         effects = self.engine.handle(event, self.now)
-        text = json.dumps(event_to_json(event))
+        text = text_of(event)
         assert event_from_json(json.loads(text)) == event
-        self.journal.append((self.now, text, json.dumps([effect_to_json(effect) for effect in effects])))
+        self.journal.append((self.now, text, texts_of(effects)))
         for effect in effects:
             self.watch(effect)
         if self.engine.unsettled and len(self.journal) % 4:  # else the turn goes on
@@ -236,5 +236,5 @@ class RandomEngine(RuleBasedStateMachine):
             if isinstance(event, PolicyChanged):
                 again.set_policy(POLICIES[event.policy]())
             effects = again.handle(event, now)
-            assert json.dumps([effect_to_json(effect) for effect in effects]) == effects_text
+            assert texts_of(effects) == effects_text
         assert snapshot(again) == snapshot(self.engine)

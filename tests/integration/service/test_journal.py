@@ -12,7 +12,7 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.engine import Engine
 from coordinator.engine.model import EngineSettings
-from coordinator.engine.record import Digest, effect_to_json, event_from_json, settings_from_json
+from coordinator.engine.record import Digest, event_from_json, settings_from_json, texts_of
 from coordinator.policies.registry import load_policy
 from coordinator.service import cli
 from coordinator.service.server import Coordinator, CoordinatorSettings
@@ -57,7 +57,7 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
     async with world(policy="venn", folder=tmp_path, name="replayed") as made:
         await play(made)
         await made.until(effects.EndAttempt, lambda effect: effect.round == 2)
-        seen = [effect_to_json(effect) for effect in made.effects]
+        seen = json.loads(texts_of(made.effects))
     start, *lines, end = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert (start["kind"], start["format"], start["name"], end["kind"]) == ("start", 2, "replayed", "end")
     settings = settings_from_json(start["settings"])
@@ -67,7 +67,7 @@ async def test_the_recorded_events_give_the_same_effects_again(tmp_path: Path) -
         assert line["n"] == number
         made_again = engine.handle(event_from_json(line["event"]), line["t"])
         digest.update(line["t"], made_again)
-        encoded = json.loads(json.dumps([effect_to_json(effect) for effect in made_again]))
+        encoded = json.loads(texts_of(made_again))
         assert encoded == line["effects"]
         again.extend(encoded)
     assert digest.hex() == end["digest"]

@@ -27,7 +27,7 @@ from coordinator.engine.model import (
     SessionEnd,
     Workload,
 )
-from coordinator.engine.record import effect_to_json, event_to_json
+from coordinator.engine.record import text_of, texts_of
 from coordinator.engine.requirements import Capabilities, Requirement
 
 WALL_MS = 1_700_000_000_000
@@ -221,8 +221,8 @@ class World:
     # -- who writes it down
 
     def hear(self, t: float, event: past.Event, *effects: done.Effect) -> None:
-        told = [effect_to_json(effect) for effect in effects]
-        self.lines.append({"t": t, "event": event_to_json(event), "effects": told})
+        told = json.loads(texts_of(effects))
+        self.lines.append({"t": t, "event": json.loads(text_of(event)), "effects": told})
 
     def log(self, place: str, file: str, /, **row: object) -> None:
         self.logs.setdefault(f"{place}/{file}", []).append(row)
