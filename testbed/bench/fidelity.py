@@ -17,7 +17,7 @@ from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario import Scenario, load
 from testbed.scenario.backends import BUILT_IN
 from testbed.scenario.packaged import packaged
-from testbed.simulate.scenario import run_simulated
+from testbed.simulate.run.scenario import run_simulated
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 SCENARIOS = ("contended", "churning", "slow-links")

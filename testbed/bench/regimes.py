@@ -36,7 +36,7 @@ from testbed.simulate.model import SimulatedJob, Simulation
 from testbed.simulate.run import simulate
 from testbed.world.arrays import CheckIns, Reals
 from testbed.world.columns import Columns
-from testbed.world.matching import KindTable
+from testbed.world.population import KindTable
 
 DEVICES = 40_000  # some 140,000 check-ins a day
 DAYS = 3  # that are repeated

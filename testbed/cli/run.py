@@ -29,7 +29,7 @@ from testbed.report.summary import to_json
 from testbed.scenario import load
 from testbed.scenario.loader import as_words
 from testbed.scenario.packaged import named, packaged, packaged_scenarios
-from testbed.simulate.scenario import run_simulated
+from testbed.simulate.run.scenario import run_simulated
 from venn.wire.command import Context, application, command, run_async
 from venn.wire.errors import PeerError
 from venn.wire.exits import as_object, tell

@@ -17,7 +17,6 @@ from device_agent.spec import DeviceSpec, Interval, generated
 from testbed.world.columns import LATEST_S, Columns, GeneratedPhones, opened_csv
 from testbed.world.fedscale import read_dictionary
 from testbed.world.fleets import FleetSpec, expand
-from testbed.world.matching import KindTable
 from testbed.world.phones import (
     CORRELATIONS,
     LINK_LOG_SIGMA,
@@ -28,7 +27,7 @@ from testbed.world.phones import (
     Phones,
     phones,
 )
-from testbed.world.population import PopulationSpec
+from testbed.world.population import KindTable, PopulationSpec
 from testbed.world.sessions import PHONES_AVAILABILITY, sessions
 from testbed.world.trace_files import COLUMNS, SessionFile, as_file, read_devices, read_sessions
 from venn.wire.chance import Reals, at

@@ -117,7 +117,7 @@ class Population(Part):
     Without it: compute / cpu."""
 
     def spec(self) -> PopulationSpec:
-        """As ``testbed.world.matching`` takes it."""
+        """As ``testbed.world.population`` takes it."""
         about = Availability(self.session, self.gap, Day(self.swing, self.peak))
         count = self.count or 0
         if self.check_ins_per_day is not None:

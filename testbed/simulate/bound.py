@@ -1,6 +1,6 @@
-"""Two bounds that no policy changes: the mean JCT, and demand against supply.
+"""What no policy changes: a lower bound on the mean JCT, and what jobs ask for against what devices there are.
 
-A lower bound on the mean JCT of a simulation: no policy, though it knew every check-in, can do better.
+No policy, though it knew every check-in, can do better than the lower bound of a simulation.
 
 Job j arrives at a(j) and ends when R(j) rounds have closed, each with K(j) counted responses. Matched at check-in, each
 counted response takes a check-in of its own, of an eligible device, after the job's arrival. So the job takes at least
@@ -23,8 +23,6 @@ often as it comes, and what is left at the horizon is done at once.
 
 The trace is read to a second horizon, beyond that of the program. A job that ends after it has a JCT of more than the
 time from its arrival to it; no figure of a job exceeds that.
-
-What jobs ask for against what devices there are, before anything is simulated.
 """
 
 from collections.abc import Sequence
@@ -238,7 +236,7 @@ def _program(supply: _Supply, alone: Reals, tails: Reals) -> Reals:
 
 
 class _Entries(NamedTuple):
-    """Of the program's matrix."""
+    """Values of the program's matrix, and where they stand."""
 
     rows: NDArray[np.int64]
     columns: NDArray[np.int64]
@@ -255,7 +253,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Of the jobs with one requirement, or of all."""
+    """Demand and supply of the jobs with one requirement, or of all."""
 
     requirement: str  # its name
     jobs: int

@@ -1,7 +1,4 @@
-"""What a simulation is given, and what it gives back. Times are seconds of engine time.
-
-What the time of a task is multiplied by: one table of floats, so that all paths multiply the very same.
-"""
+"""What a simulation is given, and what it gives back. Times are seconds of engine time."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

@@ -1,11 +1,4 @@
-"""Capabilities of devices as columns, and the CSV files that they are read from.
-
-What devices report, as columns: a row per device, in chunks.
-
-Columns made row by row, for files whose columns are not known to be numbers or texts until one is seen.
-
-CSV files read line by line, with the line in every refusal.
-"""
+"""What devices report, as columns: a row per device, in chunks; and the CSV files that columns are read from."""
 
 import csv
 import math
@@ -87,11 +80,11 @@ class Devices(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all capabilities and labels that any of them reports."""
+        """The names of all capabilities and labels that any of them reports."""
         ...
 
     def columns(self, first: int, count: int) -> Columns:
-        """Of devices number ``first`` to ``first + count - 1``: the same however they are cut into chunks."""
+        """What devices ``first`` to ``first + count - 1`` report: the same however they are cut into chunks."""
         ...
 
 

@@ -1,10 +1,7 @@
-"""Data sets, and how one is split over devices.
+"""Data sets, and how one is split over devices: share-0001.npz ..., and held_out.npz that no device has.
 
-Data sets to be split: samples ``x`` (one per row) and their classes ``y``.
-
-Splitting a data set over devices: share-0001.npz ..., and held_out.npz that no device has.
-
-Each file holds the arrays ``x`` and ``y``. The same samples, arguments and seed give the same bytes.
+Each file holds the arrays ``x`` (samples, one per row) and ``y`` (their classes). The same samples, arguments and seed
+give the same bytes.
 """
 
 import math

@@ -1,13 +1,10 @@
-"""The pickled files of FedScale and of the evaluation of Venn, read as data.
+"""The pickled files of FedScale and of the evaluation of Venn, read as data: dictionaries, one entry per client.
 
-Pickled files read as data: numbers, texts, lists, tuples and dictionaries, and nothing that could run code.
+A pickle is a program: it may name any function of any module and call it. Here a file may hold numbers, texts, lists,
+tuples and dictionaries, and name four functions, which are what NumPy's numbers are written with. Even those are not
+NumPy's: what stands in for them takes bytes and gives a number.
 
-A pickle is a program: it may name any function of any module and call it. Here it may name four, which are what NumPy's
-numbers are written with, and even those are not NumPy's: what stands in for them takes bytes and gives a number.
-
-The device files of FedScale and of Venn's own evaluation: pickled dictionaries, one entry per client.
-
-FedScale (SymbioticLab/FedScale, docs of its device trace formats; Lai et al., ICML 2022) has two.
+FedScale (SymbioticLab/FedScale, docs of its device trace formats; Lai et al., ICML 2022) has two files.
 ``client_device_capacity``: ``{client: {"computation": ms per sample, "communication": kbit/s}}``.
 ``client_behave_trace``: ``{client: {"active": [s, ...], "inactive": [s, ...], "finish_time": s, "duration": s,
 "model": text}}``: the n-th session is from the n-th active to the n-th inactive. Venn's evaluation

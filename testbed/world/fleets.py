@@ -134,9 +134,9 @@ def capabilities_of(fleet: FleetSpec, seed: int) -> list[Capabilities]:
     """What each device has by ``fleet.devices``. Raises UsageError for a file that no devices can be made of."""
     if fleet.devices is None:
         return [Capabilities()] * fleet.count
-    from testbed.world.population import given
+    from testbed.world.population import reported
 
-    found = given(fleet.devices, fleet=fleet.name, count=fleet.count, seed=seed)
+    found = reported(fleet.devices, fleet=fleet.name, count=fleet.count, seed=seed)
     for number, one in enumerate(found, start=1):
         _check_given(fleet, number, one)
     return found

@@ -1,11 +1,8 @@
-"""Jobs drawn from a table.
+"""Jobs drawn from a table: what each asks for, of whom, and when it comes.
 
-Tables of jobs to draw from: how many participants a round has, how many rounds there are, and their deadline.
-
-``paper`` are the jobs of the evaluation in Liu et al., "Venn: Resource Management for Collaborative Learning Jobs",
-MLSys 2025 (arXiv:2312.08298), in ``paper-jobs.csv``. A row that stands there twice is twice as likely.
-
-Jobs drawn from a table: what each asks for, of whom, and when it comes.
+A row of a table says how many participants a round has, how many rounds there are, and their deadline. A row that
+stands there twice is twice as likely. ``paper`` are the jobs of the evaluation in Liu et al., "Venn: Resource
+Management for Collaborative Learning Jobs", MLSys 2025 (arXiv:2312.08298), in ``paper-jobs.csv``.
 
 What a job is depends on the seed and on its own number only, and its arrival on the gaps before it: a longer draw
 begins with the jobs of a shorter one.

@@ -1,10 +1,8 @@
-"""Links of limited rate: when bytes have passed, and how long a task takes.
+"""Links of limited rate: when bytes have passed, and how long a task takes over one.
 
-When bytes have passed a link: one bucket for all that a device sends, one for all that it gets.
-
-How long a task takes on a device whose link is limited: message by message, over the link as it is then. Pure.
-
-A task is what passes between a device and its job's driver:
+``Pacer`` and ``Delay`` hold the bytes of a real device back, one of each for each direction. The rest is arithmetic for
+simulated devices: a task is what passes between a device and its job's driver, message by message, over the link as it
+is then:
 
     down  the offer
     down  the driver's greeting, where no connection to it is open
@@ -68,7 +66,7 @@ class Delay:
     """How long one direction takes beyond its rate; what is sent first arrives first."""
 
     def __init__(self, delay_s: float, jitter_s: float, rng: random.Random, *, stall: float = 0.0) -> None:
-        """Of a round trip: each way has half of either. ``stall``: the part of its packets that hold all up behind
+        """Both times are of a round trip: each way has half. ``stall``: the part of its packets that hold all up behind
         them for a retransmission timeout."""
         self._rng = rng
         self.set(delay_s, jitter_s, stall)
@@ -217,7 +215,7 @@ def arrival(link: LinkSchedule, messages: Sequence[Message], at: float, chance: 
 
 
 def _way_s(limits: Limits, chance: float) -> float:
-    """Of a message: half the delay, and as much of the jitter up or down."""
+    """Half the delay, and as much of the jitter up or down."""
     return WAY_SHARE * (limits.delay_s + limits.jitter_s * (2 * chance - 1))
 
 

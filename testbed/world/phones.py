@@ -1,11 +1,7 @@
-"""Generated phones: correlated capabilities from a Gaussian copula.
-
-Values with given marginals and given correlations of their logarithms: a Gaussian copula.
+"""Generated phones: marginals, correlations and the shares of the paper's four requirements, from a Gaussian copula.
 
 Each value is a monotone function of a standard normal score, and the scores are correlated. What a value looks like
 bends its correlation a little, so the scores' own are solved for, pair by pair, until the values have what was asked.
-
-Phones like those that were benchmarked: marginals, correlations and the shares of the paper's four requirements.
 
 The facts are those of the evaluation in Liu et al., "Venn: Resource Management for Collaborative Learning Jobs", MLSys
 2025 (arXiv:2312.08298): percentiles over 952 models, correlations of logarithms, and how many of 959 phones meet which
@@ -63,7 +59,7 @@ class Marginal:
 
 
 def score_correlations(marginals: Sequence[Marginal], asked: Mapping[tuple[str, str], float]) -> NDArray[np.float64]:
-    """Of the normal scores, so that logarithms of values correlate as ``asked``; pairs not named are independent.
+    """Correlations of the scores, so that logarithms of values correlate as ``asked``; pairs not named are independent.
 
     Raises ValueError if no population has such correlations.
     """

@@ -1,8 +1,6 @@
 """Device profiles: how fast a kind of device and its link are, in absolute units, each value with its source.
 
-What a profile is, and how each of its values is read.
-
-From files to profiles: one that another extends first, then its link, then its own values.
+A file holds the values of one profile. It takes over those of another that it extends, then those of its link.
 """
 
 from collections.abc import Callable, Mapping

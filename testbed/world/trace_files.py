@@ -1,16 +1,12 @@
-"""Files of devices and of sessions.
+"""Files of devices, and of the sessions in which they are there.
 
-Devices from files: what each of them reports.
+Files of devices: CSV and Parquet have a column ``device``, their names, and one column per capability: numbers in base
+units (bytes, seconds, bit/s) or texts, which become labels. An empty cell is not reported. Pickled dictionaries are
+those of FedScale and Venn (``fedscale``), whose devices have no names that other files know.
 
-CSV and Parquet have a column ``device``, their names, and one column per capability: numbers in base units (bytes,
-seconds, bit/s) or texts, which become labels. An empty cell is not reported. Pickled dictionaries are those of FedScale
-and Venn (``fedscale``), whose devices have no names that other files know.
-
-Sessions from files: when devices are there.
-
-CSV with the columns ``device,start_s,end_s``, in order of start, is read in parts each time it is wanted, so that
-memory grows with the number of devices and not with that of sessions. A pickled trace of FedScale (``fedscale``) can be
-read whole only; its sessions are kept in 20 bytes each.
+Files of sessions: CSV with the columns ``device,start_s,end_s``, in order of start, is read in parts each time it is
+wanted, so that memory grows with the number of devices and not with that of sessions. A pickled trace of FedScale can
+be read whole only; its sessions are kept in 20 bytes each.
 """
 
 import math

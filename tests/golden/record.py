@@ -24,7 +24,7 @@ from coordinator.policies.registry import load_policy
 from coordinator.service.journal import FORMAT, Journal
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import parse
-from testbed.simulate.scenario import run_simulated
+from testbed.simulate.run.scenario import run_simulated
 from testbed.testing.engine import ScriptedEngine, spec
 
 HERE = Path(__file__).parent

@@ -16,7 +16,7 @@ from testbed.simulate.compiled.bulk import simulate_in_bulk
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.testing.worlds import Session, job, world
-from testbed.world import cut
+from testbed.world import absences as cut
 from testbed.world.arrays import CheckIns
 from testbed.world.states import Roster, States
 from testbed.world.timeline import Entry, Selection, Verb

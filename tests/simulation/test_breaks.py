@@ -10,9 +10,9 @@ from coordinator.engine.ids import JobId
 from coordinator.engine.model import Asynchronous, AttemptEndReason, LeaseEnd
 from coordinator.policies.fifo import Fifo
 from testbed.simulate.compiled.bulk import why_not
+from testbed.simulate.events.drivers import Change, Programs, State
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Break, Outcome, Simulation
-from testbed.simulate.programs import Change, Programs, State
 from testbed.testing.worlds import Session, job, world
 from testbed.world.arrays import Matching
 

@@ -18,8 +18,8 @@ from testbed.report.record import load_run
 from testbed.runfolder.paths import RunFolder
 from testbed.simulate.build import simulated_settings
 from testbed.simulate.model import Break, Cut, Outcome, Simulation
-from testbed.simulate.recorded import KeptJournal, keep_unheard
 from testbed.simulate.run import simulate
+from testbed.simulate.run.recorded import KeptJournal, keep_unheard
 from tests.simulation.test_random_worlds import POLICIES, chooser, random_world
 
 OUT_OF_REACH = (Cut.DISCONNECT, Cut.SUSPEND, Cut.PARTITION)

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.report.result import PAGE, build_report
 from testbed.scenario import load, packaged
-from testbed.simulate.scenario import run_simulated
+from testbed.simulate.run.scenario import run_simulated
 
 STRESS = sorted(path.stem for path in (packaged.packaged_folder() / "stress").glob("*.yaml"))
 

@@ -43,7 +43,7 @@ from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
 from testbed.simulate.events.accounts import Accounts
 from testbed.simulate.events.devices import Devices
-from testbed.simulate.events.drivers import HEARD, Drivers
+from testbed.simulate.events.drivers import AWAY, HEARD, STILL, THERE, Change, Drivers, Programs
 from testbed.simulate.events.presence import (
     ARRIVAL,
     BREAK,
@@ -56,7 +56,6 @@ from testbed.simulate.events.presence import (
     Response,
 )
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
-from testbed.simulate.programs import AWAY, STILL, THERE, Change, Programs
 from testbed.world.arrays import Matching
 from venn.wire.process import NOBODY_WAITS, collecting_seldom
 

@@ -84,7 +84,7 @@ class Present:
 
 
 def rows(block: CheckIns) -> Iterator[Row]:
-    """Of a block, in order."""
+    """The rows of a block, in order."""
     columns = (
         block.start_s,
         block.end_s,

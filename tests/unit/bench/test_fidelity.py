@@ -10,7 +10,7 @@ from testbed.bench.fidelity import BACKENDS, SCENARIOS, SEEDS, compare
 from testbed.runfolder.summary import Summary
 from testbed.scenario import load
 from testbed.scenario.packaged import packaged
-from testbed.simulate.scenario import run_simulated
+from testbed.simulate.run.scenario import run_simulated
 from venn.wire.errors import CannotEnforceError, PeerError
 
 Simulated = Mapping[str, Sequence[Summary]]

@@ -11,7 +11,7 @@ from device_agent.spec import Absence, AbsenceKind, read_population
 from testbed.live.backend.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
-from testbed.simulate.devices import device_specs
+from testbed.simulate.build import device_specs
 from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
 from venn.wire.requirements import parse_selector

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.scenario import Scenario, parse
 from testbed.scenario.errors import ScenarioError
-from testbed.simulate.devices import device_specs
+from testbed.simulate.build import device_specs
 
 TEXT = """
 version: 1

@@ -17,13 +17,13 @@ from testbed.report.replay import replay
 from testbed.report.result import Result, build_report
 from testbed.scenario import load
 from testbed.scenario.loader import parse
-from testbed.simulate import scenario as virtual
 from testbed.simulate.build import build
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Progress
 from testbed.simulate.run import COMPILING
-from testbed.simulate.scenario import Watching
+from testbed.simulate.run import scenario as virtual
+from testbed.simulate.run.scenario import Watching
 from testbed.testing.worlds import Session, job, world
 from tests.unit.report.pages import check_page
 from venn.wire.errors import UsageError

@@ -12,9 +12,8 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import AllDevices, Capabilities, Requirement
 from testbed.scenario.requirements import requirement_of
 from testbed.world.columns import CHUNK, Columns, GeneratedPhones, Texts, chunks
-from testbed.world.matching import ROWS, KindTable, atoms, check_ins
 from testbed.world.phones import phones
-from testbed.world.population import PopulationSpec
+from testbed.world.population import ROWS, KindTable, PopulationSpec, atoms, check_ins
 from venn.wire.errors import UsageError
 
 COUNT = 2000

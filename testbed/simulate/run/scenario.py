@@ -1,8 +1,6 @@
-"""``venn run --backend sim``: a scenario in virtual time.
+"""``venn run --backend sim``: build a scenario's simulation, run it, say how far it is, and account for it.
 
-What a simulation says on the way, and how it is stopped: by Ctrl-C, or because it is too large for a journal.
-
-A scenario in virtual time: build, simulate, and account for it. ``venn run --backend sim`` is this.
+It stops at Ctrl-C, with what came of it so far, and begins again if it is too large for a journal.
 """
 
 import json
@@ -29,11 +27,10 @@ from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
 from testbed.scenario.unfold import unfolded
-from testbed.simulate.build import build
-from testbed.simulate.devices import device_specs
+from testbed.simulate.build import build, device_specs
 from testbed.simulate.model import Outcome, Progress, Simulation
-from testbed.simulate.recorded import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.simulate.run import COMPILING, at_least_leases, simulate
+from testbed.simulate.run.recorded import KeptJournal, facts, keep_outcome, keep_timeline, keep_unheard
 from testbed.world.fleets import write_population
 from venn.wire.files import out_of_space, write_atomic
 from venn.wire.notation import format_duration
