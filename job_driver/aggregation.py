@@ -10,11 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from job_driver.bundle import JobError, JobFile, job_code
-from job_driver.job import Aggregator, Arrays, Result
+from job_driver.job import Aggregator, Arrays, Result, check_like
 from job_driver.spool import Mapped, ResponseHeader
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.process import return_freed_memory
-from venn.wire.tensors import Signature, signature_of
 
 TOGETHER = 32  # small responses that are added together, so that not each of them wakes the thread
 
@@ -134,12 +133,10 @@ def moved(response: np.ndarray, base: np.ndarray, model: np.ndarray) -> np.ndarr
 
 def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:
     """Check that a model has the names, dtypes and shapes of the one before. Raises JobError that names both."""
-    old, new = signature_of(before), signature_of(after)
-    changed = sorted(set(old.tensors) ^ set(new.tensors))
-    if changed:
-        names = {name for name, _, _ in changed}
-        was, now = (Signature(tuple(t for t in each.tensors if t[0] in names)) for each in (old, new))
+    try:
+        check_like(before, after, "next model")
+    except ValueError as error:
         raise JobError(
-            "MODEL_CHANGED", f"aggregate returned a model with {now}, but this round's model has {was}",
-            where=file.path.name, fix="close() must return the names, dtypes and shapes of the model it was given",
-        )  # fmt: skip
+            "MODEL_CHANGED", f"aggregate changed the model: {error}", where=file.path.name,
+            fix="close() must return the names, dtypes and shapes of the model it was given",
+        ) from error  # fmt: skip

@@ -169,16 +169,16 @@ def arrays(module: HasStateDict) -> Arrays:
     return {name: np.array(tensor.detach().cpu().numpy()) for name, tensor in module.state_dict().items()}
 
 
-def check_like(model: Arrays, response: Arrays) -> None:
-    """Check that a response has the names, dtypes and shapes of the model. Raises ValueError that names both."""
-    if missing := model.keys() - response.keys():
-        raise ValueError(f"the response lacks {_names(missing)}, which the model has")
-    if extra := response.keys() - model.keys():
-        raise ValueError(f"the response has {_names(extra)}, which the model has not")
+def check_like(model: Arrays, other: Arrays, what: str = "response") -> None:
+    """Check that other arrays have the names, dtypes and shapes of the model. Raises ValueError that names both."""
+    if missing := model.keys() - other.keys():
+        raise ValueError(f"the {what} lacks {', '.join(sorted(missing))}, which the model has")
+    if extra := other.keys() - model.keys():
+        raise ValueError(f"the {what} has {', '.join(sorted(extra))}, which the model has not")
     for name, like in model.items():
-        got = response[name]
-        if got.shape != like.shape or got.dtype != like.dtype:
-            raise ValueError(f"{name} is {_describe(got)} in the response, but {_describe(like)} in the model")
+        got = np.asarray(other[name])
+        if got.shape != like.shape or got.dtype.newbyteorder("<") != like.dtype.newbyteorder("<"):
+            raise ValueError(f"{name} is {_describe(got)} in the {what}, but {_describe(like)} in the model")
 
 
 def slices(array: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
@@ -216,7 +216,3 @@ def _cast_back(name: str, total: np.ndarray, like: np.ndarray) -> np.ndarray:
 
 def _describe(array: np.ndarray) -> str:
     return f"{array.dtype}{list(array.shape)}"
-
-
-def _names(names: set[str]) -> str:
-    return ", ".join(sorted(names))

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
-from job_driver.job import Arrays
+from job_driver.job import Arrays, check_like
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES, digest_of_file
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_all, writing
-from venn.wire.tensors import ALIGNMENT, TensorError, check_same, signature_of
+from venn.wire.tensors import ALIGNMENT, TensorError
+from venn.wire.text import printable
 
 MANIFEST = "manifest.jsonl"
 
@@ -259,7 +260,7 @@ class ResponseForm:
 
     def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
         """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
-        self._signature = signature_of(model) if same_as_model else None
+        self._model = model if same_as_model else None
         slack = ALIGNMENT * len(model)  # the arrays may come in another order
         self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
 
@@ -273,10 +274,12 @@ class ResponseForm:
         """Why a response is refused, found in its header; "" if it is not. Its numbers are checked as they come."""
         try:
             response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
-            if self._signature is not None:
-                check_same(self._signature, signature_of(response))
+            if self._model is not None:
+                check_like(self._model, response)
         except TensorError as error:
             return f"{error.reason}: {error.message}"
+        except ValueError as error:
+            return f"TENSOR_MISMATCH: {printable(str(error), 300)}"
         return ""
 
 

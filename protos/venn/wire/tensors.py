@@ -11,7 +11,6 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +40,7 @@ NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
 
 
 class TensorError(PeerError):
-    """An error of an encoding or an array: TENSOR_MALFORMED, TENSOR_DTYPE, TENSOR_NOT_FINITE or TENSOR_MISMATCH."""
+    """An error of an encoding or an array: TENSOR_MALFORMED, TENSOR_DTYPE or TENSOR_NOT_FINITE."""
 
 
 class Place(NamedTuple):
@@ -56,40 +55,6 @@ class Place(NamedTuple):
     def end(self) -> int:
         """The first byte behind it."""
         return self.start + math.prod(self.shape) * self.dtype.itemsize
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The dtypes and shapes of arrays, by name."""
-
-    tensors: tuple[tuple[str, str, tuple[int, ...]], ...]
-
-    def __str__(self) -> str:
-        return ", ".join(_describe(*tensor) for tensor in self.tensors) or "no arrays"
-
-
-def signature_of(arrays: Mapping[str, Array]) -> Signature:
-    """The signature of arrays."""
-    return Signature(tuple(sorted((name, _dtype_text(name, a), np.shape(a)) for name, a in arrays.items())))
-
-
-def check_same(expected: Signature, got: Signature) -> None:
-    """Check that arrays have these shapes. Raises TensorError TENSOR_MISMATCH that names the first difference, both
-    ways.
-    """
-    if expected == got:
-        return
-    want = {name: (dtype, shape) for name, dtype, shape in expected.tensors}
-    have = {name: (dtype, shape) for name, dtype, shape in got.tensors}
-    for name in sorted(want.keys() | have.keys()):
-        if want.get(name) != have.get(name):
-            wanted = _describe(name, *want[name]) if name in want else f"no array {name}"
-            found = _describe(name, *have[name]) if name in have else f"no array {name}"
-            raise TensorError(
-                "TENSOR_MISMATCH",
-                f"the model has {wanted}, the response has {found}",
-                fix="return arrays with the names, dtypes and shapes of the model",
-            )
 
 
 def encode(arrays: Mapping[str, Array]) -> bytes:
@@ -237,10 +202,6 @@ def _checked_name(name: object) -> str:
             fix=f"use a text of 1 to {MAX_NAME} printable characters",
         )
     return name
-
-
-def _describe(name: str, dtype: str, shape: tuple[int, ...]) -> str:
-    return f"{printable(name, 80)} {DTYPES[dtype].name}[{', '.join(map(str, shape))}]"
 
 
 def _malformed(problem: str, where: str = "") -> TensorError:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from job_driver import Job, Result, Revoked, Sum, Task, WeightedMean, arrays
+from job_driver.job import check_like
 
 
 def test_importing_it_loads_numpy_and_the_standard_library_only() -> None:
@@ -166,3 +167,19 @@ def test_arrays_copies_the_state_of_a_module() -> None:
     state = arrays(Module())
     Module.tensor.values[0] = 7
     assert state["layer.weight"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_mismatch_names_both_sides() -> None:
+    model = {"w": np.zeros((64, 10)), "b": np.zeros(10)}
+    check_like(model, {"b": np.ones(10), "w": np.ones((64, 10), ">f8")})
+    for response, text in [
+        (
+            {"w": np.zeros((64, 9)), "b": np.zeros(10)},
+            r"w is float64\[64, 9\] in the response, but float64\[64, 10\] in",
+        ),
+        ({"w": np.zeros((64, 10), np.float32), "b": np.zeros(10)}, r"w is float32\[64, 10\] in the response"),
+        ({"w": np.zeros((64, 10))}, "the response lacks b, which the model has"),
+        ({"w": np.zeros((64, 10)), "b": np.zeros(10), "x": np.zeros(1)}, "the response has x, which the model has not"),
+    ]:
+        with pytest.raises(ValueError, match=text):
+            check_like(model, response)
