@@ -14,7 +14,7 @@ from testbed.cli.shared import AllowDegraded, Backend, RoundsScale, Scale, Set, 
 from testbed.cli.shared import scenarios as scenario_names
 from testbed.compare.folder import build_comparison, prepare, print_comparison, write_manifest
 from testbed.compare.plan import Plan, Workload, check_policies, workload
-from testbed.compare.runs import Progress, kept_cells, run_cells, run_live
+from testbed.compare.runs import Progress, finished_cells, run_cells, run_live
 from testbed.report.terminal import console
 from testbed.scenario import load
 from testbed.scenario.packaged import named
@@ -94,14 +94,14 @@ async def _main(plan: Plan, context: Context, command: list[str], csv: Path | No
             runs = await (run_cells if plan.simulated else run_live)(plan, progress)
     except BaseException as error:
         if plan.simulated:
-            write_manifest(plan, command, kept_cells(plan))  # venn report shows what there is
+            write_manifest(plan, command, finished_cells(plan))  # venn report shows what there is
         if isinstance(error, asyncio.CancelledError):
             _stopped(plan, context, progress)
         raise
     write_manifest(plan, command, runs)
-    written = build_comparison(plan.out)
-    print_comparison(written, context, csv)
-    return written.exit_code
+    built = build_comparison(plan.out)
+    print_comparison(built, context, csv)
+    return built.exit_code
 
 
 def _progress(plan: Plan, context: Context) -> Progress:

@@ -30,10 +30,10 @@ def report(
     from testbed.report.terminal import console
 
     if (folder / MANIFEST).is_file():
-        written = build_comparison(folder.absolute())
+        built = build_comparison(folder.absolute())
         if context.json or not context.quiet:
-            print_comparison(written, context)
-        return written.exit_code
+            print_comparison(built, context)
+        return built.exit_code
     summary = build_report(folder)
     if context.json:
         answer(context, to_json(summary), ())

@@ -49,7 +49,7 @@ class Sample:
 
 
 def take_sample(simulation: Simulation) -> Sample:
-    """A day of the trace, or what there is of it, or as much as is admitted."""
+    """Reads a day of the trace, or what there is of it, or as many sessions as are admitted."""
     blocks: list[CheckIns] = []
     rows = 0
     waiting = simulation.matching is Matching.WHILE_PRESENT
@@ -82,7 +82,9 @@ MOST_TRIES = 10  # attempts at one round
 
 
 def alone_s(job: SimulatedJob, eligible: Sample) -> float | None:
-    """Seconds; None if no round would close. ``eligible`` are the devices that may serve the job."""
+    """Estimates the JCT of a job with nothing else running, seconds; None if no round would close.
+
+    ``eligible`` are the sessions that may serve the job."""
     if not len(eligible):
         return None
     if job.spec.asynchronous is not None:
@@ -95,7 +97,7 @@ def alone_s(job: SimulatedJob, eligible: Sample) -> float | None:
 
 
 def _asynchronous_s(job: SimulatedJob, eligible: Sample) -> float | None:
-    """A buffer fills as fast as devices come, or as the places are given back, whichever is slower."""
+    """The same for an asynchronous job: its buffer fills as fast as devices come or as places are given back."""
     takes = eligible.durations(job, slice(None))
     fit = np.floor((eligible.sessions.end_s - eligible.sessions.start_s) / np.maximum(takes, 1e-9))
     tasks = fit if eligible.waiting else np.minimum(fit, 1)
@@ -108,7 +110,7 @@ def _asynchronous_s(job: SimulatedJob, eligible: Sample) -> float | None:
 
 
 def _rounds_s(job: SimulatedJob, eligible: Sample, at: float) -> list[float]:
-    """From the opening of each round to its close, attempts that abort included; those that the sample has whole."""
+    """Seconds from the opening of each round that the sample has whole to its close, with attempts that abort."""
     free = (
         eligible.sessions.start_s.copy() if eligible.waiting else eligible.sessions.start_s
     )  # when each session can take a task
@@ -130,7 +132,7 @@ def _rounds_s(job: SimulatedJob, eligible: Sample, at: float) -> list[float]:
 
 
 def _closed_at(job: SimulatedJob, eligible: Sample, free: Reals, opened_s: float) -> float | None:
-    """When an attempt closes; None if it aborts. ``free`` is changed where devices wait."""
+    """The time at which an attempt closes; None if it aborts. ``free`` is changed where devices wait."""
     spec = job.spec
     deadline = opened_s + spec.deadline_s
     first, last = np.searchsorted(eligible.sessions.start_s, [opened_s, deadline])
@@ -158,7 +160,7 @@ HOUR_S = 3600.0
 
 
 def find_facts(simulation: Simulation) -> TraceFacts:
-    """From the first day of the trace. The largest part is that day's sessions: some 60 bytes each."""
+    """Finds the facts of the first day of the trace. It keeps that day's sessions in memory, some 60 bytes each."""
     sample = take_sample(simulation)
     groups: dict[str, GroupSupply] = {}
     alone: dict[str, float | None] = {}
@@ -196,7 +198,7 @@ def tier_times(jobs: tuple[SimulatedJob, ...], sample: Sample, tiers: int = TIER
 
 
 def folded(values: Reals, seconds: Reals) -> tuple[float | None, ...]:
-    """``values`` per second of ``seconds``, both by hour since the start, by hour of the day."""
+    """Rates by hour of the day: ``values`` per second of ``seconds``, both by hour since the start."""
     hours = np.arange(len(values)) % HOURS
     total = np.bincount(hours, weights=values, minlength=HOURS)
     covered = np.bincount(hours, weights=seconds, minlength=HOURS)

@@ -70,7 +70,7 @@ def prepare(plan: Plan, command: Sequence[str], *, resume: bool) -> None:
 
 
 def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> None:
-    """``runs`` are those that are done."""
+    """Write compare.json, with the runs that are done."""
     about: Row = {
         "backend": _backend(plan),
         "command": list(command),
@@ -90,7 +90,7 @@ def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> N
 
 
 def read_comparisons(folder: Path) -> tuple[Row, list[Comparison]]:
-    """The manifest of a comparison's folder, and what its runs say. Raises UsageError."""
+    """Read the manifest of a comparison's folder and its runs. Raises UsageError."""
     about = read_object(folder / MANIFEST)
     rows = about.get("runs")
     if not isinstance(rows, list) or not rows:
@@ -145,7 +145,7 @@ def _backend(plan: Plan) -> str:
 
 
 def _described(plan: Plan) -> Row:
-    """What must not change when live runs are resumed."""
+    """The parts of a plan that must not change when live runs are resumed."""
     return {
         "scenarios": {str(each.path): each.digest for each in plan.workloads},
         "policies": list(plan.policies),
@@ -158,8 +158,8 @@ LEAST_WIDTH = 240  # columns that the tables may take
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A comparison that is read and whose page is written."""
+class BuiltComparison:
+    """A comparison that is read and whose page is built."""
 
     comparisons: Sequence[Comparison]
     policies: Sequence[str]
@@ -167,24 +167,25 @@ class Written:
 
     @property
     def exit_code(self) -> int:
+        """0 if every job of every run finished, on a host that can be trusted; else 1."""
         whole = all(one.trusted and one.complete for one in self.comparisons)
         return ExitCode.OK if whole else ExitCode.FAILED
 
 
-def build_comparison(folder: Path) -> Written:
+def build_comparison(folder: Path) -> BuiltComparison:
     """Read the folder of a comparison and write its page, figures and intervals.csv. Raises UsageError."""
     about, comparisons = read_comparisons(folder)
     page = write_comparison(comparisons, folder, about)
     write_atomic(folder / INTERVALS, intervals_csv(comparisons).encode())
-    return Written(comparisons, texts(about, "policies"), page)
+    return BuiltComparison(comparisons, texts(about, "policies"), page)
 
 
-def print_comparison(written: Written, context: Context, csv: Path | None = None) -> None:
-    """On stdout: a table for each workload and one for all, or one JSON object; every job of every run into ``csv``.
+def print_comparison(built: BuiltComparison, context: Context, csv: Path | None = None) -> None:
+    """Print a table for each workload and one for all, or one JSON object; write every job of every run into ``csv``.
 
     Raises UsageError where that cannot be written, and PeerError on a full disk.
     """
-    found = written.comparisons
+    found = built.comparisons
     if csv is not None:
         try:
             write_atomic(csv, comparison_csv(found).encode())
@@ -193,12 +194,12 @@ def print_comparison(written: Written, context: Context, csv: Path | None = None
     if context.json:
         said: dict[str, object] = {"comparisons": [comparison_json(one) for one in found]}
         if len(found) > 1:
-            said["overviews"] = [overview_json(one) for one in overviews(found, written.policies)]
+            said["overviews"] = [overview_json(one) for one in overviews(found, built.policies)]
         write_line(sys.stdout, json.dumps(said))
         return
     screen = console(context, least_width=LEAST_WIDTH)
     for one in found:
         screen.print(comparison_table(one), crop=False)
     if len(found) > 1:
-        screen.print(overview_table(overviews(found, written.policies)), crop=False)
-    screen.print(f"report  {written.page}", soft_wrap=True, markup=False, highlight=False)
+        screen.print(overview_table(overviews(found, built.policies)), crop=False)
+    screen.print(f"report  {built.page}", soft_wrap=True, markup=False, highlight=False)

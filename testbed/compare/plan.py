@@ -24,6 +24,7 @@ class Workload:
 
     @property
     def name(self) -> str:
+        """The name of the scenario."""
         return self.scenario.name
 
 
@@ -42,6 +43,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """A comparison to be made: which workloads, policies and seeds, into which folder, and how."""
+
     workloads: tuple[Workload, ...]
     policies: tuple[str, ...]
     seeds: int  # runs of each policy, from the scenario's own seed upwards
@@ -53,6 +56,7 @@ class Plan:
 
     @property
     def simulated(self) -> bool:
+        """Whether the runs are simulations."""
         return self.workloads[0].scenario.backend == SIMULATED
 
     @property
@@ -62,7 +66,7 @@ class Plan:
         return [*as_words(self.overrides), *degraded]
 
     def runs(self) -> Iterator[Asked]:
-        """In the order in which they are run: policies take turns in going first."""
+        """The runs in the order in which they are made: policies take turns in going first."""
         for workload in self.workloads:
             for turn in range(self.seeds):
                 first = turn % len(self.policies)
@@ -73,7 +77,7 @@ class Plan:
 
 
 def workload(path: Path, scenario: Scenario) -> Workload:
-    """Reads every file that the scenario names."""
+    """Makes a workload of a scenario; reads every file that the scenario names."""
     plain = scenario.model_copy(update={"seed": 0, "policy": ""})
     files = {str(file): _digest(file.read_bytes()) for file in _files(plain) if file.is_file()}
     return Workload(path, scenario, _key(plain.dump(), files))
@@ -91,7 +95,7 @@ def cell_key(world: str, policy: str) -> str:
 
 
 def check_policies(names: Sequence[str], over: Sequence[str] = ()) -> None:
-    """Raises UsageError for one that is not there, or named twice, or held against (``over``) without being run."""
+    """Raises UsageError for a policy that is not there, is named twice, or is in ``over`` and not compared."""
     from coordinator.policies.registry import PolicyError, load_policy
 
     if len(set(names)) != len(names) or not names:

@@ -40,17 +40,19 @@ class Order:
     out: str  # the file for the cell
 
     def line(self) -> bytes:
+        """The order as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
 def read_order(line: bytes) -> Order:
+    """Reads an order from a line."""
     row: Row = json.loads(line)
     texts = {name: text(row, name) for name in ("scenario", "name", "policy", "world_key", "key", "world", "out")}
     return Order(seed=integer(row, "seed"), **texts)
 
 
 def order_for(asked: Asked, scenario: Path) -> Order:
-    """``scenario`` is the file that was made of the workload."""
+    """Makes the order for a run; ``scenario`` is the file that was made of its workload."""
     world = world_key(asked.workload, asked.seed)
     key = cell_key(world, asked.policy)
     return Order(
@@ -80,8 +82,8 @@ class Queue:
     busy: Counter[str] = field(default_factory=Counter)  # processes that work on a world, by its key
 
     def take(self, world: str) -> Order | None:
-        """The next for a process whose last order was of ``world``: one of that world, else the first of a world that
-        nobody works on, else the first.
+        """Takes the next order for a process whose last one was of ``world``: one of that world, else the first of a
+        world that nobody works on, else the first.
         """
         own = (order for order in self.waiting if order.world_key == world)
         fresh = (order for order in self.waiting if not self.busy[order.world_key])
@@ -92,6 +94,7 @@ class Queue:
         return order
 
     def release(self, order: Order) -> None:
+        """Note that an order is done."""
         self.busy[order.world_key] -= 1
 
 
@@ -145,7 +148,7 @@ async def _work(queue: Queue, done: Done, part: Part, log: int, worker: Sequence
 
 
 async def _ask(process: asyncio.subprocess.Process, order: Order, part: Part) -> None:
-    """Raises what the cell raised, or that the process died."""
+    """Have an order carried out. Raises what the cell raised, or PeerError if the process died."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(ConnectionError):  # it died: the answer that is missing says so

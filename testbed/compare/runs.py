@@ -69,26 +69,26 @@ class Progress:
             self._bar[0].stop()
 
     def expect(self, runs: list[Asked]) -> None:
-        """These are to be made, beside what is kept."""
+        """Count runs that are to be made, beside those that are there."""
         for one in runs:
             self._left[one.workload.name] = self._left.get(one.workload.name, 0) + 1
 
     def within(self, one: Asked, part: float) -> None:
-        """So much of a run is done, from 0 to 1; for the bar only."""
+        """Show that so much of a run is done, from 0 to 1; for the bar only."""
         if self._bar is not None:
             self._parts[str(one)] = part
             bar, task = self._bar
             bar.update(task, completed=self.done + sum(self._parts.values()))
 
     def compiles(self) -> None:
-        """The simulator's loop is being compiled; said once, whichever processes do it."""
+        """Say once that the simulator's loop is being compiled, whichever processes do it."""
         if not self._compiles:
             self._compiles = True
             say = self.say if self._bar is None else self._bar[0].console.print
             say(COMPILING)
 
     def ended(self, one: Asked, result: RunResult, seconds: float | None) -> None:
-        """``seconds`` is None for a run that was kept."""
+        """Say that a run ended, after so many seconds; None: it was there already."""
         self.done += 1
         self._parts.pop(str(one), None)
         if seconds is not None:
@@ -109,7 +109,7 @@ class Progress:
 
     @property
     def left_s(self) -> float:
-        """By what runs of the same workload took, else by what all took."""
+        """An estimate of the seconds left, by what runs of the same workload took, else by what all took."""
         every = [seconds for spent in self._spent.values() for seconds in spent]
         overall = sum(every) / len(every) if every else 0.0
         total = 0.0
@@ -125,7 +125,7 @@ LOG = "worker.log"
 async def run_cells(plan: Plan, progress: Progress, worker: Sequence[str] = WORKER) -> list[Run]:
     """Simulate what is not yet there. Raises the error of the first cell that fails."""
     asked = {order.out: (order, one) for one in plan.runs() for order in [_order(plan, one)]}
-    missing = [order for order, _ in asked.values() if not _kept(order)]
+    missing = [order for order, _ in asked.values() if not _is_finished(order)]
     progress.expect([asked[order.out][1] for order in missing])
     wanted = {order.out for order in missing}
     for order, one in asked.values():
@@ -145,9 +145,9 @@ async def run_cells(plan: Plan, progress: Progress, worker: Sequence[str] = WORK
     return [_run(order, one) for order, one in asked.values()]
 
 
-def kept_cells(plan: Plan) -> list[Run]:
-    """Those that are there."""
-    return [_run(order, one) for one in plan.runs() for order in [_order(plan, one)] if _kept(order)]
+def finished_cells(plan: Plan) -> list[Run]:
+    """The runs whose files are there."""
+    return [_run(order, one) for one in plan.runs() for order in [_order(plan, one)] if _is_finished(order)]
 
 
 def _order(plan: Plan, one: Asked) -> Order:
@@ -158,7 +158,7 @@ def _run(order: Order, one: Asked) -> Run:
     return Run(one, Path(order.out), Path(order.world))
 
 
-def _kept(order: Order) -> bool:
+def _is_finished(order: Order) -> bool:
     """Whether the cell's file is there, whole, and the world's file beside it."""
     return text(read_object(Path(order.out)), "key") == order.key and bool(read_object(Path(order.world)))
 
@@ -187,7 +187,7 @@ async def run_live(plan: Plan, progress: Progress, run: Runner | None = None) ->
 
 
 async def run_apart(one: Asked, folder: Path, flags: Sequence[str]) -> Row:
-    """``venn run``; cancelled, it stops its run and waits until nothing of it is left."""
+    """Run ``venn run`` in a process of its own; cancelled, it stops its run and waits until nothing of it is left."""
     command = [sys.executable, "-m", "testbed.cli.main", "run", str(one.workload.path), "--policy", one.policy]
     command += ["--seed", str(one.seed), "--out", str(folder), "--json", *flags]
     process = await asyncio.create_subprocess_exec(
@@ -218,7 +218,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def read_answer(output: bytes, code: int, one: Asked) -> Row:
-    """The summary that the run printed; raises what it says went wrong."""
+    """Reads the summary that a run printed. Raises the error that it printed, or PeerError."""
     where = str(one)
     try:
         said = json.loads(output)
@@ -235,7 +235,7 @@ def read_answer(output: bytes, code: int, one: Asked) -> Row:
 
 
 def _recorded(out: Path) -> tuple[Path, Row | None]:
-    """The folder of a run and its summary; or a folder that is free, if it was not run to its end."""
+    """The folder of a run and its summary; a free folder and None if it was not run to its end."""
     folder, again = out, 1
     while folder.exists():
         summary = read_object(folder / SUMMARY)

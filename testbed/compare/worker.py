@@ -155,8 +155,8 @@ def _watch(jobs: int, tell: Callable[[float], None]) -> Watch:
 
 
 def serve(cells: Cells, orders: Callable[[], bytes], answer: Callable[[Row], None]) -> None:
-    """Until ``orders`` gives an empty line. To each there are answers with the part that is done, and whether the loop
-    is being compiled, and then one that is empty, or has the error and the exit code of the cell.
+    """Carry out orders until ``orders`` gives an empty line. To each there are answers with the part that is done, and
+    whether the loop is being compiled, and then one that is empty, or has the error and the exit code of the cell.
     """
     while line := orders():
         order = read_order(line)
@@ -179,7 +179,7 @@ def _failure(error: Exception, order: Order) -> Row:
 
 
 def _orders() -> Callable[[], bytes]:
-    """Lines of stdin. When it ends, so does this process, whatever it is doing: nobody waits for it any more."""
+    """Reads lines of stdin. When it ends, so does this process, whatever it is doing: nobody waits for it any more."""
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
@@ -192,7 +192,7 @@ def _orders() -> Callable[[], bytes]:
 
 
 def serve_standard_streams(cells: Cells) -> None:
-    """Orders come on stdin, answers leave on stdout; what a policy prints goes to stderr."""
+    """Carry out orders from stdin, with answers on stdout; what a policy prints goes to stderr."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -209,6 +209,7 @@ def _write(path: Path, row: object) -> None:
 
 
 def main() -> None:
+    """Simulate the cells of packaged or user scenarios until standard input ends."""
     from coordinator.service.policy import policy_of, told_with_its_plan
     from testbed.scenario import load
     from testbed.simulate.build import build

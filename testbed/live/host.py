@@ -18,7 +18,7 @@ from testbed.report.host import (
     LONGEST_STALL_S,
     OURSELVES,
     SAMPLE_S,
-    is_slow_as_a_whole,
+    is_limited_container,
 )
 from testbed.runfolder.jsonlines import Row, integer, number_pairs
 from venn.wire.files import JsonLines
@@ -117,7 +117,7 @@ class HostMonitor:
         """The latest line of each process's load.jsonl, named by its folder."""
         loads = []
         for path in sorted(self._folder.glob("**/load.jsonl")):
-            if is_slow_as_a_whole(path.parent):
+            if is_limited_container(path.parent):
                 continue
             last = _last_line(path)
             name = "coordinator" if path.parent == self._folder else path.parent.name

@@ -57,7 +57,7 @@ class _Coordinator:
         self.attempts: dict[AttemptKey, list[_Ended]] = {}
         self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
         self.repeating: set[str] = set()  # names of jobs that a device may count for several times in a round
-        self.crowded: list[Finding] = []
+        self.conflicts: list[Finding] = []
         self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
         self._asynchronous: set[int] = set()  # requests whose counted responses take no place
         self._early: dict[AttemptKey, done.EndAttempt] = {}  # ends of rounds that their driver has not begun yet
@@ -99,7 +99,7 @@ class _Coordinator:
                 case _:
                     assert_never(entry.event)
             for effect in entry.effects:
-                self._hear(effect)
+                self._apply(effect)
 
     def first_of(self, job: str) -> AttemptKey:
         """The first attempt of a job that this coordinator ended; those before it were another's."""
@@ -110,7 +110,7 @@ class _Coordinator:
         ended = {lease: ends[0] for lease, ends in self.ends.items() if lease in self.granted}
         return sum_leases(Counter(ended.values()), granted=len(self.granted), live=len(self.granted) - len(ended))
 
-    def _hear(self, effect: done.Effect) -> None:
+    def _apply(self, effect: done.Effect) -> None:
         match effect:
             case done.OfferLease():
                 self._grant(effect)
@@ -125,7 +125,7 @@ class _Coordinator:
                     request = self.granted[lease].request
                     self._taken[request] += request not in self._asynchronous  # else it keeps its place
                 elif not held and reason is LeaseEnd.COUNTED:
-                    self.crowded.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
+                    self.conflicts.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
             case done.AcceptAttempt():
                 key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
                 self.needed[key] = effect.responses_needed
@@ -168,7 +168,7 @@ class _Coordinator:
 
     def _grant(self, offer: done.OfferLease) -> None:
         if offer.lease in self.granted:
-            self.crowded.append(Finding("GRANTED_TWICE", f"lease {offer.lease}", "was granted twice"))
+            self.conflicts.append(Finding("GRANTED_TWICE", f"lease {offer.lease}", "was granted twice"))
         self.granted[offer.lease] = offer
         self._take(offer.request, offer.lease, offer.device)
 
@@ -176,13 +176,13 @@ class _Coordinator:
         other = self._holder.get(device)
         if other is not None and other != lease:
             message = f"{device} was given it while it held lease {other}"
-            self.crowded.append(Finding("TWO_LEASES", f"lease {lease}", message))
+            self.conflicts.append(Finding("TWO_LEASES", f"lease {lease}", message))
         self._holder[device] = lease
         self._live.add(lease)
         self._taken[request] += 1
         if self._taken[request] > self.places.get(request, 0):
             message = f"{self._taken[request]} places taken of {self.places.get(request, 0)}"
-            self.crowded.append(Finding("TOO_MANY_LEASES", f"lease {lease}", message))
+            self.conflicts.append(Finding("TOO_MANY_LEASES", f"lease {lease}", message))
 
     def _leave(self, lease: LeaseSeq) -> bool:
         """Free its device, and give its place back if it holds one."""
@@ -209,7 +209,7 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
         receipts = read_receipts(record.hosts, record.journal)
     places = Counter(_places(coordinator, manifests, receipts))
     findings = [
-        *coordinator.crowded,
+        *coordinator.conflicts,
         *_lease_findings(coordinator),
         *_receipt_findings(coordinator, manifests, receipts),
         *_decision_findings(coordinator, manifests),
@@ -240,7 +240,7 @@ def _refused(entry: Entry) -> bool:
 def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dict[LeaseSeq, AttemptKey]:
     """Leases whose response was acknowledged COUNTED, by the word of the device or of the driver."""
     counts = [one for one in manifests.decisions if one.outcome is Outcome.COUNTED]
-    counts_in = {(one.lease, one.given): one.attempt for one in counts}  # a receipt names the attempt of the lease
+    counts_in = {(one.lease, one.leased_for): one.attempt for one in counts}  # a receipt names the attempt of the lease
     by_device = {
         lease: counts_in.get((lease, receipt.attempt), receipt.attempt)
         for lease, receipt in receipts.items()
@@ -346,8 +346,8 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
         )
         return
     granted = AttemptKey(job_name(offer.job), offer.round, offer.attempt)
-    if granted != decision.given or offer.device != decision.device:
-        message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.given}"
+    if granted != decision.leased_for or offer.device != decision.device:
+        message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.leased_for}"
         yield Finding("OTHER_LEASE", f"lease {decision.lease}", message)
 
 

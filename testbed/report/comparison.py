@@ -16,6 +16,8 @@ from testbed.runfolder.summary import JobFigures
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
+    """The result of one run of a comparison."""
+
     policy: str
     seed: int
     folder: str  # or the file
@@ -134,11 +136,11 @@ class Estimate:
     runs: int
 
     def clear_of(self, value: float) -> bool:
-        """Says whether the interval leaves a value out, over enough runs to say so."""
+        """Whether the interval leaves a value out, over enough runs to say so."""
         return self.runs >= LEAST_RUNS and (self.low > value or self.high < value)
 
     def inverse(self) -> "Estimate":
-        """A ``ratio`` the other way round."""
+        """The inverse of a ``ratio``."""
         low = 0.0 if self.high == math.inf else 1 / self.high
         return Estimate(1 / self.mean, low, 1 / self.low if self.low else math.inf, self.spread, self.runs)
 
@@ -186,6 +188,7 @@ class PolicyResult:
 
     @property
     def mean_jct_s(self) -> Estimate:
+        """The mean over runs of the mean JCT, seconds."""
         return self.measures[MEAN_JCT]
 
 
@@ -206,7 +209,7 @@ class Pair:
         return self.ratios[MEAN_JCT]
 
     def turned(self) -> "Pair":
-        """The same, seen from the other policy."""
+        """The pair seen from the other policy."""
         by_seed = {name: {seed: 1 / one for seed, one in found.items()} for name, found in self.by_seed.items()}
         ratios = {name: found.inverse() for name, found in self.ratios.items()}
         return Pair(self.against, self.policy, by_seed, ratios, self.ahead, self.why)
@@ -214,6 +217,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
+    """Policies on one workload: the result of each, and of every two what may be claimed of their difference."""
+
     name: str  # of the scenario
     over: tuple[str, ...]  # the policies that the others are held against in tables and figures
     devices: int  # 0: not counted, as in a simulation
@@ -226,7 +231,7 @@ class Comparison:
 
     @property
     def trusted(self) -> bool:
-        """No policy was left with fewer seeds than a claim needs by a host that was too busy."""
+        """Whether a host that was too busy left every policy with as many seeds as a claim needs."""
         found = {result.policy: len(result.busy) for result in self.policies}
         least = min(LEAST_RUNS, len(self.seeds))
         asked = {run.policy for run in self.runs if run.saturated}
@@ -234,7 +239,7 @@ class Comparison:
 
     @property
     def complete(self) -> bool:
-        """Every job of every run finished."""
+        """Whether every job of every run finished."""
         return all(run.mean_jct_s is not None for run in self.runs)
 
     def pair(self, policy: str, against: str) -> Pair | None:
@@ -254,7 +259,7 @@ def compare(
     facts: Sequence[TraceFacts] = (),
     over: Sequence[str] = (),
 ) -> Comparison:
-    """``runs`` is not empty; ``over`` is the first policy where it is empty."""
+    """Compares policies by their runs, of which there is at least one. ``over``: by default the first policy."""
     finished = {
         policy: _believed([run for run in runs if run.policy == policy and run.mean_jct_s]) for policy in policies
     }
@@ -321,7 +326,7 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs 
 
 
 def _believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
-    """Runs by seed: those on a host that was not too busy, or all, of which nothing is claimed, if there are none."""
+    """Finished runs by seed: those on a host that was not too busy, or all if there are none, and no claim."""
     quiet = [run for run in finished if not run.saturated]
     return {run.seed: run for run in quiet or finished}
 
@@ -336,7 +341,7 @@ def _pair(
     finished: Mapping[str, Mapping[int, RunResult]],
     left_out: Mapping[str, tuple[int, ...]],
 ) -> Pair:
-    """The two have a seed in common."""
+    """Compares two policies that have a seed in common."""
     common = sorted(finished[policy].keys() & finished[against].keys())
     by_seed = {
         name: {seed: _times(name, finished[policy][seed], finished[against][seed]) for seed in common}
@@ -350,13 +355,13 @@ def _pair(
 
 
 def _times(measure: str, run: RunResult, other: RunResult) -> float:
-    """The ratio by which a run is better than another: shorter, or fairer."""
+    """How many times better a run is than another: shorter, or fairer."""
     own, base = MEASURES[measure](run), MEASURES[measure](other)
     return own / base if measure == JAIN else base / own
 
 
 def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: bool) -> str:
-    """The reason why it may not be claimed that a policy is ahead; empty: it may.
+    """Why it may not be claimed that a policy is ahead; empty: it may.
 
     One that did not finish at some seeds was ahead only where it got through, so nothing is claimed of it.
     """

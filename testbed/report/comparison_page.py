@@ -170,7 +170,7 @@ def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
 
 
 def policy_times(comparison: Comparison) -> list[Times]:
-    """A job under each policy, in the mean."""
+    """The time of a job under each policy, in the mean."""
     return [_policy(result) for result in comparison.policies]
 
 

@@ -51,6 +51,7 @@ class Unit:
     digits: int
 
     def text(self, seconds: float) -> str:
+        """A time in this unit, without its name."""
         return f"{seconds / self.seconds:.{self.digits}f}"
 
 
@@ -67,9 +68,11 @@ class Sheet:
     rows: tuple[tuple[str, ...], ...]
 
     def of_words(self, column: int) -> bool:
+        """Whether a column holds words."""
         return self.header[column] in WORDS
 
     def table(self) -> RenderableType:
+        """The table for a terminal."""
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
         for column, name in enumerate(self.header):
             table.add_column(Text(name), justify="left" if self.of_words(column) else "right", no_wrap=True)
@@ -79,7 +82,7 @@ class Sheet:
 
 
 def unit_of(comparison: Comparison) -> Unit:
-    """Hours from 10,000 s on."""
+    """The unit for the times of a comparison: hours from 10,000 s on, else seconds."""
     longest = max((result.mean_jct_s.mean for result in comparison.policies), default=0.0)
     return HOURS if longest >= 10_000 else SECONDS
 
@@ -97,6 +100,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def comparison_table(comparison: Comparison) -> RenderableType:
+    """The tables of one workload, with what is wrong with its runs."""
     head = Text(comparison.name, style="bold", no_wrap=True, overflow="ignore")
     head.append(f"   {headline(comparison)}", style="not bold")
     troubles = [Text(line, style="bold red", no_wrap=True, overflow="ignore") for line in problems(comparison)]
@@ -182,7 +186,7 @@ def problems(comparison: Comparison) -> list[str]:
 
 
 def comparison_json(comparison: Comparison) -> dict[str, object]:
-    """What is infinite (an interval of one run) is null."""
+    """The object that ``--json`` prints of a workload; what is infinite (an interval of one run) is null."""
     return {
         "name": comparison.name,
         "devices": comparison.devices,
@@ -213,7 +217,7 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
 
 
 def comparison_csv(comparisons: Sequence[Comparison]) -> str:
-    """A line per job of each run."""
+    """Makes CSV with a line for each job of each run."""
     rows: list[tuple[object, ...]] = []
     for comparison in comparisons:
         for run in comparison.runs:
@@ -226,7 +230,7 @@ def comparison_csv(comparisons: Sequence[Comparison]) -> str:
 
 
 def intervals_csv(comparisons: Sequence[Comparison]) -> str:
-    """A line per measure of each policy, and per ratio of each policy to each other one."""
+    """Makes CSV with a line for each measure of each policy, and for each ratio of each policy to each other one."""
     rows: list[tuple[object, ...]] = []
     for comparison in comparisons:
         for result in comparison.policies:
@@ -241,7 +245,7 @@ def intervals_csv(comparisons: Sequence[Comparison]) -> str:
 
 
 def _bounds(found: Estimate) -> tuple[object, ...]:
-    """What is infinite is empty."""
+    """Mean, interval and runs as cells; what is infinite is empty."""
     return found.mean, *(each if math.isfinite(each) else "" for each in (found.low, found.high)), found.runs
 
 
@@ -254,6 +258,7 @@ def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def ratio_cells(found: Estimate | None) -> tuple[str, str]:
+    """Two cells: a ratio and its interval."""
     return ("-", "-") if found is None else (f"{found.mean:.2f}", interval(found))
 
 
@@ -274,6 +279,8 @@ GEOMETRIC_MEAN = "geometric mean"
 
 @dataclass(frozen=True, slots=True)
 class OverviewRow:
+    """One policy against the base, over all workloads."""
+
     policy: str
     speed_ups: tuple[Estimate | None, ...]  # one per workload, of the mean JCT; None: no seed is common
     means: Mapping[str, Estimate | None]  # each of ``PAIRED``: over the workloads, with the interval over seeds
@@ -281,6 +288,8 @@ class OverviewRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
+    """How many times better policies are than one of them, over several workloads."""
+
     policies: tuple[str, ...]
     base: str  # the one that the others are held against
     workloads: tuple[str, ...]
@@ -322,11 +331,12 @@ def overview_sheets(found: Overview) -> list[Sheet]:
 
 
 def overview_table(found: Sequence[Overview]) -> RenderableType:
+    """The tables over all workloads."""
     return Group(*(sheet.table() for one in found for sheet in overview_sheets(one)))
 
 
 def overview_json(found: Overview) -> dict[str, object]:
-    """What is infinite (an interval of one run) is null."""
+    """The object that ``--json`` prints of an overview; what is infinite (an interval of one run) is null."""
     return {
         "against": found.base,
         "workloads": {

@@ -64,7 +64,7 @@ def speed_up(comparison: Comparison, name: str) -> Drawing | None:
 
 
 def completion_times(comparison: Comparison, name: str) -> Drawing:
-    """The share of jobs that are done after so many seconds, a line per policy, all seeds together."""
+    """Draws the share of jobs that are done after so many seconds, a line per policy, all seeds together."""
     colours = job_colours([result.policy for result in comparison.policies])
     unit = unit_of(comparison)
     figure = Figure(figsize=(WIDTH_IN, 2.8))
@@ -94,7 +94,7 @@ def completion_times(comparison: Comparison, name: str) -> Drawing:
 
 
 def delay_split(comparison: Comparison, name: str) -> Drawing:
-    """Mean delay, collection and the rest of a job's completion time, a bar per policy."""
+    """Draws mean delay, collection and the rest of a job's completion time, a bar per policy."""
     unit = unit_of(comparison)
     figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.4 * len(comparison.policies)))
     axes = figure.add_subplot()
@@ -115,14 +115,14 @@ def delay_split(comparison: Comparison, name: str) -> Drawing:
 
 
 def workloads(found: Overview) -> Drawing:
-    """The speed-up of every policy on every workload, and its mean, with intervals."""
+    """Draws the speed-up of every policy on every workload, and its mean, with intervals."""
     names = (*found.workloads, "geometric mean")
     colours = job_colours(found.policies)  # those of the other figures
     figure = Figure(figsize=(WIDTH_IN, 3.0), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / max(1, len(found.rows))
     hovers = Hovers()
-    written: list[tuple[object, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for place, row in enumerate(found.rows):
         label: str | None = short(row.policy)
         for index, one in enumerate((*row.speed_ups, row.means[MEAN_JCT])):
@@ -135,7 +135,7 @@ def workloads(found: Overview) -> Drawing:
             if math.isfinite(one.high):
                 spread = [[one.mean - one.low], [one.high - one.mean]]
                 axes.errorbar(at, one.mean, yerr=spread, color=INK, capsize=2, linewidth=0.9)
-            written.append((names[index], row.policy, one.mean, one.low, one.high))
+            rows.append((names[index], row.policy, one.mean, one.low, one.high))
     axes.axhline(1, color=INK, linewidth=0.7)
     axes.axvline(len(names) - 1.5, color=RULE, linewidth=1)
     axes.set_xticks(range(len(names)), names)
@@ -145,7 +145,7 @@ def workloads(found: Overview) -> Drawing:
     figure.legend(loc="outside upper left", ncols=min(4, max(1, len(found.rows))), handlelength=1, handleheight=1)
     header = ("workload", "policy", "speed_up", "low", "high")
     title = f"How many times shorter the mean JCT is than under {short(found.base)}"
-    return Drawing(f"overview-speed-up-{slug(found.base)}", title, figure, header, written, hovers)
+    return Drawing(f"overview-speed-up-{slug(found.base)}", title, figure, header, rows, hovers)
 
 
 def _policies(axes: Axes, comparison: Comparison) -> None:
@@ -163,7 +163,7 @@ FAIRNESS = "fairness"
 
 
 def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
-    """By requirement and hour of the day: devices that check in an hour (left axis), and devices that unfilled requests
+    """Draws, by requirement and hour of the day, devices that check in (left axis), and devices that unfilled requests
     ask for (right axis). None without simulated runs.
     """
     if not comparison.facts or not comparison.facts[0].groups:
@@ -179,7 +179,7 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
         days = [each.per_hour for facts in comparison.facts for each in facts.groups if each.name == group.name]
         per_hour = _mean_hours(days)
         _day(axes, per_hour, GAPS, "check-ins an hour", fill=True)
-        told = [
+        texts = [
             f"{group.name}, {hour:02d}:00\ncheck-ins an hour: {_figure(value)}" for hour, value in enumerate(per_hour)
         ]
         rows += [(group.name, "check-ins an hour", hour, value) for hour, value in enumerate(per_hour)]
@@ -188,13 +188,13 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
             runs = [run.wanted.get(group.name, ()) for run in comparison.runs if run.policy == policy]
             wanted = _mean_hours([each for each in runs if each])
             _day(right, wanted, colour, f"wanted under {policy}", fill=False)
-            told = [
+            texts = [
                 f"{said}\nwanted under {short(policy)}: {_figure(value)}"
-                for said, value in zip(told, wanted, strict=True)
+                for said, value in zip(texts, wanted, strict=True)
             ]
             rows += [(group.name, policy, hour, value) for hour, value in enumerate(wanted)]
-        middle = [0.5 * max(value or 0.0 for value in per_hour)] * len(told)
-        hovers.points(axes, [hour + 0.5 for hour in range(len(told))], middle, told)
+        middle = [0.5 * max(value or 0.0 for value in per_hour)] * len(texts)
+        hovers.points(axes, [hour + 0.5 for hour in range(len(texts))], middle, texts)
         axes.set_title(group.name)
         axes.set_xlim(0, HOURS)
         axes.set_xticks(range(0, HOURS + 1, 6), [f"{hour:02d}:00" for hour in range(0, HOURS + 1, 6)])
@@ -216,8 +216,9 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
 
 
 def tier_times(comparison: Comparison, name: str) -> Drawing | None:
-    """How long a task takes on each quarter of the devices, by speed: the middle half, and from the 5th to the 95th
-    percentile. None without simulated runs.
+    """Draws how long a task takes on each quarter of the devices, by speed: from the 5th to the 95th percentile.
+
+    None without simulated runs.
     """
     if not comparison.facts or not comparison.facts[0].tiers:
         return None
@@ -248,7 +249,7 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
 
 
 def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
-    """Jain's index and mean JCT against the fairness knob, for the policies that were compared with several values.
+    """Draws Jain's index and mean JCT against the fairness knob, for policies that were compared with several values.
 
     None if none was.
     """
@@ -321,7 +322,7 @@ def knob_of(policy: str) -> tuple[str, float]:
 
 
 def _day(axes: Axes, values: Sequence[float | None], colour: str, label: str, *, fill: bool) -> None:
-    """A step per hour."""
+    """Draw a step for each hour."""
     edges, heights = list(range(len(values) + 1)), [math.nan if value is None else value for value in values]
     if fill:
         axes.stairs(heights, edges, fill=True, color=colour, alpha=0.55, label=label)
@@ -334,7 +335,7 @@ def _figure(value: float | None) -> str:
 
 
 def _mean_hours(days: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """Hour by hour, over those that have it."""
+    """The mean by hour of the day, over the days that have it."""
     found: list[float | None] = []
     for hour in range(HOURS):
         values = [value for day in days if hour < len(day) and (value := day[hour]) is not None]

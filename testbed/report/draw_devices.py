@@ -45,6 +45,8 @@ from venn.wire.process import STALL_S
 
 @dataclass(frozen=True, slots=True)
 class Group:
+    """The jobs with one requirement, and the devices that meet it."""
+
     group: GroupId  # the canonical text of the requirement
     name: str  # for people
     jobs: tuple[JobId, ...]
@@ -55,7 +57,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A cell of the diagram."""
+    """The devices that meet exactly these requirements: a cell of the Venn diagram."""
 
     groups: tuple[str, ...]  # names, in the order of ``Diagram.groups``; empty: no job wants these devices
     devices: tuple[DeviceId, ...]
@@ -65,6 +67,8 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Diagram:
+    """The Venn diagram of a run: job groups, and the regions that they cut the devices into."""
+
     groups: tuple[Group, ...]  # the widest first
     regions: tuple[Region, ...]  # by devices, descending
     span_s: float  # that check-ins are counted over
@@ -121,7 +125,7 @@ Point = tuple[float, float]
 
 
 def venn(found: Diagram) -> Drawing | None:
-    """Circles for up to three groups; None for more, or for none."""
+    """Draws circles for up to three groups; None for more, or for none."""
     groups = found.groups
     if not 1 <= len(groups) <= MOST_CIRCLES:
         return None
@@ -151,7 +155,7 @@ def venn(found: Diagram) -> Drawing | None:
 
 
 def _nested(count: int) -> list[tuple[Point, float]]:
-    """Each inside the one before, all touching low, so that a crescent above each is free for its label."""
+    """Circles, each inside the one before, all touching low, so that a crescent above each is free for its label."""
     radii = {1: (1.0,), 2: (1.0, 0.64), 3: (1.0, 0.7, 0.4)}[count]
     return [((0.0, radius - 1.0 + 0.06 * index), radius) for index, radius in enumerate(radii)]
 
@@ -196,7 +200,7 @@ def _label(axes: Axes, place: Point, region: Region | None, name: str, span_s: f
 def churn(
     history: History, jobs: Sequence[JobFigures], fleets: dict[str, str], injected: Sequence[tuple[str, float]] = ()
 ) -> Drawing:
-    """A strip per device: its sessions, the tasks in them, where it was lost in mid-task, and what was done to it.
+    """Draws a strip per device: its sessions, the tasks in them, where it left in mid-task, and what was done to it.
 
     ``injected`` holds the device and the engine time of each action of the timeline.
     """
@@ -264,7 +268,7 @@ def _strips(
 
 
 def _fleet_labels(axes: Axes, shown: Sequence[DeviceId], fleets: dict[str, str]) -> None:
-    """The name of a fleet in the middle of its devices, and a line between fleets."""
+    """Draw the name of a fleet in the middle of its devices, and a line between fleets."""
     members: dict[str, list[int]] = {}
     for index, device in enumerate(shown):
         members.setdefault(fleets.get(device, ""), []).append(index)
@@ -283,7 +287,7 @@ MOST_PROCESSES = 6  # drawn by name, the latest ones; the CSV has all
 
 
 def host(record: RunRecord, window: tuple[float, float]) -> Drawing | None:
-    """Processor and event loops over time; None if neither was recorded."""
+    """Draws processor and event loops over time; None if neither was recorded."""
     if not record.host_samples and not record.loads:
         return None
     origin = record.journal.wall_ms / 1000
@@ -326,7 +330,7 @@ ACROSS = 3  # small figures in a row
 
 
 def drawings(compared: Sequence[Compared]) -> list[Drawing]:
-    """One for each kind that there is: quantities by their percentiles, parts as bars, the hours as a curve."""
+    """Draws a population, a figure for each kind: percentiles of quantities, parts as bars, the hours as a curve."""
     found = []
     with styled("population"):
         for kind, draw in ((Kind.PERCENTILES, _percentiles), (Kind.PARTS, _parts), (Kind.HOURS, _hours)):

@@ -30,7 +30,7 @@ from testbed.report.drawing import (
     lanes,
     legend_above,
 )
-from testbed.report.explain import in_short
+from testbed.report.explain import shortened
 from testbed.report.history import AttemptHistory, History, JobHistory
 from testbed.report.record import RunRecord
 from testbed.report.words import duration, metric, percent, seconds, span
@@ -73,7 +73,7 @@ _NUMBER: dict[str, Any] = {
 
 
 def completion(summary: Summary) -> Drawing:
-    """Job completion time, split into delay, collection and gaps."""
+    """Draws job completion times, split into delay, collection and gaps."""
     jobs = summary.jobs
     figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.34 * len(jobs)))
     axes = figure.add_subplot()
@@ -105,9 +105,9 @@ def completion(summary: Summary) -> Drawing:
 
 
 def rounds(history: History, jobs: Sequence[JobFigures]) -> Drawing:
-    """A lane per job; each attempt filling and collecting, those that aborted hatched."""
+    """Draws a lane per job, with each attempt filling and collecting, those that aborted hatched."""
     colours = job_colours([job.name for job in jobs])
-    stories = {job.name: job for job in history.jobs.values()}
+    by_name = {job.name: job for job in history.jobs.values()}
     figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.46 * len(jobs)))
     axes = figure.add_subplot()
     hovers = Hovers()
@@ -115,7 +115,7 @@ def rounds(history: History, jobs: Sequence[JobFigures]) -> Drawing:
     start, end = history.window
     digit = _DIGIT * max(end - start, 1.0)
     for lane, summary in enumerate(jobs):
-        job = stories[summary.name]
+        job = by_name[summary.name]
         free = start
         for attempt in job.attempts:
             box = _draw_attempt(axes, lane, attempt, colour=colours[job.name], until=history.ended_s)
@@ -229,12 +229,12 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
 
 
 def waiting(summary: Summary) -> Drawing:
-    """Seconds of scheduling delay by reason, a bar per job."""
+    """Draws seconds of scheduling delay by reason, a bar per job."""
     jobs = summary.jobs
     of_jobs: Counter[str] = Counter()
     for job in jobs:
         of_jobs.update({wait.text: wait.seconds for wait in job.waits if wait.job})
-    shown = [in_short(job.waits, dict(of_jobs.most_common(MOST_NAMED))) for job in jobs]
+    shown = [shortened(job.waits, dict(of_jobs.most_common(MOST_NAMED))) for job in jobs]
     totals: Counter[str] = Counter()
     for waits in shown:
         totals.update({wait.text: wait.seconds for wait in waits})
@@ -263,8 +263,8 @@ def waiting(summary: Summary) -> Drawing:
 
 
 def look(wait: Waited, jobs: dict[str, str]) -> tuple[str, float]:
-    """Colour and opacity of a reason: the colour of the job that had the devices, paler if it had them before; amber,
-    as a delay, if none was there.
+    """The colour and opacity of a reason: the colour of the job that had the devices, paler if it had them before;
+    amber, as a delay, if none was there.
     """
     if wait.job:
         return jobs[wait.job], 1.0 if wait.why is Why.GIVEN else 0.45
@@ -286,7 +286,7 @@ _SPANS = 120  # that the time is cut into
 
 
 def completed(summary: Summary) -> Drawing:
-    """The share of jobs that had completed so long after they arrived."""
+    """Draws the share of jobs that had completed so long after they arrived."""
     times = sorted(job.jct_s for job in summary.jobs if job.jct_s is not None)
     shares = [(place + 1) / len(summary.jobs) for place in range(len(times))]
     figure = Figure(figsize=(WIDTH_IN, 2.6))
@@ -305,7 +305,7 @@ def completed(summary: Summary) -> Drawing:
 
 
 def attempts_over_time(attempts: Attempts) -> Drawing:
-    """Mean delay and collection of the attempts that ended in each span of time, and how many aborted."""
+    """Draws mean delay and collection of the attempts that ended in each span of time, and how many aborted."""
     ended = attempts.ended_s
     delay, collect = attempts.filled_s - attempts.opened_s, ended - attempts.filled_s
     aborted = (~attempts.closed).astype(np.float64)
@@ -340,6 +340,7 @@ def attempts_over_time(attempts: Attempts) -> Drawing:
 
 
 def curves(record: RunRecord, history: History) -> tuple[Curve, ...]:
+    """The curve of each metric of each job, from the logs of drivers."""
     found = []
     for job in history.jobs.values():
         closed = {attempt.round: attempt.ended_at for attempt in job.closed() if attempt.ended_at is not None}

@@ -86,13 +86,13 @@ class Hovers(dict[str, str | Sequence[str]]):
     """The texts that artists show to a pointer, by the id of the artist; a sequence has one for each of its markers."""
 
     def say(self, artist: Artist, said: str | Sequence[str]) -> None:
-        """Let an artist say something."""
+        """Give an artist its text."""
         name = f"tip-{len(self)}"
         artist.set_gid(name)
         self[name] = said
 
     def points(self, axes: Axes, xs: Sequence[float], ys: Sequence[float], said: Sequence[str]) -> None:
-        """Let places say something that have no mark of their own; of many, every so-manyeth."""
+        """Give texts to places that have no mark of their own; of many, to one in so many."""
         step = -(-len(said) // MOST_POINTS) or 1
         look: dict[str, Any] = {
             "linestyle": "",
@@ -120,7 +120,7 @@ class Drawing:
 
 @contextmanager
 def styled(salt: str = "venn") -> Iterator[None]:
-    """The style of all figures, which are made and saved inside; the same ``salt`` gives the same bytes."""
+    """Applies the style of all figures, which are made and saved inside; the same ``salt`` gives the same bytes."""
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": salt}):
         yield
 
@@ -131,7 +131,7 @@ def job_colours(names: Sequence[str]) -> dict[str, str]:
 
 
 def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
-    """A lane per name, from the top down; the x axis is time."""
+    """Prepare axes with a lane for each name, from the top down; the x axis is time."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
@@ -141,7 +141,7 @@ def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
 
 
 def legend_above(axes: Axes, **options: Any) -> None:
-    """A legend in one line above the axes, on the left."""
+    """Put a legend in one line above the axes, on the left."""
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     axes.legend(**{"ncols": 3, "handlelength": 1, "handleheight": 1} | place | options)
 
@@ -197,7 +197,7 @@ def _title(said: str) -> str:
 
 
 def _inline(svg: str, name: str) -> str:
-    """For a page: without what a page does not need, in its font and colours, with ids that no other figure has."""
+    """A figure for a page: only what a page needs, in its font and colours, with ids that no other figure has."""
     svg = _METADATA.sub("", svg[svg.index("<svg") :])
     svg = _BETWEEN.sub("><", _TAG.sub(_tag, svg))
     used = {found[2] for found in _REFERENCE.finditer(svg)}
@@ -213,7 +213,7 @@ def _tag(found: re.Match[str]) -> str:
 
 
 def _fitting(found: re.Match[str]) -> str:
-    """As wide as its place on the page, within what keeps its text readable."""
+    """The style that makes a figure as wide as its place on the page, within what keeps its text readable."""
     points = float(found[1])
     least = math.ceil(points * LEAST_PX / SMALLEST_PT)
     return f'style="min-width: {least}px; max-width: {points * MOST_PX:.0f}px"'

@@ -36,7 +36,7 @@ LEAST_S = 0.05  # a table would show less as 0.0
 
 def longest(waited: Sequence[Waited]) -> list[Waited]:
     """The longest waits of one job, as many as a table has room for."""
-    short = in_short(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
+    short = shortened(waited, [wait.text for wait in waited if wait.job][:MOST_NAMED])
     return [wait for wait in short if wait.seconds >= LEAST_S]
 
 
@@ -46,7 +46,7 @@ def rules(waited: Iterable[Waited]) -> dict[str, str]:
     return {policy: rule for policy, rule in sorted(found.items()) if rule}
 
 
-def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
+def shortened(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
     """The waits, longest first; those that name a job and whose texts are not in ``named`` are summed as other jobs."""
     found: dict[str, Waited] = {}
     for wait in waited:
@@ -62,14 +62,14 @@ def in_short(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
 def waits(history: History) -> dict[str, tuple[Waited, ...]]:
     """The waits of each job by its name, longest first. They add up to the job's scheduling delay."""
     policies = [(0.0, history.journal.settings.policy), *history.policies]
-    crowds: dict[Requirement, _Crowd] = {}
+    eligible: dict[Requirement, _EligibleDevices] = {}
     found = {}
     for job in history.jobs.values():
         need = job.spec.requirement
-        crowd = crowds.get(need) or crowds.setdefault(need, _Crowd(history, need, policies))
+        devices = eligible.get(need) or eligible.setdefault(need, _EligibleDevices(history, need, policies))
         seconds: defaultdict[Part, float] = defaultdict(float)
         for attempt in job.attempts:
-            for part, spent in crowd.attributed(job, attempt).items():
+            for part, spent in devices.attributed(job, attempt).items():
                 seconds[part] += spent
         ordered = sorted(seconds.items(), key=lambda one: -one[1])
         found[job.name] = tuple(_waited(part, spent) for part, spent in ordered)
@@ -81,7 +81,7 @@ def _waited(part: Part, seconds: float) -> Waited:
     return Waited(part.why, name, part.rule, part.text, seconds)
 
 
-class _Crowd:
+class _EligibleDevices:
     """The devices that may serve a requirement: when they were present, and whom they worked for."""
 
     def __init__(self, history: History, need: Requirement, policies: list[tuple[float, str]]) -> None:
@@ -94,7 +94,7 @@ class _Crowd:
         self._longest = max((self._freed(lease) - lease.offered_at for lease in leases), default=0.0)
 
     def attributed(self, job: JobHistory, attempt: AttemptHistory) -> dict[Part, float]:
-        """The scheduling delay of an attempt."""
+        """The scheduling delay of an attempt, seconds by reason."""
         delay, _ = attempt.split(self._until)
         if not delay:
             return {}
@@ -112,7 +112,7 @@ class _Crowd:
         return attribute(delay, absent=absent, busy=busy, paused=paused)
 
     def _held_in(self, attempt: AttemptHistory, window: Span) -> tuple[list[Span], list[tuple[LeaseHistory, Span]]]:
-        """When devices were busy, at the window at all: for this attempt, and with what else."""
+        """The spans in which devices were busy that touch the window: for this attempt, and for what else."""
         first = bisect_left(self._leases, window[0] - self._longest, key=_offered_at)
         last = bisect_left(self._leases, window[1], key=_offered_at)
         held = [(lease, span) for lease in self._leases[first:last] for span in _held(lease, self._until)]
@@ -139,7 +139,7 @@ class _Presence:
         self._shares = list(accumulate((long / n if n else 0.0 for long, n in steps), initial=0.0))
 
     def within(self, window: Span, own: Iterable[Span]) -> "_Presence":
-        """In a window, without those that are somebody's own."""
+        """The presence in a window, without spans that are somebody's own."""
         start, end = window
         changes = defaultdict[float, int](int, {start: self._number(start), end: 0})
         for at in self._times[bisect_right(self._times, start) : bisect_left(self._times, end)]:
@@ -156,7 +156,7 @@ class _Presence:
         return self._share_to(end) - self._share_to(start) if end > start else 0.0
 
     def nobody(self, start: float, end: float) -> float:
-        """Seconds in which nobody was present."""
+        """The seconds in which nobody was present."""
         cuts = [start, *self._times[bisect_right(self._times, start) : bisect_left(self._times, end)], end]
         return sum(after - before for before, after in pairwise(cuts) if not self._number(before))
 
@@ -177,7 +177,7 @@ def _offered_at(lease: LeaseHistory) -> float:
 
 
 def _changes(history: History, able: set[DeviceId]) -> dict[float, int]:
-    """Changes of the number of devices present, by time; two sessions of a device at a time are one."""
+    """The changes of the number of devices present, by time; two sessions of a device at a time are one."""
     changes: defaultdict[float, int] = defaultdict(int)
     until: dict[DeviceId, float] = {}
     for session in sorted(history.sessions.values(), key=lambda one: one.started_at):
@@ -191,7 +191,7 @@ def _changes(history: History, able: set[DeviceId]) -> dict[float, int]:
 
 
 def _held(lease: LeaseHistory, until: float) -> Iterator[Span]:
-    """When its device was present and worked for it, or had its offer, until it was free again."""
+    """The spans in which its device was present and worked for it, or had its offer, until it was free again."""
     freed = min(_end(lease.ended_at, until), _end(lease.done_at, until))
     if not lease.spans:
         yield lease.offered_at, freed
@@ -200,7 +200,7 @@ def _held(lease: LeaseHistory, until: float) -> Iterator[Span]:
 
 
 def _paused(job: JobHistory, window: Span) -> dict[str, float]:
-    """By reason; of pauses at the same time the first one counts."""
+    """Seconds of pauses by reason; of pauses at the same time the first one counts."""
     spent: defaultdict[str, float] = defaultdict(float)
     before: list[Span] = []
     for start, end, why in job.pauses:
@@ -211,7 +211,7 @@ def _paused(job: JobHistory, window: Span) -> dict[str, float]:
 
 
 def _without(holes: list[Span], window: Span) -> Iterator[Span]:
-    """What is left of a span."""
+    """The parts of a span that are in none of ``holes``."""
     at = window[0]
     for start, end in sorted(holes):
         if start > at and at < window[1]:
@@ -240,9 +240,9 @@ def plan_reasons(journal: Journal) -> list[Told]:
     if not journal.lives:
         return list(_reasons_of(journal, 0.0))
     return [
-        told
+        one
         for life, part in zip(journal.lives, journal.parts, strict=True)
-        for told in _reasons_of(part, life.started_s - part.started_s)
+        for one in _reasons_of(part, life.started_s - part.started_s)
     ]
 
 
@@ -283,6 +283,8 @@ MOST_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """An event in the history of a job or a device."""
+
     at_s: float
     kind: str
     text: str
@@ -290,6 +292,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """Why a job or a device waits, and its history."""
+
     subject: str
     state: str
     reasons: tuple[str, ...]
@@ -298,7 +302,7 @@ class Explanation:
 
 
 def explain(history: History, subject: str) -> Explanation:
-    """``subject`` is a job's name or key, or a device's id. Raises UsageError if the run knows neither."""
+    """Explains a job, by its name or key, or a device, by its id. Raises UsageError if the run knows neither."""
     for key, job in history.jobs.items():
         if subject in (key, job.name):
             return _job(history, key, job)
@@ -315,8 +319,8 @@ def _job(history: History, key: JobId, job: JobHistory) -> Explanation:
     reasons += [f"the rule of {policy}: {rule}" for policy, rule in rules(waited).items()]
     able = sum(history.eligible(device, key) for device in history.capabilities)
     reasons.append(f"{counted(able, 'device')} of {len(history.capabilities)} could serve it")
-    told = plan_reasons(history.journal) if job.end is None else []
-    if told and (last := told[-1][1].get(key)):
+    reasons_of_plans = plan_reasons(history.journal) if job.end is None else []
+    if reasons_of_plans and (last := reasons_of_plans[-1][1].get(key)):
         reasons.append(f"the last plan said: {printable(last)}")
     lines = [Line(job.arrived_at, "ARRIVED", f"asks for {job.spec.demand} devices a round: {job.spec.requirement}")]
     for attempt in job.attempts:
@@ -363,13 +367,13 @@ def _device(history: History, device: DeviceId) -> Explanation:
         lines.append(Line(lease.offered_at, "LEASE", what))
         if lease.ended_at is not None:
             why = f": {printable(lease.message)}" if lease.message else ""
-            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_took(history, lease)}"))
+            lines.append(Line(lease.ended_at, "END", f"{what}: {lease.end}{why}{_task_text(history, lease)}"))
     lines += [Line(t, "REFUSED", GONE[reason]) for t, refused, reason in history.refused if refused == device]
     open_now = any(session.end is None for session in sessions)
     return Explanation(device, "in session" if open_now else "gone", tuple(reasons), _ordered(lines))
 
 
-def _took(history: History, lease: LeaseHistory) -> str:
+def _task_text(history: History, lease: LeaseHistory) -> str:
     """``, task 2.31 s of 2.40 s modelled, 0.58 s of the processor, held back 41 times``"""
     if lease.compute_s is None:
         return ""

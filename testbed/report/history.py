@@ -23,6 +23,8 @@ from testbed.runfolder.journal import Entry, Journal
 
 @dataclass(slots=True)
 class LeaseHistory:
+    """The history of one lease."""
+
     lease: LeaseSeq
     device: DeviceId
     session: SessionSeq  # the first it was held in
@@ -49,13 +51,15 @@ class LeaseHistory:
         return sum((until if end is None else end) - start for start, end in self.spans)
 
     def stop(self, at: float) -> None:
-        """RUNNING no more."""
+        """Note that it is RUNNING no more."""
         if self.spans and self.spans[-1][1] is None:
             self.spans[-1] = (self.spans[-1][0], at)
 
 
 @dataclass(slots=True)
 class AttemptHistory:
+    """The history of one attempt."""
+
     request: RequestId
     job: JobId
     round: int
@@ -73,6 +77,7 @@ class AttemptHistory:
 
     @property
     def asynchronous(self) -> bool:
+        """Whether its job is asynchronous."""
         return self.deadline_at is None
 
     def finish(self, at: float, end: done.EndAttempt) -> None:
@@ -98,6 +103,8 @@ class AttemptHistory:
 
 @dataclass(slots=True)
 class JobHistory:
+    """The history of one job."""
+
     spec: JobSpec
     arrived_at: float
     attempts: list[AttemptHistory] = field(default_factory=list)
@@ -113,22 +120,27 @@ class JobHistory:
 
     @property
     def finished(self) -> bool:
+        """Whether the job finished."""
         return self.end is JobEnd.FINISHED
 
     def closed(self) -> list[AttemptHistory]:
+        """The attempts that closed."""
         return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.CLOSED]
 
     def aborted(self) -> list[AttemptHistory]:
+        """The attempts that aborted."""
         return [attempt for attempt in self.attempts if attempt.status is AttemptStatus.ABORTED]
 
     def completed_at(self) -> float | None:
-        """The close of its last round; None if it did not finish."""
+        """The engine time at which its last round closed; None if it did not finish."""
         ends = [attempt.ended_at for attempt in self.closed() if attempt.ended_at is not None]
         return max(ends) if self.finished and ends else None
 
 
 @dataclass(slots=True)
 class SessionHistory:
+    """The history of one session."""
+
     session: SessionSeq
     device: DeviceId
     started_at: float
@@ -139,6 +151,8 @@ class SessionHistory:
 
 @dataclass
 class History:
+    """The history of a run."""
+
     journal: Journal
     jobs: dict[JobId, JobHistory] = field(default_factory=dict)
     leases: dict[LeaseSeq, LeaseHistory] = field(default_factory=dict)
@@ -150,12 +164,12 @@ class History:
 
     @property
     def restarts(self) -> tuple[float, ...]:
-        """Engine times at which the coordinator was started again."""
+        """The engine times at which the coordinator was started again."""
         return self.journal.restarts
 
     @property
     def ended_s(self) -> float:
-        """Engine time of the last entry."""
+        """The engine time of the last entry."""
         return self.journal.last_s
 
     def eligible(self, device: DeviceId, job: JobId) -> bool:

@@ -46,7 +46,7 @@ def stalls_in(process: str, rows: Iterable[Row], zero_unix_s: float, window: Spa
     return found
 
 
-def again_and_again(stalls: Sequence[Stall]) -> Span | None:
+def repeated_stalls(stalls: Sequence[Stall]) -> Span | None:
     """The time in which ``AGAIN`` stalls came within ``BUSY_FOR_S``; None: never. They are of one process, in order."""
     close = [
         (first.at_s, last.end_s)
@@ -56,7 +56,7 @@ def again_and_again(stalls: Sequence[Stall]) -> Span | None:
     return (close[0][0], close[-1][1]) if close else None
 
 
-def touched(process: str, at: Span, jobs: Mapping[str, Span]) -> tuple[str, ...]:
+def touched_jobs(process: str, at: Span, jobs: Mapping[str, Span]) -> tuple[str, ...]:
     """The jobs that were open then, and of which the process has a part. A driver has one job; any other process may
     have kept a device or an answer from any of them.
     """
@@ -65,7 +65,7 @@ def touched(process: str, at: Span, jobs: Mapping[str, Span]) -> tuple[str, ...]
     return tuple(job for job in open_ if kind != "job" or job == name)
 
 
-def together_s(stalls: Iterable[Stall], span: Span) -> float:
+def union_s(stalls: Iterable[Stall], span: Span) -> float:
     """Seconds of a span in which at least one of them went on."""
     total, reached = 0.0, span[0]
     for stall in sorted(stalls, key=lambda one: one.at_s):
@@ -80,7 +80,7 @@ AGAIN_LATER = "run it again"
 
 
 def judge_host(record: RunRecord, window: Span, jobs: Mapping[str, Span]) -> HostSummary:
-    """``window``, and when each of ``jobs`` arrived and ended, are on the run's clock."""
+    """Judges the machine. ``window``, and when each of ``jobs`` arrived and ended, are on the run's clock."""
     zero = record.journal.wall_ms / 1000
     start, end = window[0] + zero, window[1] + zero
     samples = _within(record.host_samples, start, end)
@@ -90,11 +90,11 @@ def judge_host(record: RunRecord, window: Span, jobs: Mapping[str, Span]) -> Hos
     if any("lag_p99_s" in row for row in samples):
         loads[OURSELVES] = record.host_samples
     stalls = [
-        replace(stall, jobs=touched(name, (stall.at_s, stall.end_s), jobs))
+        replace(stall, jobs=touched_jobs(name, (stall.at_s, stall.end_s), jobs))
         for name, rows in loads.items()
         for stall in stalls_in(name, rows, zero, window)
     ]
-    stalled = {name: together_s([stall for stall in stalls if name in stall.jobs], span) for name, span in jobs.items()}
+    stalled = {name: union_s([stall for stall in stalls if name in stall.jobs], span) for name, span in jobs.items()}
     late = _late_fraction(record, still, window)
     reasons = (
         *_busy(samples, zero),
@@ -126,12 +126,12 @@ def _worst_lag(rows: Sequence[Row]) -> float:
 
 
 def suspended(churn: Iterable[Row]) -> frozenset[str]:
-    """What the timeline let stand still: that it was late says nothing of the host."""
+    """The targets that the timeline let stand still: that they were late says nothing of the host."""
     return frozenset(text(row, "target") for row in churn if row.get("verb") == Verb.SUSPEND)
 
 
 def _target(process: str) -> str:
-    """What a timeline calls a process of ``RunRecord.loads``."""
+    """The name that a timeline gives to a process of ``RunRecord.loads``."""
     kind, _, name = process.partition(" ")
     return {"devices": name, "job": f"driver {name}"}.get(kind, process)
 
@@ -150,7 +150,7 @@ def _late_fraction(record: RunRecord, still: frozenset[str], window: Span) -> fl
 
 
 def _busy(samples: Sequence[Row], zero: float) -> list[str]:
-    """A sample a second, of the second before it: busy if so many in a row are over the limit."""
+    """The reason if the processor was over its limit for so many samples in a row, one a second."""
     over = [number(row, "cpu_fraction") > BUSY_FRACTION for row in samples]
     found = {
         place
@@ -172,7 +172,7 @@ def _stalling(stalls: Sequence[Stall]) -> list[str]:
         by_process.setdefault(stall.process, []).append(stall)
     found = []
     for name, own in by_process.items():
-        if (when := again_and_again(own)) is not None:
+        if (when := repeated_stalls(own)) is not None:
             total = sum(stall.for_s for stall in own if when[0] <= stall.at_s <= when[1])
             said = f"{name} stood still repeatedly between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
             found.append(f"{said}: {SMALLER}")
@@ -196,7 +196,7 @@ def _touched(stalls: Sequence[Stall], stalled: Mapping[str, float], jobs: Mappin
 
 
 def _behind(record: RunRecord, start: float, still: frozenset[str]) -> list[str]:
-    """Who hosts devices is there before the first job; its first line comes a second later."""
+    """The reason if programs with devices were not ready before the first job; they write a second after they are."""
     hosts = {name: rows for name, rows in record.loads.items() if name.startswith("devices ")}
     ready = {_target(name): number(rows[0], "at") - LOAD_S for name, rows in hosts.items()}
     behind = sorted((at - start, name) for name, at in ready.items() if at > start and name not in still)
@@ -236,16 +236,16 @@ def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
         fix = "restore the file, or run again"
         raise UsageError("RUN_DAMAGED", f"{error}", where=str(folder / EMULATION_FILE), fix=fix) from None
     return Emulation(
-        cpu=_told(limits, {"cores"}, counts, devices, "modelled"),
-        memory=_told(limits, {"memory_limit"}, counts, devices, "not limited"),
-        link=_told(limits, {"up", "down", "delay", "jitter", "loss"}, counts, devices, "not limited"),
+        cpu=_means_text(limits, {"cores"}, counts, devices, "modelled"),
+        memory=_means_text(limits, {"memory_limit"}, counts, devices, "not limited"),
+        link=_means_text(limits, {"up", "down", "delay", "jitter", "loss"}, counts, devices, "not limited"),
         processes=processes,
         limits=limits,
         degraded=degraded,
     )
 
 
-def is_slow_as_a_whole(host_folder: Path) -> bool:
+def is_limited_container(host_folder: Path) -> bool:
     """Whether a host of devices is a container with few cores: its session is as slow as its task, and says nothing of
     the machine."""
     try:
@@ -254,7 +254,7 @@ def is_slow_as_a_whole(host_folder: Path) -> bool:
         return False
 
 
-def _told(limits: tuple[Limit, ...], keys: set[str], counts: dict[str, int], devices: int, else_: str) -> str:
+def _means_text(limits: tuple[Limit, ...], keys: set[str], counts: dict[str, int], devices: int, else_: str) -> str:
     """``tc and relay on 2 devices, else not limited``."""
     chosen = [limit for limit in limits if limit.key in keys]
     means = dict.fromkeys(limit.means or NOT_IN_FORCE for limit in chosen)
@@ -309,7 +309,7 @@ def modelled_s(history: History, lease: LeaseHistory) -> float | None:
 
 
 def fleet_of(history: History, lease: LeaseHistory) -> str:
-    """Empty: its device names none."""
+    """The fleet of a lease's device; empty: the device names none."""
     return next(iter(history.capabilities[lease.device].labels.get("fleet", ())), "")
 
 
@@ -353,7 +353,7 @@ def host_line(summary: Summary) -> str:
 
 
 def stall_line(host: HostSummary) -> str:
-    """A sentence of what stalls touched, where they are no reason for distrust; empty: there were none."""
+    """A sentence of what stalls touched_jobs, where they are no reason for distrust; empty: there were none."""
     if not host.stalls:
         return ""
     longest = max(host.stalls, key=lambda stall: stall.for_s)

@@ -28,7 +28,7 @@ from testbed.report.draw_jobs import (
     waiting,
 )
 from testbed.report.drawing import DELAY, colour_of_page, job_colours, palette_css, save, styled
-from testbed.report.explain import LEAST_S, in_short, longest, rules
+from testbed.report.explain import LEAST_S, longest, rules, shortened
 from testbed.report.history import History
 from testbed.report.host import host_line, stall_line
 from testbed.report.record import RunRecord
@@ -91,7 +91,7 @@ def whole_sentence(jobs: Sequence[JobFigures]) -> str:
         return ""
     devices, responses, between = (percent(part / whole) for part in parts)
     said = f"Jobs spent {devices} of their time {FOR_DEVICES}, {responses} {FOR_RESPONSES} and {between} {BETWEEN}."
-    reasons = in_short((wait for job in jobs for wait in job.waits), ())
+    reasons = shortened((wait for job in jobs for wait in job.waits), ())
     if not reasons or percent(reasons[0].seconds / whole) == percent(0.0):
         return said
     return f"{said} The largest reason, {percent(reasons[0].seconds / whole)} of the time: {reasons[0].text}."
@@ -113,7 +113,7 @@ def _job_times(job: JobFigures, colours: dict[str, str]) -> Times:
 
 
 def time_parts(parts: Iterable[tuple[str, float, str]], whole: float) -> tuple[Part, ...]:
-    """The parts with their shares, without those that a page would show as 0.0 s."""
+    """Makes parts with their shares, without those that a page would show as 0.0 s."""
     return tuple(
         Part(text, seconds / whole, duration(seconds), look) for text, seconds, look in parts if seconds >= LEAST_S
     )

@@ -37,7 +37,7 @@ SHOWN = (0.05, 0.25, 0.50, 0.75, 0.95)
 
 
 class Kind(StrEnum):
-    """How it is best drawn."""
+    """How a property is best drawn."""
 
     PERCENTILES = "percentiles"  # of a quantity: a curve
     PARTS = "parts"  # of a whole, or correlations: bars
@@ -46,6 +46,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A figure, asked and made."""
+
     at: str  # e.g. "50 %", "cpu, ram"
     asked: float  # NaN: nothing was, as of a file
     made: float
@@ -53,6 +55,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
+    """A property of a population: what was asked, and what was made."""
+
     name: str
     unit: str  # "": none
     kind: Kind
@@ -75,19 +79,19 @@ def _ratio(row: Row) -> float:
 
 
 def percentiles(name: str, unit: str, asked: Sequence[float], made: Reals, parts: Sequence[float] = SHOWN) -> Compared:
-    """``asked`` at the same parts in (0, 1). Nothing made counts as 0."""
+    """Compares values with what was asked at the same ``parts`` in (0, 1). Nothing made counts as 0."""
     found = np.quantile(made, parts) if len(made) else np.zeros(len(parts))
     rows = (Row(f"{100 * part:g} %", float(a), float(m)) for part, a, m in zip(parts, asked, found, strict=True))
     return Compared(name, unit, Kind.PERCENTILES, tuple(rows))
 
 
 def found(name: str, unit: str, made: Reals, parts: Sequence[float] = SHOWN) -> Compared:
-    """What a file holds: nothing was asked."""
+    """Describes what a file holds: nothing was asked."""
     return percentiles(name, unit, [math.nan] * len(parts), made, parts)
 
 
 def drawn_from(name: str, unit: str, asked: Distribution, made: Reals, scale: float = 1.0) -> Compared:
-    """``made`` was drawn from ``asked``; both are shown divided by ``scale``."""
+    """Compares ``made`` with the distribution that it was drawn from; both are divided by ``scale``."""
     return percentiles(name, unit, list(at(asked, np.array(SHOWN)) / scale), made / scale)
 
 
@@ -96,7 +100,7 @@ _UNITS = {"memory": ("GB", 1e9), "link": ("Mbit/s", 1e6), "inference": ("ms", 1e
 
 
 def describe_file(path: Path) -> tuple[Compared, ...]:
-    """Raises UsageError."""
+    """Describes a file of devices or of sessions. Raises UsageError."""
     if path.suffix == ".csv":
         with opened_csv(path, (COLUMNS[0],)) as (header, _):
             sessions = set(COLUMNS) <= set(header)
@@ -112,7 +116,7 @@ def _of_devices(path: Path) -> tuple[Compared, ...]:
 
 
 def describe_columns(columns: Columns) -> tuple[Compared, ...]:
-    """Percentiles of each number and parts of each label, of those devices that report it."""
+    """Describes devices: percentiles of each number and parts of each label, of those devices that report it."""
     numbers = []
     for name, column in columns.numbers.items():
         unit, scale = _UNITS.get(name, ("", 1.0))
@@ -129,7 +133,7 @@ def describe_columns(columns: Columns) -> tuple[Compared, ...]:
 
 
 def _values(name: str, code: NDArray[np.int32], values: tuple[str, ...]) -> Compared:
-    """The most frequent ones, and the rest together."""
+    """The most frequent values of a label, and the rest together."""
     counts = np.bincount(code[code >= 0], minlength=len(values))
     most = np.argsort(-counts, kind="stable")[:MOST_VALUES].tolist()
     rest = int(counts.sum() - counts[most].sum())
@@ -139,7 +143,7 @@ def _values(name: str, code: NDArray[np.int32], values: tuple[str, ...]) -> Comp
 
 
 def describe_session_file(file: SessionFile) -> tuple[Compared, ...]:
-    """Lengths, gaps, how often devices check in and when."""
+    """Describes the sessions of a file: lengths, gaps, how often devices check in and when."""
     lengths, gaps = Spread(), Spread()
     left = np.full(file.devices, np.nan)  # when each device's last session ended
     begun = np.zeros(int(LATEST_S / BIN_S) + 1)
@@ -163,7 +167,7 @@ def describe_session_file(file: SessionFile) -> tuple[Compared, ...]:
 
 
 def _gaps(block: Block, left: Reals) -> Reals:
-    """Before each session but its device's first; ``left`` is brought up to date."""
+    """The gaps before each session but its device's first, seconds; ``left`` is brought up to date."""
     order = np.argsort(block.device, kind="stable")
     device, start, end = block.device[order], block.start_s[order], block.end_s[order]
     again = np.concatenate([[False], device[1:] == device[:-1]])
@@ -184,7 +188,7 @@ class Spread:
         self.counts += np.bincount(np.searchsorted(self._edges, values), minlength=len(self.counts))
 
     def described(self, name: str) -> Compared:
-        """In minutes."""
+        """The percentiles, in minutes."""
         reached = np.searchsorted(np.cumsum(self.counts), np.array(SHOWN) * self.counts.sum())
         values = np.concatenate([[0.0], self._edges])[np.minimum(reached, len(self._edges))]
         minutes = (values / 60).tolist()
@@ -197,7 +201,7 @@ HOUR_S = 3600.0
 
 
 class _Tally:
-    """What is kept of sessions that stream by."""
+    """Counts and sums of sessions that stream by."""
 
     def __init__(self, about: Availability, devices: int, until_s: float) -> None:
         self._about = about
@@ -231,13 +235,13 @@ class _Tally:
         self._left[device] = end  # of several the last one stays
 
     def away(self, devices: int) -> Reals:
-        """How many are away in the middle of each bin."""
+        """The number of devices that are away in the middle of each bin."""
         there = self.there_at_0 + np.cumsum(self.begun - self.ended) - (self.begun - self.ended) / 2
         return np.asarray(devices - there)
 
 
 def describe_generated(about: Availability, devices: int, until_s: float, seed: int) -> tuple[Compared, ...]:
-    """The sessions of so many devices until then."""
+    """Compares generated sessions of so many devices, until then, with what was asked of them."""
     tally = _Tally(about, devices, until_s)
     for block in sessions(about, devices, seed, until_s):
         tally.add(block)
@@ -253,7 +257,7 @@ def describe_generated(about: Availability, devices: int, until_s: float, seed: 
 
 
 def over_the_day(begun: Reals, bin_s: float) -> Compared:
-    """Check-ins by the hour, their mean being 1; ``begun`` counts them in bins of so long from midnight on."""
+    """Check-ins by hour of the day, their mean being 1; ``begun`` counts them in bins of ``bin_s`` from midnight on."""
     hour = ((np.arange(len(begun)) * bin_s % DAY_S) // HOUR_S).astype(np.intp)
     come = np.bincount(hour, weights=begun, minlength=24)
     per_bin = come / np.maximum(np.bincount(hour, minlength=24), 1)
@@ -284,7 +288,7 @@ SCALES = {"memory": ("GB", 1e9), "session": ("s", 1.0), "gap": ("s", 1.0)}
 
 
 def describe_fleets(fleets: list[FleetSpec], *, seed: int, time_scale: float) -> tuple[Compared, ...]:
-    """What is drawn at all: a constant is what it is. Times are as they will be, with the time scale in them."""
+    """Compares the devices of fleets with the distributions that were asked for; times include the time scale."""
     devices = expand(fleets, seed=seed, time_scale=time_scale, data={})
     found: list[Compared] = []
     for fleet in fleets:
@@ -319,12 +323,12 @@ def _compared(fleet: FleetSpec, name: str, asked: Distribution, made: list[float
 
 
 def describe_phones(count: int, days: float, seed: int) -> tuple[Compared, ...]:
-    """``count`` phones, and their sessions of so many days."""
+    """Compares ``count`` generated phones, and their sessions of so many days, with what is known of real ones."""
     return (*describe_made(phones(count, seed)), *describe_generated(PHONES_AVAILABILITY, count, days * DAY_S, seed))
 
 
 def describe_made(made: Phones) -> tuple[Compared, ...]:
-    """The phones alone."""
+    """Compares generated phones, without their sessions, with what is known of real ones."""
     marginals = [
         percentiles(each.name, each.unit, each.asked, getattr(made, each.name), PERCENTILES) for each in MARGINALS
     ]
@@ -354,10 +358,9 @@ def _regions(made: Phones) -> Compared:
 def describe_population(
     spec: PopulationSpec, requirements: Mapping[str, Requirement], *, most: int, days: float, seed: int
 ) -> tuple[Compared, ...]:
-    """Its devices, which requirements they meet, and their sessions; of generated ones ``most`` devices and ``days``.
+    """Describes a scenario's population: devices, which requirements they meet, and sessions.
 
-    Raises UsageError.
-    """
+    Of generated ones, ``most`` devices and ``days``. Raises UsageError."""
     ids = None
     count = min(spec.count or most, most)
     if spec.devices is not None:

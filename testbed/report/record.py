@@ -41,6 +41,8 @@ class HostLog:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
+    """All logs of a run."""
+
     folder: Path
     about: Row  # run.json
     scenario: str  # its text; empty: none
@@ -110,6 +112,8 @@ def _loads(folder: Path, jobs: list[Path], hosts: list[Path]) -> dict[str, tuple
 
 
 class AttemptKey(NamedTuple):
+    """The name of an attempt."""
+
     job: str  # its name
     round: int
     attempt: int
@@ -135,7 +139,7 @@ class Decision:
     lease: LeaseSeq
     device: str
     attempt: AttemptKey  # in which it was decided
-    given: AttemptKey  # of the lease; asynchronously perhaps an earlier one
+    leased_for: AttemptKey  # of the lease; asynchronously perhaps an earlier one
     outcome: Outcome
     digest: str
 
@@ -150,7 +154,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """All drivers' manifests."""
+    """The manifests of all drivers as one."""
 
     decisions: tuple[Decision, ...]
     counted: frozenset[LeaseSeq]  # decided COUNTED
@@ -158,12 +162,12 @@ class Manifest:
     last: Mapping[str, tuple[int, int]]  # job -> the last (round, attempt) that its manifest names
 
     def is_last(self, key: AttemptKey) -> bool:
-        """Says whether its driver wrote of no later attempt."""
+        """Whether its driver wrote of no later attempt."""
         return (key.round, key.attempt) >= self.last.get(key.job, (0, 0))
 
 
 def read_manifests(drivers: Mapping[str, DriverLog], journal: Journal) -> Manifest:
-    """Decisions on leases of this coordinator, and all sums."""
+    """Reads the decisions on leases of this coordinator, and all sums."""
     decisions: list[Decision] = []
     sums: dict[AttemptKey, Sum] = {}
     last: dict[str, tuple[int, int]] = {}
@@ -173,11 +177,11 @@ def read_manifests(drivers: Mapping[str, DriverLog], journal: Journal) -> Manife
             last[job] = max(last.get(job, (0, 0)), (key.round, key.attempt))
             lease = journal.lease(integer(row, "incarnation"), integer(row, "lease"))
             if row.get("kind") == "response" and lease is not None:
-                given = (
+                leased_for = (
                     AttemptKey(job, integer(row, "of_round"), integer(row, "of_attempt")) if "of_round" in row else key
                 )
                 outcome = _outcome(row, "outcome")
-                decisions.append(Decision(lease, text(row, "device"), key, given, outcome, text(row, "digest")))
+                decisions.append(Decision(lease, text(row, "device"), key, leased_for, outcome, text(row, "digest")))
             elif row.get("kind") == "attempt":
                 closed = text(row, "status") == AttemptStatus.CLOSED
                 sums[key] = Sum(AttemptStatus.CLOSED if closed else AttemptStatus.ABORTED, _leases(row, journal))
@@ -186,7 +190,7 @@ def read_manifests(drivers: Mapping[str, DriverLog], journal: Journal) -> Manife
 
 
 def read_receipts(hosts: Mapping[str, HostLog], journal: Journal) -> dict[LeaseSeq, Receipt]:
-    """Lease -> its first receipt; of a repeated one, what the first said. Of this coordinator's incarnation."""
+    """Reads the first receipt of each lease of this coordinator's incarnations."""
     found: dict[LeaseSeq, Receipt] = {}
     for log in hosts.values():
         for row in log.receipts:
@@ -214,9 +218,9 @@ def _leases(row: Row, journal: Journal) -> tuple[LeaseSeq, ...]:
 
 
 def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, dict[LeaseSeq, Receipt]]:
-    """Drivers decide what they recorded and sum what they counted; devices have the receipts that they told of.
+    """Makes the logs of a simulation from its journal, as its drivers and devices would have written them.
 
-    ``unheard``: of unheard.jsonl, what drivers decided and no coordinator heard of.
+    ``unheard``: the rows of unheard.jsonl, what drivers decided and no coordinator heard of.
     """
     granted: dict[LeaseSeq, tuple[str, AttemptKey]] = {}
     decisions: list[Decision] = []
@@ -229,8 +233,8 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
             case past.ResponsesRecorded(job=job, round=round_, attempt=attempt, responses=responses):
                 key = AttemptKey(job_name(job), round_, attempt)
                 for lease, outcome in responses:
-                    device, given = granted[lease]
-                    decisions.append(Decision(lease, device, key, given, outcome, ""))
+                    device, leased_for = granted[lease]
+                    decisions.append(Decision(lease, device, key, leased_for, outcome, ""))
                     if outcome is Outcome.COUNTED:
                         counted[key].append(lease)
             case past.TaskFinished(lease=lease, outcome=outcome):
@@ -295,9 +299,9 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
         number = journal.lease(integer(row, "life"), integer(row, "lease"))
         if number is not None:
             key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
-            device, given = granted[number]
+            device, leased_for = granted[number]
             outcome = Outcome(text(row, "outcome"))
-            decisions.append(Decision(number, device, key, given, outcome, ""))
-            receipts[number] = Receipt(device, given, outcome, "")
+            decisions.append(Decision(number, device, key, leased_for, outcome, ""))
+            receipts[number] = Receipt(device, leased_for, outcome, "")
     leases = frozenset(one.lease for one in decisions if one.outcome is Outcome.COUNTED)
     return Manifest(tuple(decisions), leases, sums, last), receipts

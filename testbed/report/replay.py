@@ -40,6 +40,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
+    """What came of a replay."""
+
     events: int
     effects: int
     digest: str  # of the decisions made again
@@ -49,6 +51,7 @@ class Replayed:
 
     @property
     def same(self) -> bool:
+        """Whether the decisions were the same."""
         return self.difference is None and self.recorded_digest in ("", self.digest)
 
 
@@ -88,7 +91,7 @@ def _replayed(path: Path) -> Replayed:
 
 
 def replay_here(path: Path) -> Replayed:
-    """The same, in this process."""
+    """Replay one journal in this process. Raises UsageError."""
     rows = read_rows(path)
     if not rows:
         raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
@@ -109,7 +112,7 @@ def replay_here(path: Path) -> Replayed:
 
 
 def describe(difference: Difference) -> Iterator[str]:
-    """The difference, for people: only the lines that are not the same."""
+    """Describes the difference for people: only the lines that are not the same."""
     place = f"{difference.file}:{difference.line}, {difference.t:.3f} s"
     yield f"first difference at event {difference.n} ({place}): {difference.event}"
     common = 0
@@ -150,6 +153,7 @@ def _hash_seed() -> str:
 
 
 def main(path: Path) -> int:
+    """Replay a journal and print one JSON object."""
     try:
         said: dict[str, object] = asdict(replay_here(path))
     except VennError as error:

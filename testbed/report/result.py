@@ -59,6 +59,7 @@ class Result:
 
     @property
     def exit_code(self) -> int:
+        """The exit code of the program that made the run."""
         if self.ending.failures:
             return self.ending.failures[0].exit_code
         if self.ending.interrupted:
@@ -77,29 +78,29 @@ def build_summary(folder: Path) -> Summary:
     Raises UsageError if the folder is no run's, PeerError if the disk is full.
     """
     if RunFolder(folder).outcome.is_file():
-        return _kept(folder, summarise_outcome(load_simulated(folder)))
-    return _kept(folder, summarise(load_run(folder)))
+        return _write_summary(folder, summarise_outcome(load_simulated(folder)))
+    return _write_summary(folder, summarise(load_run(folder)))
 
 
 def build_report(folder: Path) -> Summary:
-    """The same, and write report.html and figures/ into it."""
+    """Build the summary of a run folder, and write report.html and figures/ into it. Raises as ``build_summary``."""
     if RunFolder(folder).outcome.is_file():
         from testbed.report.page import draw_outcome_report
 
         outcome = load_simulated(folder)
-        summary = _kept(folder, summarise_outcome(outcome))
+        summary = _write_summary(folder, summarise_outcome(outcome))
         draw_outcome_report(outcome, summary, page=PAGE, figures=FIGURES)
         return summary
     from testbed.report.page import draw_report
 
     record = load_run(folder)
     history = read_history(record.journal)
-    summary = _kept(folder, summarise(record, history))
+    summary = _write_summary(folder, summarise(record, history))
     draw_report(record, history, summary, page=PAGE, figures=FIGURES)
     return summary
 
 
-def _kept(folder: Path, summary: Summary) -> Summary:
+def _write_summary(folder: Path, summary: Summary) -> Summary:
     write_atomic(folder / SUMMARY, json.dumps(to_json(summary), indent=2).encode() + b"\n")
     return summary
 
@@ -112,7 +113,7 @@ MOST_FINDINGS = 5  # of the auditor, on the screen; the report has all
 
 
 def print_summary(summary: Summary, console: Console, *, report: str = "", following: str = "") -> None:
-    """Print it. ``report``: the page's path, or the command that draws it. ``following``: what a user may want next."""
+    """Print the final table. ``report``: the page, or the command that draws it. ``following``: what to do next."""
     before = console.width
     console.width = max(before, LEAST_WIDTH)
     try:
@@ -122,6 +123,7 @@ def print_summary(summary: Summary, console: Console, *, report: str = "", follo
 
 
 def final_table(summary: Summary, *, report: str = "", following: str = "") -> RenderableType:
+    """The final table of a run, with what is wrong with it."""
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
     if cut := cut_line(summary):
         parts += [_line(cut, "bold red"), ""]
@@ -181,7 +183,7 @@ def _job_cells(job: JobFigures) -> list[str]:
 
 
 def _total_cells(summary: Summary) -> list[str]:
-    """Means of the times over finished jobs, so that they add up too; totals of the counts over all."""
+    """The last row: means of the times over finished jobs, so that they add up too; totals of the counts over all."""
     jobs = summary.jobs
     finished = [job for job in jobs if job.finished]
 

@@ -154,7 +154,7 @@ def _headline(snapshot: Snapshot, width: int, now: float, frame: Frame) -> Text:
 
 
 def _jobs(jobs: Sequence[JobStatus], width: int) -> Table:
-    """The widest form that fits; below 80 columns without the sparkline in any case."""
+    """The table of jobs in the widest form that fits; below 80 columns without the sparkline in any case."""
     forms = FORMS if width >= NARROW else FORMS[-3:]
     columns = next(
         (found for form in forms if _width(found := _columns(jobs, form)) <= width), _columns(jobs, forms[-1])
@@ -362,7 +362,7 @@ def _line(said: str, width: int, style: str = "") -> Text:
 
 
 def _fitted(text: Text, width: int) -> Text:
-    """Cut to one line."""
+    """The text, cut to one line."""
     text.no_wrap, text.overflow = True, "crop"
     text.truncate(width)
     return text

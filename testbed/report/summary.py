@@ -37,7 +37,7 @@ _NO_HOST = HostSummary(None, None, None, {}, 0.0, stalls=(), stalled_s={}, satur
 
 
 def summarise(record: RunRecord, history: History | None = None) -> Summary:
-    """The figures of a run. ``history`` saves reading it twice."""
+    """Summarises a run. ``history`` saves reading it twice."""
     history = history or read_history(record.journal)
     simulated = simulated_of(record.about, record.folder / "run.json")
     checked = audit(record, simulated=simulated is not None)
@@ -103,7 +103,7 @@ def judged(summary: Summary, about: Row, folder: Path) -> Summary:
 
 
 def to_json(summary: Summary) -> dict[str, object]:
-    """The object of summary.json: what is not a finite number is null."""
+    """The object of summary.json; what is not a finite number is null."""
     value = plain(summary)
     assert isinstance(value, dict)
     return value
@@ -204,7 +204,7 @@ def _wasted(job: JobHistory, until: float) -> float:
 
 
 def count_unfinished(about: Row, jobs: tuple[JobFigures, ...]) -> int:
-    """Jobs that were asked for and did not finish, those included that never arrived."""
+    """The number of jobs that were asked for and did not finish, those included that never arrived."""
     asked = set(texts(about, "jobs")) | {job.name for job in jobs}
     return len(asked) - sum(job.finished for job in jobs)
 
@@ -239,7 +239,7 @@ def _digest(record: RunRecord) -> str:
 
 
 def summarise_outcome(record: SimulatedRecord) -> Summary:
-    """The figures of a simulated run without a journal. What only single leases and sessions tell is None or empty."""
+    """Summarises a simulation without a journal. What only single leases and sessions tell is None or empty."""
     virtual_s = record.simulated.virtual_s
     attempts = record.attempts
     jobs = tuple(
@@ -302,7 +302,7 @@ _LATE_S = 2.0  # more, on a busy machine
 def injected(
     rows: Sequence[Row], history: History, *, started_unix_s: float, liveness_s: float
 ) -> tuple[Injected, ...]:
-    """One row per verb of churn.jsonl, in the order of their first actions. ``started_unix_s`` is engine time 0."""
+    """Makes a row for each verb of churn.jsonl, by first action. ``started_unix_s`` is engine time 0."""
     sessions: dict[str, list[SessionHistory]] = {}
     for session in history.sessions.values():
         sessions.setdefault(session.device, []).append(session)
@@ -324,13 +324,14 @@ def _row(verb: str, found: Sequence[tuple[str, float | None]]) -> Injected:
 
 @dataclass(frozen=True, slots=True)
 class _Observer:
-    """The end that followed an action, and after how many seconds; None: nothing did."""
+    """Finds what followed an action."""
 
     history: History
     sessions: Mapping[str, Sequence[SessionHistory]]  # by device
     liveness_s: float
 
     def see(self, verb: str, target: str, at: float, lasts: float | None) -> tuple[str, float | None]:
+        """The end that followed an action, and after how many seconds; None: nothing did."""
         if verb == Verb.LIMIT:
             return IN_FORCE, None
         word, _, job = target.partition(" ")

@@ -101,7 +101,7 @@ async def watch(
 
 
 async def snapshot_once(address: str, token: str) -> Snapshot:
-    """Raises PeerError if the coordinator is not there or refuses."""
+    """Ask a coordinator for its state. Raises PeerError if it is not there or refuses."""
     async with open_channel(address, token=token) as channel:
         try:
             answer = await admin_of(channel).GetSnapshot(admin_pb2.GetSnapshotRequest(), timeout=10)
@@ -111,6 +111,7 @@ async def snapshot_once(address: str, token: str) -> Snapshot:
 
 
 def admin_of(channel: grpc.aio.Channel) -> "AdminServiceAsyncStub":
+    """A client of the AdminService, as mypy knows it."""
     stub: AdminServiceAsyncStub = AdminServiceStub(channel)  # type: ignore[assignment]
     return stub
 
@@ -150,7 +151,7 @@ async def _draw(
 async def _print(
     admin: "AdminServiceAsyncStub", screen: _Screen, console: Console, until: asyncio.Event, warnings: Warnings
 ) -> None:
-    """One line per job every 5 s, and each warning once."""
+    """Print a line per job every 5 s, and each warning once."""
     warned: set[str] = set()
     while True:
         await asyncio.sleep(PLAIN_S if screen.snapshot is not None else REDRAW_S)
@@ -175,7 +176,7 @@ TIMEOUT_S = 10
 
 
 async def ask(address: str, token: str, subject: str) -> Explanation:
-    """Raises UsageError if it knows no such job or device, PeerError if it is not there or refuses."""
+    """Ask a coordinator why a job or a device waits. Raises UsageError if it knows no such, else PeerError."""
     async with open_channel(address, token=token) as channel:
         try:
             answer = await admin_of(channel).Explain(admin_pb2.ExplainRequest(subject=subject), timeout=TIMEOUT_S)

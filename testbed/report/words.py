@@ -9,12 +9,12 @@ _FILE = re.compile(r"^.*/(?=[^/]+\.py:)")
 
 
 def seconds(value: float | None, digits: int = 1) -> str:
-    """``12.3``; ``-`` for none. A rounding error below 0 is 0."""
+    """Seconds as ``12.3``; ``-`` for none. A rounding error below 0 is 0."""
     return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
 
 
 def span(value: float) -> str:
-    """``47 s``, ``1 min 28 s``, ``2 h 5 min``."""
+    """A time as ``47 s``, ``1 min 28 s``, ``2 h 5 min``."""
     whole = round(value)
     if whole < 60:
         return f"{whole} s"
@@ -24,19 +24,19 @@ def span(value: float) -> str:
 
 
 def duration(value: float) -> str:
-    """``84.4 s``; from ten minutes on as ``span``."""
+    """A time as ``84.4 s``; from ten minutes on as ``span``."""
     return span(value) if value >= 600 else f"{seconds(value)} s"
 
 
 def clock(value: float) -> str:
-    """``00:47``; hours only where there are any."""
+    """A time as ``00:47``; hours only where there are any."""
     whole = max(0, int(value))
     hours = f"{whole // 3600}:" if whole >= 3600 else ""
     return f"{hours}{whole % 3600 // 60:02d}:{whole % 60:02d}"
 
 
 def metric(value: float | None) -> str:
-    """``0.931``; ``-`` for none."""
+    """A metric as ``0.931``; ``-`` for none."""
     if value is None or not math.isfinite(value):
         return "-"
     if value == round(value) and abs(value) < 1e6:
@@ -45,27 +45,27 @@ def metric(value: float | None) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """``77 %``; ``-`` for none. A rounding error below 0 is 0."""
+    """A fraction as ``77 %``; ``-`` for none. A rounding error below 0 is 0."""
     return "-" if fraction is None else f"{round(fraction * 100)} %"
 
 
 def gib(count: float | None) -> str:
-    """``2.1`` GiB, without its unit."""
+    """Bytes as ``2.1`` GiB, without the unit."""
     return "-" if count is None else f"{count / 2**30:.1f}"
 
 
 def counted(number: int, thing: str, many: str = "") -> str:
-    """``1 device``, ``104 devices``."""
+    """A count with its noun: ``1 device``, ``104 devices``."""
     return f"{number} {thing if number == 1 else many or thing + 's'}"
 
 
 def large(number: float) -> str:
-    """``950``, ``12,300``, ``12.3 M``."""
+    """A large number as ``950``, ``12,300``, ``12.3 M``."""
     return f"{number / 1e6:.1f} M" if number >= 1e6 else f"{number:,.0f}"
 
 
 def policy(name: str) -> str:
-    """``FILE.py:NAME`` without the folders of the file; any other name as it is."""
+    """The short name of a policy: ``FILE.py:NAME`` without the folders of the file; any other name as it is."""
     return _FILE.sub("", name)
 
 
@@ -112,14 +112,14 @@ def cut_line(summary: Summary) -> str:
 
 
 def lease_sum(summary: Summary) -> str:
-    """``816 = 558 responses + 132 stragglers + ...``"""
+    """The sum of leases: ``816 = 558 responses + 132 stragglers + ...``"""
     leases = summary.leases
     words = ["responses", "stragglers", "lost", "failed", "expired", "revoked"] + (["live"] if leases.live else [])
     return f"{leases.granted} = " + " + ".join(f"{getattr(leases, word)} {word}" for word in words)
 
 
 def response_sum(summary: Summary) -> str:
-    """``558 acknowledged = 547 in rounds + 11 in aborted attempts + 0 lost; 0 counted twice``"""
+    """The sum of responses: ``558 acknowledged = 547 in rounds + 11 in aborted attempts + 0 lost; 0 counted twice``"""
     pending = f" + {summary.responses_pending} in open attempts" if summary.responses_pending else ""
     return (
         f"{summary.responses_acknowledged} acknowledged = {summary.responses_in_rounds} in rounds + "
@@ -129,7 +129,7 @@ def response_sum(summary: Summary) -> str:
 
 
 def session_sum(summary: Summary) -> str:
-    """``912 = 610 said goodbye + 290 lost their connection + ...; 121 ended in mid-task``"""
+    """The sum of sessions: ``912 = 610 with a goodbye + 290 connection ended + ...; 121 ended in mid-task``"""
     ends = summary.sessions_by_end
     goodbye = sum(count for end, count in ends.items() if end.startswith("goodbye"))
     parts = [f"{goodbye} with a goodbye"]
@@ -141,7 +141,7 @@ def session_sum(summary: Summary) -> str:
 
 
 def task_lines(summary: Summary) -> list[str]:
-    """``count on pis: 2.31 s measured, 2.40 s modelled, 0.58 s of the processor, held back 41 times (12 tasks)``"""
+    """Task times: ``count on pis: 2.31 s measured, 2.40 s modelled, 0.58 s of the processor, held back 41 times``"""
     return [
         f"{each.job} on {each.fleet}: {each.measured_s:.2f} s measured, "
         + (f"{each.modelled_s:.2f} s modelled, " if each.modelled_s is not None else "")
@@ -152,7 +152,7 @@ def task_lines(summary: Summary) -> list[str]:
 
 
 def simulated_line(simulated: Simulated) -> str:
-    """``933 check-ins and 175 plans, event by event: 1 min 39 s in 0.2 s``"""
+    """How a simulation went: ``933 check-ins and 175 plans, event by event: 1 min 39 s in 0.2 s``"""
     how = "in bulk" if simulated.path == "bulk" else "event by event"
     why = f" ({simulated.why})" if simulated.why else ""
     return (
@@ -162,7 +162,7 @@ def simulated_line(simulated: Simulated) -> str:
 
 
 def observed_words(one: Injected) -> str:
-    """``4 connection ended, 1 not there; within 0.2 s``"""
+    """What was observed of an action: ``4 connection ended, 1 not there; within 0.2 s``"""
     if not one.observed:
         return "(no journal)"
     parts = [f"{count} {what.replace('_', ' ')}" for what, count in one.observed.items()]

@@ -28,6 +28,8 @@ HEADER = ("job", "round", "attempt", "opened_s", "filled_s", "ended_s", "closed"
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
+    """What is known of a job beside its attempts."""
+
     name: str
     requirement: str  # its name, else its text
     arrived_s: float
@@ -59,6 +61,8 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRecord:
+    """A simulated run without a journal."""
+
     folder: Path
     about: Row  # run.json
     scenario: str  # its text
@@ -79,7 +83,7 @@ def simulated_of(about: Row, where: Path) -> Simulated | None:
 
 
 def load_simulated(folder: Path) -> SimulatedRecord:
-    """Read such a folder. Raises UsageError if a file in it is missing or damaged."""
+    """Read the folder of such a run. Raises UsageError if a file in it is missing or damaged."""
     place = RunFolder(folder)
     about, outcome = _object(place.manifest), _object(place.outcome)
     simulated = simulated_of(about, place.manifest)

@@ -62,12 +62,12 @@ class Journal:
 
     @property
     def last_s(self) -> float:
-        """Engine time of the last entry."""
+        """The engine time of the last entry."""
         return self.entries[-1].t if self.entries else 0.0
 
     @property
     def restarts(self) -> tuple[float, ...]:
-        """Engine times at which a coordinator was started again."""
+        """The engine times at which a coordinator was started again."""
         return tuple(life.started_s for life in self.lives[1:])
 
     def lease(self, incarnation: int, number: int) -> LeaseSeq | None:
@@ -77,12 +77,12 @@ class Journal:
         return LeaseSeq(granted[-1].leases + number) if granted else None
 
     def engine_time(self, unix_s: float) -> float:
-        """Engine seconds of a wall time."""
+        """The engine time of a wall time, seconds."""
         return unix_s - self.wall_ms / 1000
 
 
 def read_journal(path: Path) -> Journal:
-    """Raises UsageError if there is none, or if it is not a journal that this version reads."""
+    """Read one journal. Raises UsageError if there is none, or if it is not one that this version reads."""
     rows = read_rows(path)
     if not rows:
         raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
@@ -112,12 +112,12 @@ def event_rows(rows: Sequence[Row], path: Path) -> Iterator[tuple[int, Row]]:
 
 
 def end_digest(rows: Sequence[Row]) -> str:
-    """The digest of a journal's end line; empty where it did not end cleanly."""
+    """The digest of the end line; empty where it did not end cleanly."""
     return text(rows[-1], "digest") if rows[-1].get("kind") == "end" else ""
 
 
 def why_not(path: Path) -> str:
-    """What to do where there is no journal."""
+    """The advice where there is no journal."""
     if path.with_name("outcome.json").is_file():
         return "so large a simulation keeps none: run it with a smaller --scale"
     return "name the folder of a run"
@@ -165,12 +165,12 @@ def journal_files(folder: Path) -> list[Path]:
 
 
 def read_lives(folder: Path) -> Journal:
-    """All journals of a run folder as one. Raises UsageError."""
+    """Read all journals of a run folder as one. Raises UsageError."""
     return joined([read_journal(path) for path in journal_files(folder)])
 
 
 def joined(journals: Sequence[Journal]) -> Journal:
-    """One journal, on the clock of the first; its digest has a part for each life, if the last one ended cleanly."""
+    """Joins journals on the clock of the first; the digest has a part for each life, if the last one ended cleanly."""
     if len(journals) == 1:
         return journals[0]
     entries: list[Entry] = []
@@ -204,7 +204,7 @@ def _opened(journal: Journal) -> Iterator[AttemptNo]:
 
 
 def _not_told(entry: Entry, again: set[AttemptNo], rounds: set[tuple[JobId, int]]) -> Entry:
-    """A round that was closed, or an attempt that was aborted, and is opened in a later life: unheard."""
+    """The entry with an attempt that ended and is opened in a later life as aborted: no driver heard of its end."""
 
     def corrected(effect: done.Effect) -> done.Effect:
         if not isinstance(effect, done.EndAttempt):
@@ -221,11 +221,11 @@ def _not_told(entry: Entry, again: set[AttemptNo], rounds: set[tuple[JobId, int]
 
 
 def _break(entries: Sequence[Entry], at: float) -> Entry:
-    """The end of what was open then."""
+    """The entry that ends what was open when a life broke off."""
     open_ = _Open()
     for entry in entries:
         for effect in entry.effects:
-            open_.hear(effect)
+            open_.apply(effect)
     number = entries[-1].n + 1 if entries else 1
     return Entry(number, at, TimePassed(), tuple(open_.ends()))
 
@@ -241,7 +241,7 @@ class _Open:
         self._responses: dict[AttemptNo, int] = {}
         self._paused: set[JobId] = set()
 
-    def hear(self, effect: done.Effect) -> None:
+    def apply(self, effect: done.Effect) -> None:
         match effect:
             case done.OpenSession(session=session):
                 self._sessions[session] = effect
@@ -307,7 +307,7 @@ Move = Callable[[Any, Shift], Any]
 
 
 def _shift(before: Sequence[Entry], seconds: float) -> Shift:
-    """Behind all that was before."""
+    """The shift that puts a life behind all that was before."""
     told = [effect for entry in before for effect in entry.effects]
     check_ins = [entry.event.session for entry in before if isinstance(entry.event, DeviceCheckedIn)]
     return {
@@ -331,13 +331,13 @@ def _moved(value: Any, shift: Shift) -> Any:
 
 @cache
 def _moves(kind: Hashable) -> Mapping[str, Move]:
-    """The fields of a class that hold such."""
+    """The fields of a class that hold numbers or times, with how to move each."""
     found = {name: _move_of(hint, name) for name, hint in get_type_hints(kind).items()}
     return {name: move for name, move in found.items() if move is not None}
 
 
 def _move_of(hint: object, name: str) -> Move | None:
-    """None: it stays as it is."""
+    """How to move a value of this type; None: it stays as it is."""
     origin, args = get_origin(hint), get_args(hint)
     if hint in (SessionSeq, RequestId, LeaseSeq) or (hint is float and name.endswith("_at")):
         return lambda value, shift: value + shift[hint]

@@ -12,7 +12,7 @@ Row = dict[str, object]
 
 
 def read_rows(path: Path) -> tuple[Row, ...]:
-    """Every whole line, and not a last one that was cut short; nothing if there is no such file.
+    """Read every whole line, without a last one that was cut short; nothing if there is no such file.
 
     Raises UsageError if another line is not a JSON object: then the file was damaged, not cut.
     """
@@ -50,6 +50,7 @@ def number(row: Row, key: str, default: float = 0.0) -> float:
 
 
 def integer(row: Row, key: str) -> int:
+    """A whole number of a row; 0 where it is absent or something else."""
     return int(number(row, key))
 
 
@@ -92,7 +93,7 @@ def _object(said: bytes) -> Row | None:
 
 
 def read_object(path: Path) -> Row:
-    """The object of a JSON file; empty if there is none, or nothing that can be read."""
+    """Read the object of a JSON file; empty if there is none, or nothing that can be read."""
     try:
         return _object(path.read_bytes()) or {}
     except OSError:

@@ -13,7 +13,7 @@ LIBRARIES = ("venn-testbed", "grpcio", "protobuf", "numpy", "uvloop")
 
 
 def machine() -> dict[str, str | int | float]:
-    """Cores, memory in GiB, the system."""
+    """The machine: cores, memory in GiB, system."""
     return {
         "cores": os.cpu_count() or 1,
         "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),

@@ -17,7 +17,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, out: Path | None, *, name: str, policy: str, now: datetime) -> "RunFolder":
-        """``out``, or ``runs/<time>-<name>-<policy>``. Raises UsageError if it holds anything already."""
+        """Make ``out``, or ``runs/<time>-<name>-<policy>``. Raises UsageError if it holds anything already."""
         short = re.sub(r"[^\w.-]+", "-", policy.rpartition(":")[2]).strip("-")  # of FILE.py:NAME(KEY=VALUE)
         root = out or Path("runs") / f"{now:%Y-%m-%d-%H%M%S}-{name}-{short}"
         root = root.absolute()

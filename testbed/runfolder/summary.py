@@ -66,6 +66,8 @@ class JobFigures:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
+    """An expectation of the scenario, and whether it held."""
+
     expect: str
     got: float | None  # None: the run has no such number
     held: bool
@@ -110,6 +112,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
+    """How the devices of a run were slowed down."""
+
     cpu: str
     memory: str
     link: str
@@ -139,6 +143,8 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
+    """A moment in which a process stood still."""
+
     process: str
     at_s: float  # when it began, on the run's clock
     for_s: float
@@ -146,11 +152,14 @@ class Stall:
 
     @property
     def end_s(self) -> float:
+        """When it ended, on the run's clock."""
         return self.at_s + self.for_s
 
 
 @dataclass(frozen=True, slots=True)
 class HostSummary:
+    """How busy the machine was."""
+
     cpu_max: float | None  # fraction of all cores, the busiest second; None: not sampled
     cpu_mean: float | None
     memory_max_bytes: int | None
@@ -165,6 +174,8 @@ class HostSummary:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """Something that the auditor found wrong."""
+
     kind: str  # UPPER_SNAKE, for programs
     subject: str  # the lease or the attempt
     message: str
@@ -172,7 +183,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Every acknowledged response is in one of four places; the last is where none may be."""
+    """What the auditor found: every acknowledged response is in one of four places; the last is where none may be."""
 
     leases: LeaseSum
     responses: int  # acknowledged: a device holds a COUNTED receipt, or a driver wrote that decision down
@@ -186,6 +197,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
+    """The figures of a run."""
+
     name: str
     policy: str
     seed: int
@@ -222,5 +235,5 @@ class Summary:
 
     @property
     def passed(self) -> bool:
-        """Every expectation held that could be judged."""
+        """Whether every expectation held that could be judged."""
         return all(one.held for one in self.expectations if one.judged)

@@ -17,7 +17,7 @@ from testbed.cli.main import main
 from testbed.compare.folder import build_comparison, prepare, print_comparison, read_comparisons, write_manifest
 from testbed.compare.plan import Asked, Plan, Workload, cell_key, workload, world_key
 from testbed.compare.pool import Order, Queue, order_for, read_order, run_orders
-from testbed.compare.runs import Progress, kept_cells, run_cells
+from testbed.compare.runs import Progress, finished_cells, run_cells
 from testbed.report.comparison import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
@@ -58,7 +58,7 @@ async def test_cells_are_simulated_once_and_told_as_they_end(tmp_path: Path) -> 
     before = {run.file: run.file.stat().st_mtime_ns for run in runs}
     more = plan_of(tmp_path, seeds=3)
     prepare(more, [], resume=True)
-    assert len(kept_cells(more)) == 4
+    assert len(finished_cells(more)) == 4
     said.clear()
     again = await run_cells(more, Progress(6, say=said.append), TINY)
     assert sum(line.endswith(" s (kept)") for line in said) == 4
@@ -99,7 +99,7 @@ async def test_a_cell_that_fails_ends_the_comparison_and_the_others_are_kept(tmp
     prepare(plan, [], resume=False)
     with pytest.raises(VennError, match="tiny under fails, seed 3: a bug in venn: RuntimeError: it cannot"):
         await run_cells(plan, Progress(2), TINY)
-    assert [run.asked.policy for run in kept_cells(plan)] == ["fifo"]
+    assert [run.asked.policy for run in finished_cells(plan)] == ["fifo"]
     assert "RuntimeError" in (plan.out / "worker.log").read_text()
 
 
@@ -120,7 +120,7 @@ async def test_cancelled_it_leaves_at_once_and_keeps_what_is_done(tmp_path: Path
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert [run.asked.policy for run in kept_cells(plan)] == ["fifo"]
+    assert [run.asked.policy for run in finished_cells(plan)] == ["fifo"]
 
 
 def test_a_process_keeps_to_its_world_and_the_others_take_new_ones() -> None:
