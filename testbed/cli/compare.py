@@ -123,5 +123,5 @@ def _stopped(plan: Plan, context: Context, progress: Progress) -> None:
 
 
 def _cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

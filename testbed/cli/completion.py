@@ -33,7 +33,7 @@ def answer() -> int:
 
 
 def run(option: str, shell: str) -> int:
-    """``--show-completion`` and ``--install-completion``. Raises UsageError: a shell that is none of ``SHELLS``."""
+    """Carries out ``--show-completion`` or ``--install-completion``. Raises UsageError: none of ``SHELLS``."""
     shell = shell or Path(os.environ.get("SHELL", "")).name
     if shell not in SHELLS:
         known = f"name one of {', '.join(SHELLS)}: venn {option} bash"

@@ -128,7 +128,7 @@ def _tell(context: Context, name: str, result: Result, file: Path) -> None:
 
 
 def _report(result: Result) -> str:
-    """Where it is, or the command that draws it."""
+    """The place of the page, or the command that draws it."""
     if result.page is not None:
         return str(_relative(result.page))
     return f"venn report {shlex.quote(str(_relative(result.folder.root)))}"
@@ -141,6 +141,6 @@ def _next(file: Path, backend: str) -> str:
 
 
 def _relative(path: Path) -> Path:
-    """As short as it can be named from here."""
+    """The path from here, if it leads down."""
     absolute = path.absolute()
     return Path(os.path.relpath(absolute)) if absolute.is_relative_to(Path.cwd()) else absolute

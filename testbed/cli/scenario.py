@@ -104,7 +104,7 @@ def new(
 
 
 def write_starter(folder: Path) -> list[Path]:
-    """Raises UsageError rather than overwrite a file; then nothing is written."""
+    """Writes the files to start from. Raises UsageError rather than overwrite one; then nothing is written."""
     paths = [folder / name for name in (*FILES, SCHEMA)]
     for path in paths:
         if path.exists() or path.is_symlink():
@@ -219,7 +219,7 @@ def _right(scenario: Scenario, devices: str) -> Iterator[str]:
 
 
 def _about(path: Path) -> str:
-    """Its second line: the first one names the schema."""
+    """The second line of a scenario file: the first one names the schema."""
     with path.open(encoding="utf-8") as file:
         file.readline()
         return file.readline().strip("#\n ")

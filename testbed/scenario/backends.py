@@ -75,7 +75,7 @@ def _installed() -> dict[str, EntryPoint]:
 
 
 def backend_names() -> tuple[str, ...]:
-    """Those that a scenario may name: the default first, simulation last."""
+    """The backends that a scenario may name: the default first, simulation last."""
     return (*sorted(_installed(), key=lambda name: (name != DEFAULT, name)), SIM.name)
 
 
@@ -105,7 +105,7 @@ def each_device(name: str) -> str:
 
 
 def needs_of_backends() -> Iterator[tuple[str, list[Need]]]:
-    """For `venn doctor`: each backend that needs something, and what."""
+    """Each backend that needs something, and what, for `venn doctor`."""
     for name in backend_names():
         try:
             spec = backend_spec(name)
@@ -116,7 +116,7 @@ def needs_of_backends() -> Iterator[tuple[str, list[Need]]]:
 
 
 def leftovers_of_backends() -> Iterator[Leftover]:
-    """For `venn down`: what all of them have left, but for what this process has made.
+    """What all backends have left, but for what this process has made, for `venn down`.
 
     A backend whose package is not installed has left nothing.
     """

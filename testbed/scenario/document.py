@@ -61,27 +61,25 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def refuse_surprise(text: str) -> None:
-    """Raises Surprise if YAML 1.1 makes of ``text`` something that its reader does not see."""
+    """Refuses a word. Raises Surprise if YAML 1.1 makes of ``text`` something that its reader does not see."""
+    digits = text.replace("_", "")
+    read, write = "", ""
     if text.lower() in _YES_NO:
-        meant = _YES_NO[text.lower()]
-        raise Surprise(f"YAML reads {text} as {meant}", f'write {meant}, or "{text}" in quotes for the word')
-    if _SIXTIES.fullmatch(text):
-        seconds = _in_sixties(text)
-        raise Surprise(
-            f"YAML reads {text} as {seconds}", f'write {seconds}s for a time, or "{text}" in quotes for text'
-        )
-    if _NOT_FINITE.fullmatch(text):
+        read = write = _YES_NO[text.lower()]
+    elif _SIXTIES.fullmatch(text):
+        read = _in_sixties(text)
+        write = f"{read}s for a time"
+    elif _NOT_FINITE.fullmatch(text):
         raise Surprise(f"{text} is not a finite number", "leave the key out for no limit")
-    if _OTHER_BASE.fullmatch(text):
-        value = int(text.replace("_", ""), 0)
-        raise Surprise(f"YAML reads {text} as {value}", f'write {value}, or "{text}" in quotes for text')
-    if _OCTAL.fullmatch(text):
-        digits = text.replace("_", "")
-        plain = digits.lstrip("+-0") or "0"
-        raise Surprise(f"YAML reads {text} as a number in base 8", f'write {plain}, or "{text}" in quotes for text')
-    if "_" in text and _UNDERSCORED.fullmatch(text):
-        plain = text.replace("_", "")
-        raise Surprise(f"YAML reads {text} as {plain}", f'write {plain}, or "{text}" in quotes for text')
+    elif _OTHER_BASE.fullmatch(text):
+        read = write = str(int(digits, 0))
+    elif _OCTAL.fullmatch(text):
+        read, write = "a number in base 8", digits.lstrip("+-0") or "0"
+    elif "_" in text and _UNDERSCORED.fullmatch(text):
+        read = write = digits
+    if read:
+        word = "the word" if text.lower() in _YES_NO else "text"
+        raise Surprise(f"YAML reads {text} as {read}", f'write {write}, or "{text}" in quotes for {word}')
 
 
 def _in_sixties(text: str) -> str:
@@ -103,8 +101,21 @@ def _finite(text: str) -> float:
 _OPENED = {"[": "a list", "{": "a mapping", '"': "a quoted text", "'": "a quoted text"}
 
 
+# What PyYAML says, what messages say (its own words if nothing), and what to do.
+_SYNTAX = {
+    "<stream end>": ("the file ends where a value should be", "is it cut off?"),
+    "another document": ("a second document begins", "one file is one scenario: remove the --- line"),
+    "undefined alias": ("", "an &anchor comes before its *alias"),
+    "mapping values are not allowed here": (
+        "a colon where no key can be",
+        "check the indentation, or put the text in quotes",
+    ),
+    "could not find expected ':'": ("a key without a colon", "write key: value"),
+}
+
+
 def syntax_problem(error: yaml.YAMLError, source: str, text: str) -> Problem:
-    """One line for what PyYAML tells in five."""
+    """The problem of a text that is not YAML, in one line where PyYAML has five."""
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
         code = error.character if isinstance(error.character, int) else ord(error.character)
@@ -117,18 +128,11 @@ def syntax_problem(error: yaml.YAMLError, source: str, text: str) -> Problem:
     what = _OPENED.get(text[opened.index : opened.index + 1]) if opened is not None else None
     if opened is not None and what and mark.index >= len(text.rstrip()):
         return Problem(where, f"the file ends inside {what} that begins on line {opened.line + 1}", "is it cut off?")
-    if "<stream end>" in problem:
-        return Problem(where, "the file ends where a value should be", "is it cut off?")
     if text[mark.index : mark.index + 1] == "\t":
         return Problem(where, "a tab, where YAML allows only spaces", "indent with spaces")
-    if "another document" in problem:
-        return Problem(where, "a second document begins", "one file is one scenario: remove the --- line")
-    if "undefined alias" in problem:
-        return Problem(where, f"{problem}", "an &anchor comes before its *alias")
-    if "mapping values are not allowed here" in problem:
-        return Problem(where, "a colon where no key can be", "check the indentation, or put the text in quotes")
-    if "could not find expected ':'" in problem:
-        return Problem(where, "a key without a colon", "write key: value")
+    for words, (message, fix) in _SYNTAX.items():
+        if words in problem:
+            return Problem(where, message or problem, fix)
     begun = f" (in what begins on line {opened.line + 1})" if opened is not None and opened.line != mark.line else ""
     return Problem(where, f"not YAML: {problem}{begun}")
 
@@ -155,7 +159,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Raises ScenarioError: no such file, not readable, too large, not UTF-8, not YAML."""
+    """The values of a file. Raises ScenarioError: no such file, not readable, too large, not UTF-8, not YAML."""
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)
@@ -174,7 +178,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(text: str, source: str) -> Document:
-    """Raises ScenarioError, with ``source`` and the line."""
+    """The values of a text. Raises ScenarioError, with ``source`` and the line."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:

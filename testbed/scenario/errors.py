@@ -23,7 +23,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """``at`` is ``file:line``, or the ``--set`` that a value comes from; ``path`` is what its keys are called there."""
+    """Where a value stands: ``at`` is ``file:line``, or the ``--set`` that it comes from; ``path``, its keys there."""
 
     at: str
     line: int  # for order; 0 for a --set
@@ -41,14 +41,14 @@ class Places:
         self._places: dict[KeyPath, Place] = {}
 
     def put(self, path: KeyPath, at: str, line: int, *, called: KeyPath | None = None) -> None:
-        """``path`` now stands there, ``called`` so (by default as it is); whatever stood below it is forgotten."""
+        """Sets where ``path`` stands, ``called`` so (by default as it is), and forgets whatever stood below it."""
         if path in self._places:
             for stale in [other for other in self._places if other[: len(path)] == path]:
                 del self._places[stale]
         self._places[path] = Place(at, line, path if called is None else called)
 
     def inherit(self, heir: KeyPath, source: KeyPath) -> None:
-        """What stands below ``heir`` is what stands at ``source``, and is told as that."""
+        """Lets what stands below ``heir`` be told as what stands at ``source``."""
         for path, place in list(self._below(source)):
             self._places.setdefault((*heir, *path[len(source) :]), place)
 
@@ -95,12 +95,12 @@ class ScenarioError(UsageError):
 
 
 def wrong(message: str, fix: str = "") -> PydanticCustomError:
-    """What a validator raises: what is wrong, and what to do."""
+    """The error that a validator raises: what is wrong, and what to do."""
     return PydanticCustomError("scenario", "{message}", {"message": message, "fix": fix})
 
 
 def shown(value: object) -> str:
-    """What was read, for a message."""
+    """A value that was read, as messages show it."""
     match value:
         case None:
             return "nothing"
@@ -125,7 +125,7 @@ def known(word: object, options: Iterable[str]) -> str:
 
 
 class Part(BaseModel):
-    """Frozen, without unknown keys; the text below each key is its reference."""
+    """The base of each mapping with fixed keys: frozen, without unknown keys. The text below a key is its reference."""
 
     model_config = ConfigDict(
         extra="forbid",

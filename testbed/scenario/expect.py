@@ -29,7 +29,7 @@ _LONGEST = 200  # characters
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """``path operator number``. ``number`` keeps how it was written, as 0.90."""
+    """One fact that must hold: ``path operator number``. ``number`` keeps how it was written, as 0.90."""
 
     path: tuple[str, ...]
     operator: str  # one of OPERATORS
@@ -55,7 +55,7 @@ ALL_JOBS_FINISH = Expectation(("unfinished_jobs",), "==", "0")
 
 
 def parse_expectation(text: object) -> Expectation:
-    """Raises ValueError with what is wrong, without a place."""
+    """Reads an expectation. Raises ValueError with what is wrong, without a place."""
     if not isinstance(text, str) or len(text) > _LONGEST or (match := _SHAPE.fullmatch(text.strip())) is None:
         raise ValueError(f"is not PATH OPERATOR NUMBER; write e.g. {EXAMPLE}")
     if match["operator"] not in OPERATORS:
@@ -89,11 +89,8 @@ def is_simulated(expectation: Expectation) -> bool:
 
 def evaluate(expectations: Sequence[Expectation], summary: object) -> list[Verdict]:
     """Each expectation against a summary, in order."""
-    verdicts = []
-    for each in expectations:
-        got = look_up(summary, each.path)
-        verdicts.append(Verdict(str(each), got, each.holds(got)))
-    return verdicts
+    found = [(each, look_up(summary, each.path)) for each in expectations]
+    return [Verdict(str(each), got, each.holds(got)) for each, got in found]
 
 
 def look_up(summary: object, path: Sequence[str]) -> float | None:

@@ -85,59 +85,46 @@ def override(document: Document, overrides: Sequence[str]) -> Document:
 
 
 def as_words(overrides: Sequence[str]) -> list[str]:
-    """As they stand on a command line."""
+    """Overrides as they stand on a command line."""
     return [word for each in overrides for word in ([each] if each.startswith("--") else ["--set", each])]
 
 
 def _apply(root: Value, text: str, places: Places) -> Value:
+    """The root with one override on its way down to its key."""
     flag = text.startswith("--")
-    at = text if flag else f"--set {text}"
-    dotted, equals, value = text.removeprefix("--").partition("=")
-    steps = dotted.replace("-", "_").split(".") if flag else dotted.strip().split(".")
-    if not equals or not all(steps):
-        raise ScenarioError([Problem(at, "is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")])
-    return _Change(at, parse_value(value, at), places, () if flag else None).at(root, steps, ())
+    source = text if flag else f"--set {text}"
+    dotted, equals, written = text.removeprefix("--").partition("=")
+    keys = dotted.replace("-", "_").split(".") if flag else dotted.strip().split(".")
 
+    def fault(message: str, fix: str) -> ScenarioError:
+        return ScenarioError([Problem(source, message, fix)])
 
-class _Change:
-    """One override on its way down to its key."""
+    if not equals or not all(keys):
+        raise fault("is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")
+    new = parse_value(written, source)
 
-    def __init__(self, source: str, value: Value, places: Places, called: KeyPath | None) -> None:
-        """``called``: what its key is called in messages beside ``source``; None: by its path."""
-        self._source = source
-        self._value = value
-        self._places = places
-        self._called = called
-
-    def at(self, node: Value, steps: Sequence[str], path: KeyPath) -> Value:
+    def changed(node: Value, path: KeyPath) -> Value:
         """``node``, which stands at ``path``, with the change made below it."""
-        if not steps:
-            self._places.put(path, self._source, 0, called=self._called)
-            return self._value
-        step, rest = steps[0], steps[1:]
+        here = ".".join(map(str, path))
+        if len(path) == len(keys):
+            places.put(path, source, 0, called=() if flag else None)
+            return new
+        step = keys[len(path)]
         if isinstance(node, list):
-            return self._in_list(node, step, rest, path)
+            if not (step.isascii() and step.isdecimal() and int(step) < len(node)):
+                raise fault(f"{here} is a list of {len(node)}", "name an entry by its number, from 0")
+            index = int(step)
+            return [*node[:index], changed(node[index], (*path, index)), *node[index + 1 :]]
         if node is not None and not isinstance(node, dict):
-            raise self._problem(f"{_dotted(path)} has no keys", "set it whole")
+            raise fault(f"{here} has no keys", "set it whole")
         mapping = node or {}
-        if path[:1] and path[0] in NAMED and len(path) == 1 and rest and step not in mapping:
-            raise self._problem(f"there is no {step} in {path[0]}", known(step, mapping))
+        if here in NAMED and len(path) + 1 < len(keys) and step not in mapping:
+            raise fault(f"there is no {step} in {here}", known(step, mapping))
         if node is None:
-            self._places.put(path, self._source, 0)
-        return {**mapping, step: self.at(mapping.get(step), rest, (*path, step))}
+            places.put(path, source, 0)
+        return {**mapping, step: changed(mapping.get(step), (*path, step))}
 
-    def _in_list(self, node: list[Value], step: str, rest: Sequence[str], path: KeyPath) -> Value:
-        if not (step.isascii() and step.isdecimal() and int(step) < len(node)):
-            raise self._problem(f"{_dotted(path)} is a list of {len(node)}", "name an entry by its number, from 0")
-        index = int(step)
-        return [*node[:index], self.at(node[index], rest, (*path, index)), *node[index + 1 :]]
-
-    def _problem(self, message: str, fix: str) -> ScenarioError:
-        return ScenarioError([Problem(self._source, message, fix)])
-
-
-def _dotted(path: KeyPath) -> str:
-    return ".".join(str(step) for step in path)
+    return changed(root, ())
 
 
 def _give_processes(document: Document) -> None:

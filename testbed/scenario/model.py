@@ -202,7 +202,7 @@ class Fleet(Part):
 
     @property
     def limits(self) -> Limits:
-        """What each of its devices is limited to."""
+        """The limits of each of its devices."""
         return Limits(
             cores=self.cores,
             memory_bytes=self.memory_limit,
@@ -299,7 +299,7 @@ class Scenario(Part):
 
     @property
     def devices(self) -> int:
-        """How many there are in all fleets."""
+        """The number of devices in all fleets."""
         return sum(fleet.count for fleet in self.fleets.values())
 
     def fleet_specs(self) -> list[FleetSpec]:

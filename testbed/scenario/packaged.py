@@ -14,7 +14,7 @@ _FOLDERS = (_TESTBED / "packaged", _TESTBED.parent / "examples")
 
 
 def packaged_folder() -> Path:
-    """Where they are."""
+    """The folder of the packaged scenarios. Raises ScenarioError: they are not installed."""
     for folder in _FOLDERS:
         if any(folder.glob("*.yaml")):
             return folder
@@ -22,7 +22,7 @@ def packaged_folder() -> Path:
 
 
 def packaged_scenarios() -> dict[str, Path]:
-    """Their files, by name."""
+    """The files of the packaged scenarios, by name."""
     folder = packaged_folder()
     return {
         path.stem: path
@@ -32,7 +32,7 @@ def packaged_scenarios() -> dict[str, Path]:
 
 
 def packaged(name: str) -> Path:
-    """The file of one. Raises ScenarioError."""
+    """The file of a packaged scenario. Raises ScenarioError."""
     scenarios = packaged_scenarios()
     if name not in scenarios:
         raise ScenarioError(
@@ -42,7 +42,7 @@ def packaged(name: str) -> Path:
 
 
 def named(text: str) -> Path:
-    """What a user means by ``text``: a file, or the bare name of a scenario that comes with the testbed.
+    """The file that a user means by ``text``: a path, or the bare name of a packaged scenario.
 
     Raises ScenarioError: it is a folder, or a bare name that is neither.
     """

@@ -1,9 +1,4 @@
-"""The keys ``drawn_jobs`` and ``population``.
-
-The key ``drawn_jobs``: many jobs in a few lines, drawn from a table.
-
-The devices of a simulation, by the million: generated or from files.
-"""
+"""The keys ``drawn_jobs`` and ``population``: jobs drawn from a table, and devices by the million."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -117,7 +112,7 @@ class Population(Part):
     Without it: compute / cpu."""
 
     def spec(self) -> PopulationSpec:
-        """As ``testbed.world.population`` takes it."""
+        """The population as ``testbed.world.population`` takes it."""
         about = Availability(self.session, self.gap, Day(self.swing, self.peak))
         count = self.count or 0
         if self.check_ins_per_day is not None:

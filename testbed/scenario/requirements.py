@@ -39,7 +39,7 @@ def unfillable(job: Job, eligible: int) -> tuple[str, str] | None:
 
 
 def capabilities(device: DeviceSpec) -> Capabilities:
-    """What it reports, as the engine has it."""
+    """What a device reports, as the engine has it."""
     return Capabilities(device.numbers, {name: frozenset(values) for name, values in device.labels.items()})
 
 

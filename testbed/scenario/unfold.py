@@ -43,7 +43,7 @@ def scaled(count: int, scale: float) -> int:
 
 
 def draw(asked: DrawnJobs, seed: int) -> tuple[DrawnJob, ...]:
-    """The jobs as the table has them. Raises UsageError."""
+    """The drawn jobs, as the table has them. Raises UsageError."""
     table = subset(read_table(asked.table), asked.which)
     return draw_jobs(asked.count, table, asked.requirement, asked.arrives, seed=seed)
 
