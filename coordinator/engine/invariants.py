@@ -28,7 +28,7 @@ def check(world: World, matcher: Matcher) -> None:
     for request in world.requests.values():
         _check_request(request)
     _check_sums(world)
-    need(matcher.openings.seen() == matcher.openings.anew(), lambda: "a view would not show requests as they are")
+    need(matcher.views.seen() == matcher.views.anew(), lambda: "a view would not show requests as they are")
     if not world.is_unsettled():  # in the midst of a turn devices may wait for its end
         need(matcher.knows_firsts(), lambda: "a look-up would not find who comes first")
         _check_work_conservation(world, matcher)

@@ -21,12 +21,11 @@ from coordinator.engine.ids import RegionId, RequestId, SessionSeq
 from coordinator.engine.leases import drawn_s, grant, send_away
 from coordinator.engine.lifecycle import DISMISS, IDLE, PlanError
 from coordinator.engine.model import ComeBackReason
-from coordinator.engine.on_demand import Attained, OpenJobs, TierSupply
-from coordinator.engine.openings import Openings
-from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, Mode, Plan, Policy, View, flaw
+from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, Mode, Plan, Policy, flaw
 from coordinator.engine.regions import OVERFLOW, Group
 from coordinator.engine.state import Device, Request, Session
 from coordinator.engine.tiers import EVERY_TIER, NO_TIER, is_within, tier_text
+from coordinator.engine.views import Views
 from coordinator.engine.world import World
 
 _UNIFORM = Mode.UNIFORM
@@ -56,10 +55,7 @@ class Matcher:
         # whose first is known to be there
         self._groups: tuple[GroupView, ...] = ()  # that the present plan saw
         self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
-        self.openings = Openings(world)
-        self._jobs = OpenJobs(world)
-        self._attained = Attained(self._jobs, lambda job: world.jobs[job].attained(world.now))
-        self._tier_supply = TierSupply(world)
+        self.views = Views(world)
 
     def settle(self) -> None:
         """At the end of a turn: match what became matchable, with a new plan if the inputs have changed."""
@@ -258,7 +254,7 @@ class Matcher:
     def _make_plan(self) -> None:
         world = self.world
         world.plan_number += 1
-        before, view = world.plan, self._view()
+        before, view = world.plan, self.views.make()
         plan = self.policy.plan(view)
         if problem := flaw(plan, view, before):
             raise self._error(problem)
@@ -309,24 +305,6 @@ class Matcher:
         for request in self.world.open_requests.values() if self._by_tier else ():
             if request.tier >= 0:
                 lift(self.world, request)
-
-    def _view(self) -> View:
-        world = self.world
-        requests, collecting = self.openings.seen()
-        return View(
-            now=world.now,
-            seed=world.settings.seed,
-            plan_number=world.plan_number,
-            groups=world.regions.views(),
-            requests=requests,
-            supply=world.supply.by_region(world.regions),
-            supply_span_s=world.supply.span_s,
-            jobs=self._jobs,
-            tiers=world.tiers.number,
-            tier_supply=self._tier_supply,
-            collecting=collecting,
-            attained=self._attained,
-        )
 
     def _rest(self, session: Session) -> None:
         """A device that was not taken: it is looked at again when something that keeps it ends, or sent away."""

@@ -41,7 +41,7 @@ class World:
     plan: Plan = field(default_factory=Plan)
     plan_number: int = 0
     policy: str = field(init=False)  # the name of the one in force
-    changed: dict[RequestId, Request] = field(default_factory=dict)  # views show something else of them: ``openings``
+    changed: dict[RequestId, Request] = field(default_factory=dict)  # views show something else of them: ``views``
     dirty: bool = False  # the plan is to be remade at the end of this turn
     fresh: list[Session] = field(default_factory=list)  # became matchable in this turn
     vacant: bool = False  # a full asynchronous request has a place again: idle devices are matched, by the same plan

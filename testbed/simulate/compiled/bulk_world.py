@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.ids import GroupId, JobId, RequestId
-from coordinator.engine.on_demand import Attained, TierSupply
 from coordinator.engine.plan import Collecting, JobView, Requests, View
 from coordinator.engine.profiles import ENOUGH, Profile, ResponseTimes
 from coordinator.engine.regions import Group, Regions
 from coordinator.engine.requirements import group_of
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
+from coordinator.engine.views import Attained, TierSupply
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Integers, Tables, longer, more_devices, tables
 from testbed.simulate.model import Simulation

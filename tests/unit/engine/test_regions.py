@@ -11,7 +11,7 @@ from coordinator.engine.regions import MOST_ATOMS, MOST_KINDS, OVERFLOW, Regions
 from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Ids
 from coordinator.engine.supply import Supply
 from testbed.testing.engine import ScriptedEngine, needs
-from tests.unit.engine.test_matching import Recorder
+from tests.unit.engine.tiny import Recorder
 
 ROOMY, FAST = Comparison("memory", ">=", 4.0), Comparison("cpu", ">=", 7.0)
 

@@ -1,10 +1,13 @@
-"""Policies that do one thing, for tests of the engine."""
+"""Policies that do one thing, and who is served by them, for tests of the engine."""
 
 import math
+from dataclasses import replace
 
 from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.ids import RegionId, RequestId
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, View
+from coordinator.policies.fifo import Fifo
+from testbed.testing.engine import ScriptedEngine
 
 
 class Tiered:
@@ -52,3 +55,27 @@ class Standing:
             owner=self.owners.setdefault(tuple(owners.items()), owners),
             mode=Mode.UNIFORM if view.plan_number % 11 == 0 else Mode.ORDERED,
         )
+
+
+class Recorder(Fifo):
+    """Keeps what it saw."""
+
+    def __init__(self) -> None:
+        self.views: list[View] = []
+
+    def plan(self, view: View) -> Plan:
+        self.views.append(view)
+        return super().plan(view)
+
+
+class SparesLast(Recorder):
+    """Each request is to have what it needs before one gets more."""
+
+    def plan(self, view: View) -> Plan:
+        return replace(super().plan(view), targets={request.request: request.needed for request in view.requests})
+
+
+def served(play: ScriptedEngine, devices: int) -> list[str]:
+    """The jobs that so many new devices are leased to, by name."""
+    names = [f"device-{len(play.all)}-{number}" for number in range(devices)]
+    return [play.engine.leases[play.offer(name)].request.job.id.split("/")[1] for name in names]

@@ -1,19 +1,25 @@
-"""The open requests as policies see them, kept from plan to plan: only those that changed since are looked at again.
+"""Views: what a policy sees of the world, kept from plan to plan.
 
-What a view shows of a request changes where its places, responses, rounds or tier do, and where its job is paused or
-its driver goes or comes. Whoever changes that says so (``World.changed``); the invariants hold what is kept against all
-of it made anew.
+Of the open requests only those that changed since the last view are looked at again. What a view shows of a request
+changes where its places, responses, rounds or tier do, and where its job is paused or its driver goes or comes. Whoever
+changes that says so (``World.changed``); the invariants hold what is kept against all of it made anew. What only some
+policies ask for is looked up when they ask.
 """
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import itemgetter
+from typing import Protocol, overload
 
 import numpy as np
 
 from coordinator.engine.chance import number_of
-from coordinator.engine.ids import GroupId, JobId, RequestId
-from coordinator.engine.plan import Collecting, GroupView, Integers, Requests
+from coordinator.engine.ids import GroupId, JobId, RegionId, RequestId
+from coordinator.engine.plan import Collecting, GroupView, Integers, JobView, Requests, View
+from coordinator.engine.profiles import ResponseTimes
+from coordinator.engine.regions import Regions
 from coordinator.engine.state import Request
+from coordinator.engine.tiers import Tiers
 from coordinator.engine.world import World
 
 Key = tuple[float, JobId, RequestId]  # the order of a view: job arrival, job id, request
@@ -21,13 +27,37 @@ Fields = tuple[float, ...]  # of a record
 Numbers = dict[GroupId, int]  # in the groups of a view
 
 
-class Openings:
+class Views:
+    """Makes the views of one world."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._groups: tuple[GroupView, ...] = ()
         self._numbers: Numbers = {}
         self._wanting, self._collecting = _Rows(Requests), _Rows(Collecting)
         self._seen = Requests.of((), ()), Collecting.of((), ())
+        self._jobs = OpenJobs(world)
+        self._attained = Attained(self._jobs, lambda job: world.jobs[job].attained(world.now))
+        self._tier_supply = TierSupply(world)
+
+    def make(self) -> View:
+        """The view of this moment."""
+        world = self._world
+        requests, collecting = self.seen()
+        return View(
+            now=world.now,
+            seed=world.settings.seed,
+            plan_number=world.plan_number,
+            groups=world.regions.views(),
+            requests=requests,
+            supply=world.supply.by_region(world.regions),
+            supply_span_s=world.supply.span_s,
+            jobs=self._jobs,
+            tiers=world.tiers.number,
+            tier_supply=self._tier_supply,
+            collecting=collecting,
+            attained=self._attained,
+        )
 
     def seen(self) -> tuple[Requests, Collecting]:
         """``requests`` and ``collecting`` of a view that is made now; the very objects of before if nothing changed."""
@@ -50,7 +80,7 @@ class Openings:
 
     def anew(self) -> tuple[Requests, Collecting]:
         """The same from all open requests: the slow way."""
-        fresh = Openings(self._world)
+        fresh = Views(self._world)
         changed, self._world.changed = self._world.changed, dict(self._world.open_requests)
         found = fresh.seen()
         self._world.changed = changed
@@ -156,3 +186,76 @@ def _collecting(request: Request, numbers: Numbers) -> Fields | None:
     if request.placed + request.counted < request.needed:
         return None
     return job.arrival, numbers[job.group.id], request.places, 0 if left is None else left - 1
+
+
+class OpenJobs(Mapping[JobId, JobView]):
+    """The unfinished jobs as they are, by arrival; whether a request of theirs is open or not."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def __getitem__(self, key: JobId) -> JobView:
+        job = self._world.jobs[key]
+        if job.ended:
+            raise KeyError(key)
+        latest, spec = job.latest, job.spec
+        begun = latest.round if latest is not None else 1
+        left = latest.rounds_left if latest is not None else spec.rounds
+        return JobView(
+            arrival=job.arrival,
+            group=job.group.id,
+            places=job.needed if spec.asynchronous else job.places,
+            rounds=begun if left is None else begun + left - 1,
+            tails_s=job.profiles.tails() if job.profiles is not None else (),
+            responses=job.profiles.times() if job.profiles is not None else ResponseTimes(),
+        )
+
+    def __iter__(self) -> Iterator[JobId]:
+        return (job.id for job in self._world.jobs.values() if not job.ended)
+
+    def __len__(self) -> int:
+        return len(self._world.jobs) - len(self._world.over)
+
+
+class Attained(Mapping[JobId, float]):
+    """Device-seconds leased so far to each unfinished job."""
+
+    def __init__(self, jobs: Mapping[JobId, JobView], attained: Callable[[JobId], float]) -> None:
+        """``jobs``: the unfinished ones."""
+        self._jobs, self._attained = jobs, attained
+
+    def __getitem__(self, key: JobId) -> float:
+        return self._attained(key)
+
+    def __iter__(self) -> Iterator[JobId]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+
+class Counted(Protocol):
+    """Whose check-ins are counted: a world of the engine, or one like it."""
+
+    tiers: Tiers
+    regions: Regions
+
+
+class TierSupply(Sequence[Mapping[RegionId, int]]):
+    """Check-ins per region, of each tier."""
+
+    def __init__(self, world: Counted) -> None:
+        self._world = world
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[RegionId, int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[RegionId, int]]: ...
+    def __getitem__(self, index: int | slice) -> Mapping[RegionId, int] | Sequence[Mapping[RegionId, int]]:
+        supply, regions = self._world.tiers.supply, self._world.regions
+        if isinstance(index, int):
+            return supply[index].by_region(regions)
+        return [one.by_region(regions) for one in supply[index]]
+
+    def __len__(self) -> int:
+        return len(self._world.tiers.supply)
