@@ -13,7 +13,7 @@ from coordinator.engine.world import World
 ENGINE = Path(__file__).parents[3] / "coordinator" / "engine"
 PAGE = (Path(__file__).parents[3] / "docs" / "engine.md").read_text()
 KINDS = {kind.__name__: kind for kind in (World, Device, Session, Lease, Request, Job)}
-NO_STATE = {"self", "group", "matcher", "own"}  # names of other things whose attributes are set
+NO_STATE = {"self", "cls", "flags", "group", "matcher", "own"}  # names of other things whose attributes are set
 
 
 def assigned() -> set[tuple[str, str]]:
@@ -23,6 +23,7 @@ def assigned() -> set[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 name = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+                name = name.lstrip("_")  # self._world
                 assert name.capitalize() in KINDS or name in NO_STATE or not name, f"{path.name}: what is {name!r}?"
                 found.add((name.capitalize(), node.attr))
     return found
