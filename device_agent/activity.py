@@ -12,28 +12,27 @@ from venn.wire.files import JsonLines, file_error
 from venn.wire.process import LagMonitor
 
 LOAD_S = 1.0
+RECEIPTS, SESSIONS, LOAD = range(3)
 
 
 class ActivityLog:
     """The log files in ``folder``; without one nothing is written. Writing raises PeerError OUT_OF_SPACE."""
 
     def __init__(self, folder: Path | None) -> None:
-        self._receipts = self._sessions = self._load = None
         self._done = self._late = 0
+        self._logs: list[JsonLines] = []  # of receipts, sessions and load; or none
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                self._receipts = JsonLines(folder / "receipts.jsonl")
-                self._sessions = JsonLines(folder / "sessions.jsonl")
-                self._load = JsonLines(folder / "load.jsonl")
+                self._logs = [JsonLines(folder / f"{name}.jsonl") for name in ("receipts", "sessions", "load")]
             except OSError as error:
                 raise file_error(error, folder) from error
 
     def receipt(self, device: str, key: LeaseKey, receipt: common_pb2.Receipt, measure: device_pb2.TaskMeasure) -> None:
         """Record that a driver has answered a device, and what its task took."""
         attempt = receipt.attempt
-        if self._receipts is not None:
-            self._receipts.write(
+        if self._logs:
+            self._logs[RECEIPTS].write(
                 {
                     "device": device,
                     "lease": key.lease,
@@ -59,6 +58,7 @@ class ActivityLog:
         self._late += late
 
     def started(self, device: str, interval: Interval) -> None:
+        """Record the start of an interval."""
         self._session(device, interval, {"event": "start"})
 
     def ended(self, device: str, interval: Interval, how: str, *, in_task: bool) -> None:
@@ -70,24 +70,23 @@ class ActivityLog:
 
     async def watch_load(self) -> None:
         """Record the load of this process each second until cancelled."""
-        if self._load is None:
+        if not self._logs:
             return
         monitor = LagMonitor()
         async with asyncio.TaskGroup() as group:
             group.create_task(monitor.run())
             while True:
                 await asyncio.sleep(LOAD_S)
-                self._load.write(monitor.row() | {"leases_done": self._done, "leases_late": self._late})
+                self._logs[LOAD].write(monitor.row() | {"leases_done": self._done, "leases_late": self._late})
 
     def close(self) -> None:
-        for log in (self._receipts, self._sessions, self._load):
-            if log is not None:
-                log.close()
+        for log in self._logs:
+            log.close()
 
     def _session(self, device: str, interval: Interval, what: dict[str, object]) -> None:
-        if self._sessions is not None:
+        if self._logs:
             at = round(time.time(), 6)
-            self._sessions.write({"device": device, "interval": interval.number, **what, "at": at})
+            self._logs[SESSIONS].write({"device": device, "interval": interval.number, **what, "at": at})
 
 
 def _outcome(outcome: common_pb2.Outcome.ValueType) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -130,13 +130,28 @@ class Link:
                 raise Restarted from error
             raise
 
-    async def open_attempt(self, request: pb.OpenAttemptRequest) -> pb.OpenAttemptResponse:
-        """Open an attempt. Raises what ``call`` does."""
-        return (await self.call(self._drive.ask, pb.DriveRequest(open_attempt=request))).attempt_opened
+    async def open_attempt(self, no: AttemptNo, task: common.Task, *, rounds_left: int) -> pb.OpenAttemptResponse:
+        """Open an attempt. ``rounds_left``: 0 if that is not known. Raises what ``call`` does."""
+        key, incarnation = self._attempt(no), self.driver_incarnation
+        opened = pb.OpenAttemptRequest(key=key, driver_incarnation=incarnation, task=task, rounds_left=rounds_left)
+        return (await self.call(self._drive.ask, pb.DriveRequest(open_attempt=opened))).attempt_opened
 
-    async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
-        """Tell decisions. Raises what ``call`` does."""
-        return (await self.call(self._drive.ask, pb.DriveRequest(record_responses=request))).responses_recorded
+    async def record(self, no: AttemptNo, decisions: Sequence[Decision] = ()) -> pb.RecordResponsesResponse:
+        """Tell decisions in an attempt, and hear of its status. Raises what ``call`` does."""
+        told = [pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], digest=d.digest) for d in decisions]
+        key, incarnation = self._attempt(no), self.driver_incarnation
+        recorded = pb.RecordResponsesRequest(attempt=key, driver_incarnation=incarnation, responses=told)
+        return (await self.call(self._drive.ask, pb.DriveRequest(record_responses=recorded))).responses_recorded
+
+    async def tell(self, method: Callable[..., Awaitable[Any]], kind: Any, **fields: Any) -> bool:
+        """Call with a request of this kind about the job; False: a restarted coordinator was not told. Raises what
+        ``call`` does.
+        """
+        try:
+            await self.call(method, kind(job=self.job, driver_incarnation=self.driver_incarnation, **fields))
+        except Restarted:
+            return False
+        return True
 
     async def follow(
         self, handle: Callable[[pb.FollowJobResponse], None], missed: Callable[[], Awaitable[None]]
@@ -193,6 +208,9 @@ class Link:
                 self._away, self.heard_at = False, time.monotonic()
                 return answer
             await asyncio.sleep(backoff.next_s())
+
+    def _attempt(self, no: AttemptNo) -> common.AttemptKey:
+        return common.AttemptKey(job=self.job, round=no.round, attempt=no.attempt)
 
     def _learn_key(self, key_id: str, key: bytes) -> None:
         """Note the key of tickets. A restarted coordinator has another; tickets of the former are still answered."""
@@ -259,13 +277,8 @@ class Recorder:
         batch = [decision for decision in self._pending if decision.no == no][:MOST_IN_A_CALL]
         taken = {decision.lease for decision in batch}
         self._pending = [each for each in self._pending if each.no != no or each.lease not in taken]
-        request = pb.RecordResponsesRequest(
-            attempt=common.AttemptKey(job=self._link.job, round=no.round, attempt=no.attempt),
-            driver_incarnation=self._link.driver_incarnation,
-            responses=[pb.RecordedResponse(lease=d.lease, outcome=OUTCOMES[d.outcome], digest=d.digest) for d in batch],
-        )
         try:
-            answer = await self._link.record(request)
+            answer = await self._link.record(no, batch)
         except Restarted:
             return None
         except PeerError as error:

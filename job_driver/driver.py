@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 import grpc
 import numpy as np
@@ -18,7 +18,7 @@ from grpc_health.v1 import health, health_pb2_grpc
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints, Versions, job_folder
-from job_driver.client import STATUS, Ended, Link, Recorder, Restarted
+from job_driver.client import STATUS, Ended, Link, Recorder
 from job_driver.counting import AttemptNo, Collector, Receipts
 from job_driver.job import Arrays, Round
 from job_driver.responses import Responses
@@ -48,7 +48,6 @@ READ_AHEAD = 2**16  # bytes of each response: with a chunk, all that waits in me
 DECIDED = (common.LEASE_END_COUNTED, common.LEASE_END_STRAGGLER, common.LEASE_END_REJECTED)  # by us, before
 CRASHES = "JOB_CRASHES"
 
-Result = TypeVar("Result")
 logger = logging.getLogger(__name__)
 
 
@@ -100,7 +99,8 @@ class Driver:
     async def run(self) -> JobResult:
         """Run the job, as ``run_job`` says."""
         resumes = self._settings.resume and self._checkpoints.exists()
-        checkpoint, model = await self._in_thread(self._load if resumes else self._start)
+        loop = asyncio.get_running_loop()
+        checkpoint, model = await loop.run_in_executor(self._thread, self._load if resumes else self._start)
         server = make_server(read_ahead=READ_AHEAD)
         address = self._bind(server)
         if self._settings.start_at is not None:
@@ -237,13 +237,8 @@ class Driver:
             self._training.end(*end)
 
     async def _finish(self) -> None:
-        link = self._link
-        request = pb.FinishJobRequest(job=link.job, driver_incarnation=link.driver_incarnation)
-        finished = False
-        while not finished:
-            with contextlib.suppress(Restarted):
-                await link.call(link.stub.FinishJob, request)
-                finished = True
+        while not await self._link.tell(self._link.stub.FinishJob, pb.FinishJobRequest):
+            pass
 
     async def _report_activity(self, uploads: Uploads) -> None:
         """Report devices whose bytes move as alive, however long it takes; and this driver, whatever there is to do."""
@@ -253,11 +248,7 @@ class Driver:
             if uploads.active or time.monotonic() - link.heard_at >= link.heartbeat_s:
                 leases = sorted(uploads.active)
                 uploads.active.clear()
-                request = pb.ReportActivityRequest(
-                    job=link.job, driver_incarnation=link.driver_incarnation, leases=leases
-                )
-                with contextlib.suppress(Restarted):
-                    await link.call(link.stub.ReportActivity, request)
+                await link.tell(link.stub.ReportActivity, pb.ReportActivityRequest, leases=leases)
 
     # -- the end
 
@@ -289,9 +280,6 @@ class Driver:
             )
             with contextlib.suppress(grpc.aio.AioRpcError):
                 await self._link.stub.CancelJob(request, timeout=GOODBYE_S)
-
-    async def _in_thread(self, function: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
 
 class Follower:

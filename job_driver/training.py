@@ -1,7 +1,6 @@
 """Trains a job's model: round after round, attempt after attempt, with a checkpoint after each round."""
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -216,14 +215,9 @@ class TrainingLoop:
     async def _ask(self, no: AttemptNo) -> None:
         """Open an attempt at the coordinator, where it may stand already."""
         tools, settings = self._tools, self._tools.settings
-        request = pb.OpenAttemptRequest(
-            key=common.AttemptKey(job=settings.key, round=no.round, attempt=no.attempt),
-            driver_incarnation=tools.link.driver_incarnation,
-            task=self._task(),
-            rounds_left=settings.rounds - len(self.rounds) if settings.rounds is not None else 0,
-        )
+        left = settings.rounds - len(self.rounds) if settings.rounds is not None else 0
         try:
-            answer = await tools.link.open_attempt(request)
+            answer = await tools.link.open_attempt(no, self._task(), rounds_left=left)
         except Restarted:
             self._forget_coordinator()
             return
@@ -237,14 +231,9 @@ class TrainingLoop:
 
     async def _give_up(self, no: AttemptNo) -> None:
         """Give up an attempt that an earlier process opened with other code or parameters, unless it has closed."""
-        link = self._tools.link
         await self._tools.recorder.flushed()
-        request = pb.RecordResponsesRequest(
-            attempt=common.AttemptKey(job=link.job, round=no.round, attempt=no.attempt),
-            driver_incarnation=link.driver_incarnation,
-        )
         try:
-            answer = await link.record(request)
+            answer = await self._tools.link.record(no)
         except Restarted:
             self._forget_coordinator()
             return
@@ -316,15 +305,9 @@ class TrainingLoop:
             return {str(name): float(value) for name, value in evaluate(arrays, held_out).items()}
 
     async def _report(self, closed: Round) -> None:
-        link = self._tools.link
-        request = pb.ReportRoundRequest(
-            job=link.job,
-            driver_incarnation=link.driver_incarnation,
-            round=closed.number,
-            metrics=finite(closed.metrics),
-        )
-        with contextlib.suppress(Restarted):  # the metrics are for people; the checkpoint has them
-            await link.call(link.stub.ReportRound, request)
+        """Tell a round's metrics, which are for people; the checkpoint has them."""
+        link, metrics = self._tools.link, finite(closed.metrics)
+        await link.tell(link.stub.ReportRound, pb.ReportRoundRequest, round=closed.number, metrics=metrics)
 
     def _write_line(self, ended: Collection, reason: str, metrics: Mapping[str, float]) -> None:
         attempt = ended.attempt

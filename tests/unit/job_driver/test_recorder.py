@@ -1,13 +1,13 @@
 """What is told to the coordinator, in how many calls."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from job_driver.client import End, Recorder, Restarted
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
-from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire.errors import PeerError
 
@@ -17,15 +17,13 @@ FIRST, SECOND = AttemptNo(1, 1), AttemptNo(1, 2)
 class Link:
     """Answers OPEN, or what a test says, or raises that."""
 
-    job, driver_incarnation = common.JobKey(owner="me", name="n", run="1"), 7
-
     def __init__(self) -> None:
-        self.calls: list[pb.RecordResponsesRequest] = []
+        self.calls: list[tuple[AttemptNo, Sequence[Decision]]] = []
         self.raises: Exception | None = None
         self.status = pb.ATTEMPT_STATUS_OPEN
 
-    async def record(self, request: pb.RecordResponsesRequest) -> pb.RecordResponsesResponse:
-        self.calls.append(request)
+    async def record(self, no: AttemptNo, decisions: Sequence[Decision]) -> pb.RecordResponsesResponse:
+        self.calls.append((no, decisions))
         if self.raises is not None:
             raise self.raises
         return pb.RecordResponsesResponse(status=self.status)
@@ -55,8 +53,8 @@ async def told(link: Any, *put: tuple[AttemptNo, int]) -> list[End]:
 
 async def test_what_comes_together_is_told_together_by_attempt(link: Link) -> None:
     ends = await told(link, *((FIRST, lease) for lease in range(1, 40)), (SECOND, 50))
-    assert [(call.attempt.attempt, len(call.responses)) for call in link.calls] == [(1, 39), (2, 1)]
-    assert [response.lease for response in link.calls[0].responses] == list(range(1, 40))
+    assert [(no.attempt, len(decisions)) for no, decisions in link.calls] == [(1, 39), (2, 1)]
+    assert [decision.lease for decision in link.calls[0][1]] == list(range(1, 40))
     assert ends == []
 
 
