@@ -13,12 +13,12 @@ from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.spec import DeviceSpec
 from testbed.scenario.checks_of_devices import check_devices
-from testbed.scenario.errors import Finding, KeyPath, known
+from testbed.scenario.errors import FROM_FOLDER, Finding, KeyPath, known, no_file
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.population import DrawnJobs
 from testbed.scenario.readers import LONGEST
-from testbed.scenario.requirements import requirement_of, served_by, unfillable
+from testbed.scenario.requirements import requirement_of, served_by, stated_requirements, unfillable
 from testbed.scenario.unfold import unfolded
 from testbed.world.arrays import Matching
 from testbed.world.fleets import expand
@@ -87,7 +87,7 @@ def _policy(name: str) -> Iterator[Finding]:
     base, parameters = split(name)
     file, _ = in_file(base)
     if file is not None and not file.is_file():
-        yield Finding(("policy",), f"there is no file {file}", "a relative path starts at the scenario's folder")
+        yield no_file(("policy",), file)
     elif file is None and "(" in base:
         yield Finding(("policy",), f"'{base}' has no )", "write e.g. venn(tiers=4)")
     elif file is None and base not in policy_names():
@@ -108,6 +108,14 @@ def _requirements(scenario: Scenario) -> Iterator[Finding]:
             yield Finding(here, f"'{text}' is not a requirement", "write e.g. all, or memory >= 4 GB and cpu >= 7")
             continue
         yield from _sizes(here, text)
+    for path, stated in stated_requirements(scenario).items():
+        if stated in scenario.requirements or stated == "all":
+            continue
+        if " " in stated:
+            yield from _sizes(path, stated)
+        else:
+            message = f"there is no requirement '{stated}' in requirements"
+            yield Finding(path, message, known(stated, [*scenario.requirements, "all"]))
 
 
 def _sizes(path: KeyPath, text: str) -> Iterator[Finding]:
@@ -119,8 +127,7 @@ def _sizes(path: KeyPath, text: str) -> Iterator[Finding]:
 def _data(scenario: Scenario) -> Iterator[Finding]:
     for name, data in scenario.data.items():
         if data.source.endswith(".npz") and not Path(data.source).is_file():
-            fix = "a relative path starts at the scenario's folder"
-            yield Finding(("data", name, "source"), f"there is no file {data.source}", fix)
+            yield no_file(("data", name, "source"), data.source)
 
 
 def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
@@ -143,12 +150,6 @@ def _job(scenario: Scenario, name: str, job: Job) -> Iterator[Finding]:
         )
     if job.data is not None and job.data not in scenario.data:
         yield Finding((*here, "data"), f"there is no data set '{job.data}' in data", known(job.data, scenario.data))
-    stated, text = scenario.requirement_of(name)
-    if text == stated != "all" and " " not in stated:
-        message = f"there is no requirement '{stated}' in requirements"
-        yield Finding((*here, "requirement"), message, known(stated, [*scenario.requirements, "all"]))
-    elif stated not in scenario.requirements:
-        yield from _sizes((*here, "requirement"), text)
 
 
 def problem_of_job_file(path: Path, *, runs_here: bool = False) -> tuple[str, str] | None:
@@ -163,7 +164,7 @@ def problem_of_job_file(path: Path, *, runs_here: bool = False) -> tuple[str, st
         with path.open("rb") as file:
             source = file.read(MOST_SOURCE + 1)
     except FileNotFoundError:
-        return f"there is no file {path}", "a relative path starts at the scenario's folder"
+        return f"there is no file {path}", FROM_FOLDER
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}", "give read permission"
     if len(source) > MOST_SOURCE:
@@ -232,10 +233,7 @@ def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:
 def _served(scenario: Scenario) -> Iterator[Finding]:
     """Jobs that no device can serve."""
     devices = drawn(scenario)
-    asked: dict[KeyPath, str] = {("jobs", name, "requirement"): job.requirement for name, job in scenario.jobs.items()}
-    if scenario.drawn_jobs is not None:
-        asked |= {("drawn_jobs", "requirement", name): name for name in scenario.drawn_jobs.requirement}
-    for path, stated in asked.items():
+    for path, stated in stated_requirements(scenario).items():
         text = scenario.requirements.get(stated, stated)
         if served_by(text, devices) == 0:
             told = text if stated == text else f"{stated}, which is {text}"
@@ -301,11 +299,6 @@ def _drawn_jobs(scenario: Scenario) -> Iterator[Finding]:
 
 
 def _names(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:
-    for stated in asked.requirement:
-        if stated not in scenario.requirements and stated != "all" and " " not in stated:
-            message = f"there is no requirement '{stated}' in requirements"
-            fix = known(stated, [*scenario.requirements, "all"])
-            yield Finding((_DRAWN, "requirement", stated), message, fix)
     for name in job_names(asked.count):
         if name in scenario.jobs:
             yield Finding(("jobs", name), "is the name of a drawn job", "take another name")

@@ -7,11 +7,11 @@ from coordinator.engine.requirements import Requirement, comparisons, names_devi
 from device_agent.spec import read_trace
 from job_driver.settings import PATIENCE_S
 from testbed.scenario.backends import OF_A_TASK
-from testbed.scenario.errors import Finding, KeyPath, known
+from testbed.scenario.errors import Finding, KeyPath, found_in, known, no_file
 from testbed.scenario.model import Fleet, Scenario
 from testbed.scenario.population import Population
 from testbed.scenario.readers import GENERATED, MOST_SIMULATED, PHONES
-from testbed.scenario.requirements import labels_of, meant_fleets, requirement_of
+from testbed.scenario.requirements import labels_of, meant_fleets, requirement_of, stated_requirements
 from testbed.world.fleets import capabilities_of, device_name
 from testbed.world.limits import LINK
 from testbed.world.phones import REPORTED
@@ -69,14 +69,13 @@ def _file_of_devices(scenario: Scenario, name: str, fleet: Fleet) -> Iterator[Fi
     if fleet.profile is not None:
         yield Finding(here, "says what each device is, as profile does", "keep one; link: NAME gives a link alone")
     if fleet.devices != PHONES and not Path(fleet.devices).is_file():
-        yield Finding(here, f"there is no file {fleet.devices}", "a relative path starts at the scenario's folder")
+        yield no_file(here, fleet.devices)
         return
     spec = next(each for each in scenario.fleet_specs() if each.name == name)
     try:
         capabilities_of(spec, scenario.seed)
     except UsageError as error:
-        where = f"{error.where}: " if error.where and error.where != ".".join(map(str, here)) else ""
-        yield Finding(here, f"{where}{error.message}", error.fix)
+        yield found_in(here, error)
 
 
 def _trace(name: str, fleet: Fleet) -> Iterator[Finding]:
@@ -84,8 +83,7 @@ def _trace(name: str, fleet: Fleet) -> Iterator[Finding]:
     try:
         spans = read_trace(fleet.trace)
     except UsageError as error:
-        where = f"{error.where}: " if error.where else ""
-        yield Finding(("fleets", name, "trace"), f"{where}{error.message}", error.fix)
+        yield found_in(("fleets", name, "trace"), error)
         return
     devices = [device_name(name, index, fleet.count) for index in range(fleet.count)]
     missing = [device for device in devices if device not in spans]
@@ -163,7 +161,7 @@ def _files(population: Population) -> Iterator[Finding]:
     for key, word in (("devices", PHONES), ("sessions", GENERATED)):
         text: str = getattr(population, key)
         if text != word and not Path(text).is_file():
-            yield Finding((*HERE, key), f"there is no file {text}", "a relative path starts at the scenario's folder")
+            yield no_file((*HERE, key), text)
 
 
 def _how_many(population: Population) -> Iterator[Finding]:
@@ -194,9 +192,7 @@ def _reported(population: Population, asked: Mapping[KeyPath, Requirement]) -> I
 
 def _asked(scenario: Scenario) -> dict[KeyPath, Requirement]:
     """The requirements of all jobs, each where it stands; a name of one that is not there is told elsewhere."""
-    stated: dict[KeyPath, str] = {("jobs", name, "requirement"): job.requirement for name, job in scenario.jobs.items()}
-    if scenario.drawn_jobs is not None:
-        stated |= {("drawn_jobs", "requirement", name): name for name in scenario.drawn_jobs.requirement}
+    stated = stated_requirements(scenario)
     named = {("requirements", name): text for name, text in scenario.requirements.items() if name in stated.values()}
     here = {path: text for path, text in stated.items() if text not in scenario.requirements}
     return {path: requirement_of(text) for path, text in (named | here).items() if text == "all" or " " in text}

@@ -85,6 +85,20 @@ class Finding:
     fix: str = ""
 
 
+FROM_FOLDER = "a relative path starts at the scenario's folder"
+
+
+def no_file(path: KeyPath, file: object) -> Finding:
+    """The problem of a file that a key names and that is not there."""
+    return Finding(path, f"there is no file {file}", FROM_FOLDER)
+
+
+def found_in(path: KeyPath, error: UsageError) -> Finding:
+    """The problem of a key whose file raised the error when it was read."""
+    where = f"{error.where}: " if error.where and error.where != ".".join(map(str, path)) else ""
+    return Finding(path, f"{where}{error.message}", error.fix)
+
+
 class ScenarioError(UsageError):
     """A scenario that cannot be used. ``problems`` are all that were found, in the order of the file; never empty."""
 

@@ -7,6 +7,7 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Capabilities, Requirement, comparisons
 from coordinator.service.convert.fields import requirement_from_wire
 from device_agent.spec import DeviceSpec
+from testbed.scenario.errors import KeyPath
 from testbed.scenario.model import Job, Scenario
 from testbed.scenario.readers import PHONES
 from testbed.world.fleets import capabilities_of
@@ -20,6 +21,13 @@ REPORTED_BY_AGENTS = frozenset({"package"})
 def requirement_of(text: str) -> Requirement:
     """What the coordinator makes of a requirement's text. Raises NotationError and MalformedError."""
     return requirement_from_wire(parse_requirement(text))
+
+
+def stated_requirements(scenario: Scenario) -> dict[KeyPath, str]:
+    """The requirements of all jobs, the drawn ones included, as they are stated: each a name or a text, by its key."""
+    stated: dict[KeyPath, str] = {("jobs", name, "requirement"): job.requirement for name, job in scenario.jobs.items()}
+    drawn = scenario.drawn_jobs.requirement if scenario.drawn_jobs is not None else ()
+    return stated | {("drawn_jobs", "requirement", name): name for name in drawn}
 
 
 def served_by(text: str, devices: Sequence[DeviceSpec]) -> int | None:
