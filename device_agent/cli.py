@@ -7,7 +7,7 @@ import typer
 
 from device_agent import doctor
 from device_agent.flags import Flags, parse_data, parse_labels, with_flags
-from device_agent.hosting import play
+from device_agent.hosting import run_hosted
 from device_agent.machine import importable_packages, kept_identity, measured_numbers
 from device_agent.spec import DeviceSpec, read_population
 from venn.wire import logs
@@ -51,7 +51,7 @@ def agent(
             parse_data(flags.data),
         )
     run = flags.run((spec,), context, modelled=model_time, crash_kills=crash_kills, first_interval=interval, workers=1)
-    return play(run, context)
+    return run_hosted(run, context)
 
 
 def main(argv: list[str]) -> int:

@@ -29,7 +29,7 @@ class Lost(PeerError):
     """The loss of a stream, or none could begin: the device dials again after a while."""
 
 
-class Occupied(PeerError):
+class NameTaken(PeerError):
     """The refusal of a name that another live process has: the device dials again later."""
 
     retry_after_s: float = 0.0
@@ -52,7 +52,7 @@ class FirstContact:
 
 class Stream:
     """A session's stream. ``hear`` is called with each frame down; ``ended`` is done when the other side has ended the
-    stream, and raises Refused, Lost or Occupied. While ``reach`` is not set nothing is said or heard; the connection
+    stream, and raises Refused, Lost or NameTaken. While ``reach`` is not set nothing is said or heard; the connection
     stays open.
     """
 
@@ -120,9 +120,9 @@ def _meaning(error: grpc.aio.AioRpcError, where: str) -> PeerError:
     if reason in FOR_GOOD or error.code() is WRONG_SERVER:
         kind = Refused
     elif reason == "DUPLICATE_DEVICE":
-        kind = Occupied
+        kind = NameTaken
     meaning = kind(said.reason, said.message, where=said.where, fix=said.fix, details=said.details)
-    if isinstance(meaning, Occupied):
+    if isinstance(meaning, NameTaken):
         meaning.retry_after_s = _seconds(metadata_of(error).get("retry_after_s", ""))
     return meaning
 

@@ -29,7 +29,7 @@ from device_agent.actions import (
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import Fetched
 from device_agent.assignment import Assignment, Finished, Reports, Resources, parameters
-from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, Occupied, Refused, Stream
+from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, NameTaken, Refused, Stream
 from device_agent.pipes import SYNTHETIC, is_synthetic
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec, Ending, Interval
@@ -41,7 +41,7 @@ from venn.wire.notation import format_bytes
 from venn.wire.text import printable
 
 NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
-OCCUPIED_S = 5.0  # wait, where another process has this device's name and the coordinator does not say how long
+NAME_TAKEN_S = 5.0  # wait, where another process has this device's name and the coordinator does not say how long
 UPGRADE_S = 30.0  # wait about so long, where a coordinator that was met has another version now
 
 logger = logging.getLogger(__name__)
@@ -146,9 +146,9 @@ class Device:
         while True:
             try:
                 close = await self._run_stream(interval)
-            except Occupied as error:
+            except NameTaken as error:
                 log(logger, logging.WARNING, str(error), device=self.spec.device)
-                await asyncio.sleep(error.retry_after_s or OCCUPIED_S)
+                await asyncio.sleep(error.retry_after_s or NAME_TAKEN_S)
                 continue
             except Refused as error:  # of another version: while one after the other is upgraded that passes
                 if error.reason != ANOTHER_VERSION or not self._setting.first_contact.met:

@@ -128,17 +128,17 @@ def parse_data(values: Sequence[str] | None) -> dict[str, Path]:
     return data
 
 
-def deal(data: Mapping[str, Path], count: int) -> list[dict[str, Path]]:
+def assign_data(data: Mapping[str, Path], count: int) -> list[dict[str, Path]]:
     """Each device's own data: a file is everybody's, of a folder's files (by name) each gets one. Raises UsageError."""
-    dealt: list[dict[str, Path]] = [{} for _ in range(count)]
+    assigned: list[dict[str, Path]] = [{} for _ in range(count)]
     for name, path in data.items():
         files = sorted(path.glob("share-*")) if path.is_dir() else [path] * count
         if len(files) < count:
             message = f"{len(files)} shares (share-*) are too few for {count} devices"
             raise UsageError("NO_DATA", message, where=str(path), fix=f"venn data split --devices {count}")
-        for own, file in zip(dealt, files, strict=False):
+        for own, file in zip(assigned, files, strict=False):
             own[name] = file
-    return dealt
+    return assigned
 
 
 def _pairs(values: Sequence[str] | None, flag: str, example: str) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def swarm_workers() -> int:
     return max(1, (os.cpu_count() or 1) - 1)
 
 
-def play(run: Run, context: Context) -> int:
+def run_hosted(run: Run, context: Context) -> int:
     """Run the devices until the end or a signal; with --json, print at the end what was done. Returns the exit code."""
     reuse_freed_memory()
     code = run_async(run_devices(run))
@@ -95,21 +95,21 @@ async def run_devices(run: Run) -> int:
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]
     try:
-        await _play_all(devices, pool, activity, run.epoch)
+        await _run_all(devices, pool, activity, run.epoch)
     finally:
         run.done.update(activity.counts())
         activity.close()
     return 0
 
 
-async def _play_all(devices: Sequence[Device], pool: WorkerPool, activity: ActivityLog, epoch: float) -> None:
+async def _run_all(devices: Sequence[Device], pool: WorkerPool, activity: ActivityLog, epoch: float) -> None:
     refusals: list[Refused] = []
     watching = asyncio.create_task(activity.watch_load())
     try:
         await pool.warm()
         async with asyncio.TaskGroup() as group:
-            for device, after_s in zip(devices, turns(len(devices), epoch - time.time()), strict=True):
-                group.create_task(_play(device, refusals, after_s))
+            for device, after_s in zip(devices, start_delays(len(devices), epoch - time.time()), strict=True):
+                group.create_task(_run_device(device, refusals, after_s))
     finally:
         await pool.close()
         watching.cancel()
@@ -120,7 +120,7 @@ async def _play_all(devices: Sequence[Device], pool: WorkerPool, activity: Activ
         log(logger, logging.ERROR, f"{len(refusals)} of {len(devices)} devices were refused, the last: {refusals[-1]}")
 
 
-def turns(count: int, epoch_in_s: float) -> list[float]:
+def start_delays(count: int, epoch_in_s: float) -> list[float]:
     """The seconds after which each device may begin: one after the other, in their order, and where time allows so late
     that the last begins just before the epoch. Who is there at the epoch is then there as if it always had been.
     """
@@ -128,7 +128,7 @@ def turns(count: int, epoch_in_s: float) -> list[float]:
     return [first_s + number * DIAL_SPREAD_S for number in range(count)]
 
 
-async def _play(device: Device, refusals: list[Refused], after_s: float) -> None:
+async def _run_device(device: Device, refusals: list[Refused], after_s: float) -> None:
     await asyncio.sleep(after_s)
     try:
         await device.run()

@@ -10,8 +10,8 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from device_agent.flags import Flags, deal, parse_data, parse_labels, with_flags
-from device_agent.hosting import play, swarm_workers
+from device_agent.flags import Flags, assign_data, parse_data, parse_labels, with_flags
+from device_agent.hosting import run_hosted, swarm_workers
 from device_agent.machine import importable_packages, kept_identity
 from device_agent.spec import DeviceSpec, read_population
 from venn.wire import logs
@@ -56,7 +56,7 @@ def swarm(
         numbers = {"cpu": parse_distribution(cpu, "number")}
         numbers |= {"memory": parse_distribution(memory, "bytes")} if memory else {}
         numbers |= {"os": parse_distribution(os, "number")} if os else {}
-        specs = _alike(name or kept_identity(flags.dir or state_folder()), count or 0, numbers, flags)
+        specs = _devices(name or kept_identity(flags.dir or state_folder()), count or 0, numbers, flags)
     run = flags.run(
         [_with_packages(spec) for spec in specs],
         context,
@@ -65,17 +65,17 @@ def swarm(
         first_interval=1,
         workers=workers or swarm_workers(),
     )
-    return play(run, context)
+    return run_hosted(run, context)
 
 
 def main(argv: list[str]) -> int:
     return execute(app, argv, "venn swarm")
 
 
-def _alike(prefix: str, count: int, numbers: Mapping[str, Distribution], flags: Flags) -> list[DeviceSpec]:
+def _devices(prefix: str, count: int, numbers: Mapping[str, Distribution], flags: Flags) -> list[DeviceSpec]:
     """``count`` devices, numbered from 1; what differs between them is drawn from (seed, device)."""
     devices, labels = [], parse_labels(flags.label)
-    for number, own in enumerate(deal(parse_data(flags.data), count), start=1):
+    for number, own in enumerate(assign_data(parse_data(flags.data), count), start=1):
         device = f"{prefix}-{number:0{max(2, len(str(count)))}}"
         drawn = {key: each.sample(_generator(flags.seed, device, key)) for key, each in numbers.items()}
         devices.append(flags.device(device, drawn, labels, own))

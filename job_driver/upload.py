@@ -55,7 +55,7 @@ class Writer:
             finally:
                 self._limit = None
 
-    def send_away(self) -> None:
+    def stop(self) -> None:
         """Let it write no more: it waits for no further message."""
         self._until = self._loop.time()
         if self._limit is not None:
@@ -273,7 +273,7 @@ class Uploads:
         elif upload.header != header:
             raise Refused("OTHER_RESPONSE", f"another response was begun on lease {header.lease}")
         if upload.writer is not None:
-            upload.writer.send_away()
+            upload.writer.stop()
         upload.writer, upload.wanted = Writer(seconds), True
         return upload, upload.writer
 
@@ -380,7 +380,7 @@ class Uploads:
             return
         upload.wanted = False
         if upload.writer is not None:
-            upload.writer.send_away()
+            upload.writer.stop()
         else:
             self._forget(upload)
 

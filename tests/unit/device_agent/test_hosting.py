@@ -1,14 +1,14 @@
 import pytest
 
-from device_agent.hosting import DIAL_SPREAD_S, SETTLED_S, turns
+from device_agent.hosting import DIAL_SPREAD_S, SETTLED_S, start_delays
 
 
 def test_devices_begin_one_after_the_other_and_are_there_before_the_epoch() -> None:
-    after = turns(100, 5.0)
+    after = start_delays(100, 5.0)
     assert after == sorted(after)
     assert after[-1] == pytest.approx(5.0 - SETTLED_S - DIAL_SPREAD_S)
 
 
 @pytest.mark.parametrize("epoch_in_s", [0.2, 0.0, -3.0])
 def test_where_there_is_no_time_for_that_they_begin_at_once(epoch_in_s: float) -> None:
-    assert turns(3, epoch_in_s) == pytest.approx([0.0, DIAL_SPREAD_S, 2 * DIAL_SPREAD_S])
+    assert start_delays(3, epoch_in_s) == pytest.approx([0.0, DIAL_SPREAD_S, 2 * DIAL_SPREAD_S])

@@ -105,10 +105,10 @@ def test_shares_are_dealt_in_order_and_must_suffice(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"share-{number:04}.npz").touch()
     (tmp_path / "held_out.npz").touch()
-    dealt = flags.deal({"digits": tmp_path}, 2)
+    dealt = flags.assign_data({"digits": tmp_path}, 2)
     assert [own["digits"].name for own in dealt] == ["share-0001.npz", "share-0002.npz"]
     with pytest.raises(UsageError, match="too few for 3 devices"):
-        flags.deal({"digits": tmp_path}, 3)
+        flags.assign_data({"digits": tmp_path}, 3)
 
 
 def test_an_identity_is_made_once_and_kept(tmp_path: Path) -> None:
