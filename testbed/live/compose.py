@@ -12,7 +12,6 @@ comes from its container's, and so lasts as long as that does.
 import asyncio
 import fcntl
 import hashlib
-import json
 import os
 import secrets
 import shutil
@@ -34,7 +33,7 @@ from testbed.live.throttle.account import gather
 from testbed.live.throttle.container import USER
 from testbed.report.result import PAGE, build_report
 from testbed.report.view import snapshot_once
-from testbed.runfolder.machine import machine, versions
+from testbed.runfolder.machine import write_manifest
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.world.data import split
@@ -156,10 +155,8 @@ class ComposeRun:
             "interrupted": interrupted,
             "command": ["docker", "compose", "up"],
             "warnings": self._warnings,
-            "versions": versions(),
-            "machine": machine(),
         }
-        write_atomic(folder.manifest, json.dumps(about, indent=2) + "\n")
+        write_manifest(folder.manifest, about)
         summary = build_report(folder.root)
         give(folder.root, *self._owner())
         return folder, summary

@@ -1,7 +1,6 @@
 """A live run of a scenario: prepare, start, watch, stop, report. ``venn run`` and ``venn demo`` call this."""
 
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from testbed.live.host import HostMonitor
 from testbed.live.supervisor import Supervisor
 from testbed.report.result import PAGE, Ending, Result, build_report
 from testbed.report.view import watch
-from testbed.runfolder.machine import commit, machine, versions
+from testbed.runfolder.machine import write_manifest
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
@@ -203,23 +202,9 @@ class LiveRun:
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _write_manifest(self, *, interrupted: bool) -> None:
-        scenario = self.scenario
-        about = {
-            "name": scenario.name,
-            "policy": scenario.policy,
-            "seed": scenario.seed,
-            "backend": scenario.backend,
-            "jobs": list(scenario.jobs),
-            "expect": [str(expected) for expected in scenario.expect],
-            "interrupted": interrupted,
-            "command": list(self.command),
-            "warnings": self._warnings,
-            "too_small": self._too_small,
-            "versions": versions(),
-            "machine": machine(),
-            "commit": commit(),
-        }
-        write_atomic(self.folder.manifest, json.dumps(about, indent=2) + "\n")
+        about = {**self.scenario.about(), "interrupted": interrupted, "command": list(self.command)}
+        about |= {"warnings": self._warnings, "too_small": self._too_small}
+        write_manifest(self.folder.manifest, about)
 
 
 async def run_scenario(

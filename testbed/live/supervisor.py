@@ -87,10 +87,9 @@ class Supervisor:
     async def until_done(self) -> None:
         """Wait until every driver has ended, a part that the run needs has died, or the duration is over."""
         jobs = asyncio.create_task(self._follow_drivers())
-        vital = [asyncio.create_task(self._follow_coordinator())]
+        vital = [asyncio.create_task(self._follow_program(each)) for each in (self._coordinator, *self._backend.others)]
         vital += [asyncio.create_task(self._follow_host(host)) for host in self._prepared.hosts]
         vital += [asyncio.create_task(self._inject())] if self._prepared.timeline else []
-        vital += [asyncio.create_task(self._follow_other(other)) for other in self._backend.others]
         budget = max(0.0, self.epoch + self._scenario.duration - time.time())
         try:
             done, _ = await asyncio.wait([jobs, *vital], timeout=budget, return_when=asyncio.FIRST_COMPLETED)
@@ -150,27 +149,17 @@ class Supervisor:
         alone = any(host.single and host.name == target for host in self._prepared.hosts)
         return self._hosts[target] if alone else None
 
-    async def _follow_coordinator(self) -> None:
-        """Start the coordinator again where it was, if the timeline killed it; raise if it died of anything else."""
-        program = self._coordinator
+    async def _follow_program(self, program: Component) -> None:
+        """Start the coordinator, or another program, again if the timeline killed it; raise if it died otherwise."""
         while True:
             await program.wait()
-            if not await self._faults.released(Whom.COORDINATOR):
+            if not await self._faults.released(program.name):
                 raise program.failure()
             await program.stop()
             await program.start()
-            await program.announced(READY_WITHIN_S)
-            self._faults.started(Whom.COORDINATOR)
-
-    async def _follow_other(self, other: Component) -> None:
-        """Start it again, if the timeline killed it; raise if it died of anything else."""
-        while True:
-            await other.wait()
-            if not await self._faults.released(other.name):
-                raise other.failure()
-            await other.stop()
-            await other.start()
-            self._faults.started(other.name)
+            if program is self._coordinator:
+                await program.announced(READY_WITHIN_S)
+            self._faults.started(program.name)
 
     async def _follow_host(self, host: DeviceHost) -> None:
         """Start a host again when a crash killed it; raise if it died of anything else."""

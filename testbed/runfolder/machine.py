@@ -1,13 +1,17 @@
 """The machine: what a figure depends on beside the code (without its host name), and a free port of it."""
 
+import json
 import os
 import platform
 import socket
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
+
+from venn.wire.files import write_atomic
 
 LIBRARIES = ("venn-testbed", "grpcio", "protobuf", "numpy", "uvloop")
 
@@ -40,6 +44,12 @@ def commit() -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def write_manifest(path: Path, about: Mapping[str, object]) -> None:
+    """Write the manifest of a run: ``about``, and the versions, the machine and the commit that it depends on."""
+    facts = {**about, "versions": versions(), "machine": machine(), "commit": commit()}
+    write_atomic(path, json.dumps(facts, indent=2) + "\n")
 
 
 def free_port() -> int:

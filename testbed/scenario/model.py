@@ -287,6 +287,11 @@ class Scenario(Part):
         value, such as a limit that is not set."""
         return written(self.model_dump(mode="python", exclude_none=True))
 
+    def about(self) -> dict[str, object]:
+        """What the manifest of a run says of its scenario."""
+        stated = {"name": self.name, "policy": self.policy, "seed": self.seed, "backend": self.backend}
+        return {**stated, "jobs": list(self.jobs), "expect": [str(expected) for expected in self.expect]}
+
     def requirement_of(self, job: str) -> tuple[str, str]:
         """The name and the text of a job's requirement. One that stands in the job itself is its own name."""
         stated = self.jobs[job].requirement

@@ -145,11 +145,12 @@ def test_ctrl_c_ends_with_a_report_and_leaves_nothing(client: Any, tmp_path: Pat
     assert json.loads((out / "run.json").read_text())["interrupted"] is True
 
 
+@pytest.mark.timeout(600)
 def test_a_storm_over_24_containers_breaks_no_invariant(client: Any, tmp_path: Path) -> None:
     storm = str(ROOT / "examples" / "stress" / "containers.yaml")
     with started(tmp_path, "run", storm, "--validate", "--json", "--out", str(tmp_path / "run")) as program:
         mark = mark_of(program.process.pid)
-        program.process.wait(230)
+        program.process.wait(540)  # more than its own duration, and what a busy machine needs to start and to stop
     assert program.process.returncode == 0, program.err
     summary = json.loads(program.out)
     assert summary["devices"] == 24

@@ -4,12 +4,13 @@
 returns a ``Backend``.
 """
 
+import asyncio
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from testbed.live.backend.prepare import DeviceHost, Prepared
 from testbed.runfolder.paths import RunFolder
@@ -128,6 +129,16 @@ def backend_of(run: Run) -> Backend:
     spec = run.scenario.backend_spec
     make: Callable[[Run], Backend] = spec.load(spec.make)
     return make(run)
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await work to its end, even if cancelled meanwhile: what is half started or made nobody could stop."""
+    running = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await running
+        raise
 
 
 def failure_of(

@@ -6,7 +6,7 @@ from testbed.world.timeline import Verb
 
 COMPOSE = BackendSpec(
     name="compose",
-    make="testbed.live.containers.backend:make_backend",
+    make="testbed.live.containers.backend:Containers",
     checks="testbed.live.containers.engine:checks",
     leftovers="testbed.live.containers.engine:find_made",
     requires="venn-testbed[compose]",

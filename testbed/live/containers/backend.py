@@ -6,11 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from docker import DockerClient
 from docker.models.containers import Container as Made
 
 from testbed.live.backend import broker, commands
-from testbed.live.backend.prepare import DeviceHost, Prepared, capacity
+from testbed.live.backend.prepare import DeviceHost, capacity
 from testbed.live.backend.protocol import Run
 from testbed.live.containers import engine
 from testbed.live.containers.compose import (
@@ -27,12 +26,9 @@ from testbed.live.containers.compose import (
 from testbed.live.containers.container import ComposeProject, Container, settings
 from testbed.live.containers.engine import cores_of, image_name, memory_of
 from testbed.live.throttle.account import Account, not_held, used_by_device, write_held
-from testbed.live.throttle.means import Plan
 from testbed.live.throttle.tc import RefusedError
 from testbed.live.throttle.throttles import enforceable, make_plan
 from testbed.runfolder.machine import free_port
-from testbed.runfolder.paths import RunFolder
-from testbed.scenario.model import Scenario
 from testbed.world.limits import changed
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError, VennError
@@ -48,27 +44,26 @@ DEVICE_COST = 1.5  # as much as a coordinator to start: it has a worker, and may
 class Containers:
     """The components of one run as containers, one for each device; see ``Backend``."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        folder: RunFolder,
-        prepared: Prepared,
-        client: DockerClient,
-        program: Sequence[str],
-        plan: Plan,
-        *,
-        validate: bool,
-        allow_degraded: bool,
-    ) -> None:
-        self._scenario, self._folder, self._validate = scenario, folder, validate
-        self._layout = Layout(scenario, folder, prepared, allow_degraded)
+    def __init__(self, run: Run) -> None:
+        """Plan the limits. Raises CannotEnforceError, also where there is no engine, image or Compose."""
+        self._scenario, self._folder, self._validate = run.scenario, run.folder, run.validate
+        self._layout = Layout(run.scenario, run.folder, run.prepared, run.allow_degraded)
         self._port = free_port()
-        self._project = ComposeProject(client, program, PREFIX + own_mark(), folder.compose, own_mark())
         self._made: dict[str, Made] = {}  # by part
         self._parts: dict[str, Container] = {}
-        broken = [broker.NAME] if broker.is_broken(scenario) else []
-        self._others = [self._container(name, name, folder.root / f"{name}.log") for name in broken]
-        self._limited = [device for device in prepared.devices if device.fleet in plan.fleets]
+        client = engine.connect()
+        try:
+            engine.check_image(client)
+            program = engine.compose_program()
+            plan = make_plan(run.scenario, engine.machine_of(client))
+            enforceable(plan, allow_degraded=run.allow_degraded, degraded=run.degraded)
+        except BaseException:
+            client.close()
+            raise
+        self._project = ComposeProject(client, program, PREFIX + own_mark(), run.folder.compose, own_mark())
+        broken = [broker.NAME] if broker.is_broken(run.scenario) else []
+        self._others = [self._container(name, name, run.folder.root / f"{name}.log") for name in broken]
+        self._limited = [device for device in run.prepared.devices if device.fleet in plan.fleets]
         self._account = Account(plan, {device.device: device.fleet for device in self._limited})
 
     async def make(self) -> None:
@@ -200,26 +195,3 @@ async def _together(work: Iterable[Coroutine[Any, Any, None]]) -> None:
     for each in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(each, BaseException):
             raise each
-
-
-def make_backend(run: Run) -> Containers:
-    """Raises CannotEnforceError, and UsageError where there is no engine, image or Compose."""
-    client = engine.connect()
-    try:
-        engine.check_image(client)
-        program = engine.compose_program()
-        plan = make_plan(run.scenario, engine.machine_of(client))
-        plan = enforceable(plan, allow_degraded=run.allow_degraded, degraded=run.degraded)
-        return Containers(
-            run.scenario,
-            run.folder,
-            run.prepared,
-            client,
-            program,
-            plan,
-            validate=run.validate,
-            allow_degraded=run.allow_degraded,
-        )
-    except BaseException:
-        client.close()
-        raise

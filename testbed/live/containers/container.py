@@ -16,7 +16,7 @@ from docker.models.containers import Container as Made
 from docker.models.networks import Network
 from docker.types import CancellableStream
 
-from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, told
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, to_its_end, told
 from testbed.live.containers.compose import INSIDE, SETTINGS, packed, unpack
 from testbed.live.containers.engine import BUILD, is_held, obeyed
 from testbed.live.throttle.entrypoint import AGAIN, CHANGED
@@ -61,7 +61,7 @@ class ComposeProject:
     async def up(self, scale: Sequence[str], heard: Heard) -> Mapping[tuple[str, int], Made]:
         """Make all containers, without starting them: by service and number. ``heard`` is told in the event loop
         when one ends. Raises CannotEnforceError COMPOSE or ENGINE."""
-        await self._compose(self.up_command(scale))
+        await to_its_end(self._compose(self.up_command(scale)))
         self._listen(heard)
         self.network = await self.order("its network was not found", self.client.networks.get, f"{self._name}_default")
         made = await self.order("the containers were not found", self._find)
@@ -76,7 +76,8 @@ class ComposeProject:
         for each in await self.order("what is left was not found", self._find):
             if each.status == "paused":
                 await self.order("it does not continue", each.unpause)
-        await self._compose([*self._command, "down", "--timeout", "0", "--volumes", "--remove-orphans"])
+        down = [*self._command, "down", "--timeout", "0", "--volumes", "--remove-orphans"]
+        await to_its_end(self._compose(down))
         self.client.close()
 
     async def order(self, what: str, do: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -102,15 +103,7 @@ class ComposeProject:
         self._listener.start()
 
     async def _compose(self, command: Sequence[str]) -> None:
-        """Run a command to its end, even if we are cancelled: what is half made could not be removed."""
-        running = asyncio.ensure_future(self._run(command))
-        try:
-            await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await running
-            raise
-
-    async def _run(self, command: Sequence[str]) -> None:
+        """Run a command of Compose. Raises CannotEnforceError COMPOSE."""
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL,
@@ -159,12 +152,7 @@ class Container:
 
     async def start(self) -> None:
         """Start it, even if we are cancelled: if it started after it was told to stop, it would never end."""
-        starting = asyncio.ensure_future(self._start())
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await starting
-            raise
+        await to_its_end(self._start())
 
     async def _start(self) -> None:
         made = self._made()

@@ -8,7 +8,7 @@ from testbed.live.backend import broker, commands
 from testbed.live.backend.prepare import DeviceHost, capacity
 from testbed.live.backend.protocol import Run
 from testbed.live.processes.programs import Program, kill_all
-from testbed.live.throttle.account import moved_by_device, used_by_device
+from testbed.live.throttle.account import used_by_device
 from testbed.live.throttle.means import NOTHING, probe
 from testbed.live.throttle.throttles import Throttles, enforceable, make_plan
 from testbed.runfolder.machine import free_port
@@ -145,7 +145,7 @@ class Processes:
 
     def not_in_force(self) -> list[str]:
         problems = self._throttles.account.too_fast(used_by_device(self._folder.root))
-        if past := self._throttles.bypassed(moved_by_device(self._folder.root)):
+        if past := self._throttles.bypassed():
             problems.append(f"{len(past)} devices moved bytes past their links, {past[0]} among them")
         return problems
 

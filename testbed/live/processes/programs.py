@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from testbed.live.backend import commands
-from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, told
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, to_its_end, told
 from testbed.live.throttle import cgroup, tc
 from testbed.live.throttle.tc import RefusedError, run
 from testbed.scenario.backends import Leftover
@@ -66,12 +66,7 @@ class Program:
 
     async def start(self) -> None:
         """Start it; it is in a process group of its own, so that Ctrl-C reaches it through us alone."""
-        starting = asyncio.ensure_future(self._start())
-        try:
-            await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            await starting  # else nobody would know it, to stop it
-            raise
+        await to_its_end(self._start())
 
     async def _start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,7 @@ class _Device:
     said: bool  # which limits it had
     limits: tuple[Row, ...]
     degraded: tuple[str, ...]
-    passed: Mapping[str, object] | None  # what its relay has passed; None: it has none
+    passed: Row | None  # what its relay has passed; None: it has none
 
 
 def gather(folder: RunFolder, *, cores: int) -> None:
@@ -64,12 +64,18 @@ def _write(folder: RunFolder, devices: Sequence[_Device], degraded: Sequence[str
     for device in devices:
         if device.limits:
             fleets.setdefault(device.fleet, []).append(device)
-    told = {
-        "fleets": [{"fleet": fleet, "count": len(members)} for fleet, members in fleets.items()],
-        "limits": [row for fleet, members in fleets.items() for row in _limits(fleet, members)],
-        "degraded": list(degraded),
-    }
-    write_atomic(folder.root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
+    counts = {fleet: len(members) for fleet, members in fleets.items()}
+    rows = [row for fleet, members in fleets.items() for row in _limits(fleet, members)]
+    _write_emulation(folder.root, counts, rows, degraded)
+
+
+def _write_emulation(
+    root: Path, counts: Mapping[str, int], limits: Sequence[Mapping[str, object]], degraded: Sequence[str]
+) -> None:
+    """Write emulation.json: the devices of each fleet, a row for each limit, and what was not in force."""
+    fleets = [{"fleet": fleet, "count": count} for fleet, count in counts.items()]
+    told = {"fleets": fleets, "limits": limits, "degraded": list(degraded)}
+    write_atomic(root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
 
 
 def _device(folder: RunFolder, spec: DeviceSpec) -> _Device:
@@ -119,12 +125,20 @@ def _too_many(devices: list[_Device], cores: int) -> Iterator[str]:
 
 def _bypassed(folder: RunFolder, devices: list[_Device]) -> Iterator[str]:
     """Yield a line for each device that says that it moved more bytes than its relay passed."""
-    moved = moved_by_device(folder.root)
-    for device in devices:
-        if device.passed is not None:
-            seen = (number(dict(device.passed), "up"), number(dict(device.passed), "down"))
-            if any(have < (1 - SAME) * said for have, said in zip(seen, moved.get(device.name, (0, 0)), strict=True)):
-                yield f"{device.name}: moved bytes past its link"
+    passed = {device.name: device.passed for device in devices if device.passed is not None}
+    for name in bypassed(passed, moved_by_device(folder.root)):
+        yield f"{name}: moved bytes past its link"
+
+
+def bypassed(passed: Mapping[str, Row], moved: Mapping[str, tuple[int, int]]) -> list[str]:
+    """The devices that moved more bytes (up, down) than passed their links: they went past them."""
+    ways = ("up", "down")
+    return [
+        name
+        for name, row in passed.items()
+        for said in [moved.get(name, (0, 0))]
+        if any(number(row, way) < (1 - SAME) * bytes_ for way, bytes_ in zip(ways, said, strict=True))
+    ]
 
 
 def _object(path: Path) -> Row | None:
@@ -175,9 +189,7 @@ class Account:
             for key, value, means in plan.asked():
                 got = self.read_back.get((name, key))
                 rows.append({"fleet": name, "key": key, "asked": value, "read_back": got, "means": means})
-        fleets = [{"fleet": each.fleet, "count": each.count} for each in self.plan.fleets.values()]
-        told: dict[str, object] = {"fleets": fleets, "limits": rows, "degraded": list(degraded)}
-        write_atomic(root / EMULATION_FILE, json.dumps(told, indent=2) + "\n")
+        _write_emulation(root, {name: plan.count for name, plan in self.plan.fleets.items()}, rows, degraded)
 
 
 def moved_by_device(root: Path) -> dict[str, tuple[int, int]]:

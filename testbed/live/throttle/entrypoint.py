@@ -40,7 +40,17 @@ from typing import NoReturn
 
 from testbed.live.throttle import cgroup, tc
 from testbed.live.throttle.container import HOME, as_user, dropped, has_relay, limit_relay, start_relay
-from testbed.live.throttle.means import NETEM, RELAY, STALL, TC, FleetPlan, why_refused
+from testbed.live.throttle.means import (
+    NETEM,
+    RELAY,
+    STALL,
+    TC,
+    FleetPlan,
+    is_delayed,
+    is_rated,
+    link_means,
+    why_refused,
+)
 from testbed.live.throttle.tc import RefusedError
 from testbed.world.limits import COUNTS, LINK, OF_A_CONTAINER, Limits, same
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
@@ -137,10 +147,8 @@ def hold(
     """
     refused: dict[str, str] = {}  # by means
     every = (*changes, limits)
-    rated = any(each.up_bits is not None or each.down_bits is not None for each in every)
-    delayed = any(each.delay_s or each.jitter_s for each in every)
-    lossy = any(each.loss for each in every)
-    for means, wanted in ((NETEM, delayed or lossy), (TC, rated)):
+    by_netem = is_delayed(every) or any(each.loss for each in every)
+    for means, wanted in ((NETEM, by_netem), (TC, is_rated(every))):
         if wanted:
             try:
                 for each in every:  # the limits themselves are the last, and stay
@@ -149,7 +157,6 @@ def hold(
                 refused[means] = why_refused(error)
             else:
                 break
-    netem = (delayed or lossy) and NETEM not in refused
     cores, memory = engine()
     plan = FleetPlan(
         fleet="",
@@ -158,9 +165,7 @@ def hold(
         changes=tuple(changes),
         cpu=CPUS if _same(limits.cores, cores) else "",
         memory=MEM_LIMIT if _same(limits.memory_bytes, memory) else "",
-        rate="" if not rated else RELAY if TC in refused else TC,
-        delay="" if not delayed else NETEM if netem else RELAY,
-        loss="" if not lossy else NETEM if netem else STALL,
+        **link_means(every, tc=TC not in refused, netem=NETEM not in refused),
     )
     read_back = {"cores": cores, "memory_limit": memory, **plan.by_kernel(limits)}  # ``shape`` has compared
     fixes = {

@@ -4,7 +4,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -103,7 +103,7 @@ def _tried(trial: Callable[[], None]) -> str:
     """What refused a trial; "" if it succeeded."""
     try:
         trial()
-    except (OSError, ValueError, RefusedError) as error:
+    except (OSError, ValueError) as error:
         return why_refused(error)
     return ""
 
@@ -153,6 +153,25 @@ def _try_cable(*, netem: bool) -> Callable[[], None]:
             tc.remove_namespace(name)
 
     return trial
+
+
+def is_rated(every: Iterable[Limits]) -> bool:
+    """Whether any of these limits has a rate."""
+    return any(each.up_bits is not None or each.down_bits is not None for each in every)
+
+
+def is_delayed(every: Iterable[Limits]) -> bool:
+    """Whether any of these limits has a delay or a jitter."""
+    return any(each.delay_s or each.jitter_s for each in every)
+
+
+def link_means(every: Sequence[Limits], *, tc: bool, netem: bool) -> dict[str, str]:
+    """The means for rate, delay and loss of a link that these limits hold in turn; ``tc`` and ``netem`` can be had."""
+    return {
+        "rate": "" if not is_rated(every) else TC if tc else RELAY,
+        "delay": "" if not is_delayed(every) else NETEM if netem else RELAY,
+        "loss": "" if not any(each.loss for each in every) else NETEM if netem else STALL,
+    }
 
 
 @dataclass(frozen=True, slots=True)

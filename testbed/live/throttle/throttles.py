@@ -12,25 +12,24 @@ from pathlib import Path
 from device_agent.throttle import Throttle, write_throttle
 from testbed.live.backend.prepare import DeviceHost, changes_of
 from testbed.live.throttle import cgroup, tc
-from testbed.live.throttle.account import Account
+from testbed.live.throttle.account import Account, bypassed, moved_by_device
 from testbed.live.throttle.means import (
     CGROUP,
     DUTY,
     NETEM,
-    RELAY,
     RLIMIT,
     SPARE_CORES,
-    STALL,
     TC,
     FleetPlan,
     Machine,
     Plan,
+    link_means,
 )
 from testbed.live.throttle.relay import LinkSpec, write_specs
 from testbed.live.throttle.tc import RefusedError
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from testbed.world.limits import SAME, Limits, Relayed, changed, same
+from testbed.world.limits import Limits, Relayed, changed, same
 from testbed.world.timeline import LinkChange
 from venn.wire.errors import CannotEnforceError
 from venn.wire.notation import format_bytes
@@ -76,8 +75,6 @@ def _fleet(
 ) -> FleetPlan:
     cpu, memory = machine.means("cpu") or "", machine.means("memory") or ""
     netem = alone and machine.can("delay", NETEM)
-    every = (limits, *changes)
-    rated = any(each.up_bits is not None or each.down_bits is not None for each in every)
     return FleetPlan(
         fleet=name,
         count=count,
@@ -85,9 +82,7 @@ def _fleet(
         changes=changes,
         cpu=_named(cpu, machine) if limits.cores is not None else "",
         memory=_named(memory, machine) if limits.memory_bytes is not None else "",
-        rate="" if not rated else TC if alone and machine.can("rate", TC) else RELAY,
-        delay="" if not any(each.delay_s or each.jitter_s for each in every) else NETEM if netem else RELAY,
-        loss="" if not any(each.loss for each in every) else NETEM if netem else STALL,
+        **link_means((limits, *changes), tc=alone and machine.can("rate", TC), netem=netem),
     )
 
 
@@ -176,7 +171,7 @@ class Throttles:
                 write_specs(
                     self.links, {name: self._link(name, self._devices[name].plan.limits) for name in self._linked()}
                 )
-        except (OSError, ValueError, RefusedError) as error:
+        except (OSError, ValueError) as error:
             self.remove()
             raise CannotEnforceError(
                 "CANNOT_ENFORCE", f"a limit could not be set: {error}", fix="see `venn doctor`"
@@ -232,20 +227,18 @@ class Throttles:
                 for key, asked in made.plan.by_kernel(limits).items():
                     if not same(in_force[key], asked):
                         raise RefusedError(f"{key} {asked} was asked, and {in_force[key]} is in force")
-        except (OSError, ValueError, RefusedError) as error:
+        except (OSError, ValueError) as error:
             raise CannotEnforceError("NOT_IN_FORCE", f"its link was not changed: {error}", where=device) from error
         return made.plan.relayed(limits)
 
-    def bypassed(self, moved: Mapping[str, tuple[int, int]]) -> list[str]:
-        """The devices that moved more bytes (up, down) than their links saw: they went past them."""
-        counts = self._counts()
-        missing = []
-        for device in self._linked():
-            row = counts.get(device, {})
-            seen = (row.get("up", 0), row.get("down", 0))
-            if any(have < (1 - SAME) * said for have, said in zip(seen, moved.get(device, (0, 0)), strict=True)):
-                missing.append(device)
-        return missing
+    def bypassed(self) -> list[str]:
+        """The devices that moved more bytes than their links passed."""
+        try:
+            counts = dict(json.loads(self.counts.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            counts = {}
+        passed = {device: counts.get(device, {}) for device in self._linked()}
+        return bypassed(passed, moved_by_device(self._folder.root))
 
     def remove(self) -> None:
         """Remove what was made; `venn down` finds what cannot be removed yet."""
@@ -300,9 +293,3 @@ class Throttles:
 
     def _file(self, host: DeviceHost) -> Path:
         return self._folder.device_host(host.name) / "throttle.json"
-
-    def _counts(self) -> dict[str, dict[str, int]]:
-        try:
-            return dict(json.loads(self.counts.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            return {}

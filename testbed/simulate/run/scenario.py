@@ -3,7 +3,6 @@
 It stops at Ctrl-C, with what came of it so far, and begins again if it is too large for a journal.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -22,7 +21,7 @@ from rich.console import Console
 from coordinator.engine.ids import job_name
 from coordinator.service.policy import policy_of, told_with_its_plan
 from testbed.report.result import Ending, Result, build_summary
-from testbed.runfolder.machine import commit, machine, versions
+from testbed.runfolder.machine import write_manifest
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
@@ -180,23 +179,8 @@ class VirtualRun:
         self._write_manifest(interrupted=True, simulated=None)
 
     def _write_manifest(self, *, interrupted: bool, simulated: dict[str, object] | None) -> None:
-        scenario = self.scenario
-        about = {
-            "name": scenario.name,
-            "policy": scenario.policy,
-            "seed": scenario.seed,
-            "backend": scenario.backend,
-            "jobs": list(unfolded(scenario).jobs),
-            "expect": [str(expected) for expected in scenario.expect],
-            "interrupted": interrupted,
-            "command": list(self.command),
-            "warnings": self._warnings,
-            "simulated": simulated,
-            "versions": versions(),
-            "machine": machine(),
-            "commit": commit(),
-        }
-        write_atomic(self.folder.manifest, json.dumps(about, indent=2) + "\n")
+        about = {**unfolded(self.scenario).about(), "interrupted": interrupted, "command": list(self.command)}
+        write_manifest(self.folder.manifest, {**about, "warnings": self._warnings, "simulated": simulated})
 
     def _warn(self, text: str) -> None:
         self._warnings.append(text)
