@@ -33,7 +33,7 @@ import math
 
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttempt
-from coordinator.engine.failures import JOB_CRASHES, forgive, lift, reject, warm
+from coordinator.engine.failures import end_cooling, forget_crashes, reject
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.leases import correct, end
 from coordinator.engine.lifecycle import (
@@ -82,8 +82,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
         asynchronous=spec.asynchronous is not None,
     )
     if job.latest is None or job.latest.round != round_:
-        forgive(job)
-        lift(world, job, JOB_CRASHES)
+        forget_crashes(world, job)
     job.state = advance(JOB, job.state, JobStep.OPEN, job.id, job.history)
     if job.previous is not None:
         purge(world, job.previous)
@@ -179,7 +178,7 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
     request = lease.request
     lease.recorded = outcome
     if lease.device.cooling and outcome is not _REJECTED:
-        warm(world, lease.device, request.job)
+        end_cooling(world, lease.device, request.job)
     if lease.state is ENDED:
         if outcome is _COUNTED:
             correct(world, lease)
@@ -228,8 +227,7 @@ def _flush(world: World, request: Request) -> None:
         request.rounds_left -= 1
     job.attempts[request.round, request.attempt] = request
     _forget_old(world, job)
-    forgive(job)
-    lift(world, job, JOB_CRASHES)
+    forget_crashes(world, job)
 
 
 def _forget_old(world: World, job: Job) -> None:

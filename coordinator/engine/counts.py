@@ -44,17 +44,13 @@ class JobCount:
     requirement: str  # its name
     phase: str  # arriving, filling, collecting, aggregating, paused, finished, cancelled, failed
     round: int  # of the latest attempt; 0: none yet
-    attempt: int
     rounds: int | None
-    closed_rounds: int
     places: int  # C of the latest attempt
     leased: int  # live with a place + counted, of the latest attempt
     responses: int
     responses_needed: int  # K
     aborts: int
-    live: int  # leases of all its attempts
     waits: str  # the strongest reason; empty: it does not wait
-    age_s: float  # since its arrival, until its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,17 +121,13 @@ def job_count(engine: Engine, job: Job, present: Present | None = None) -> JobCo
         requirement=spec.requirement_label,
         phase="paused" if job.pauses else job.state.value,
         round=latest.round if latest else 0,
-        attempt=latest.attempt if latest else 0,
         rounds=spec.rounds,
-        closed_rounds=job.closed_rounds,
         places=latest.places if latest else spec.places,
         leased=latest.placed + latest.counted if latest else 0,
         responses=latest.responses if latest else 0,
         responses_needed=latest.needed if latest else spec.responses_needed,
         aborts=job.aborts,
-        live=job.live,
         waits=reasons[0] if reasons else "",
-        age_s=(job.ended_at if job.ended_at is not None else engine.now) - job.arrival,
     )
 
 

@@ -22,7 +22,7 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.failures import decline, fail
 from coordinator.engine.ids import LeaseSeq
-from coordinator.engine.leases import accept, close, deliver, end, lose, revoke, settle, stopped, take_back
+from coordinator.engine.leases import accept, close, deliver, end, lose, resume, revoke, settle, stopped
 from coordinator.engine.lifecycle import ABSENT, CHECK_IN, GONE, IDLE, OFFERED, RUNNING
 from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, LeaseEnd, Outcome, Phase, SessionEnd
 from coordinator.engine.state import Device, Lease, Session
@@ -209,7 +209,7 @@ def _take_up_one(world: World, session: Session, lease: Lease, held: HeldLease) 
         case HeldPhase.BROKEN:
             fail(world, lease, None, held.failure or FailureReason.TASK_CRASHED, held.message)
         case HeldPhase.FETCHING | HeldPhase.WORKING | HeldPhase.SUBMITTING:
-            take_back(world, lease, session)
+            resume(world, lease, session)
         case _:
             assert_never(held.phase)
 

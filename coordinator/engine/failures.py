@@ -30,7 +30,7 @@ def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason,
     job = lease.request.job
     if job.followed or reason is not FailureReason.DRIVER_UNREACHABLE:
         cool(world, lease.device, job)
-    blame(world, lease, reason, message)
+    count_crash(world, lease, reason, message)
     end(world, lease, LeaseEnd.FAILED, phase=phase, failure=reason, message=message)
 
 
@@ -42,14 +42,14 @@ def decline(world: World, lease: Lease, reason: FailureReason, retry_after_s: fl
         device.resting_until = world.now + (wait_s or settings.cooling_first_s)
     else:
         cool(world, device, lease.request.job, wait_s)
-        blame(world, lease, reason, message)
+        count_crash(world, lease, reason, message)
     end(world, lease, LeaseEnd.DECLINED, failure=reason, message=message)
 
 
 def reject(world: World, lease: Lease) -> None:
     """End a lease whose response the driver refused."""
     cool(world, lease.device, lease.request.job)
-    blame(world, lease, FailureReason.RESPONSE_REJECTED, "its driver refused the response")
+    count_crash(world, lease, FailureReason.RESPONSE_REJECTED, "its driver refused the response")
     end(world, lease, LeaseEnd.REJECTED)
 
 
@@ -63,7 +63,7 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
     device.history.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
 
 
-def warm(world: World, device: Device, job: Job) -> None:
+def end_cooling(world: World, device: Device, job: Job) -> None:
     """Forget the failures of the pair: it has brought a response."""
     if job.id not in device.cooling:
         return
@@ -72,7 +72,7 @@ def warm(world: World, device: Device, job: Job) -> None:
         world.fresh.append(device.session)
 
 
-def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> None:
+def count_crash(world: World, lease: Lease, reason: FailureReason, message: str) -> None:
     """Count the devices on which the present round failed by the job's own fault; pause it unless they are few of many.
 
     It is paused when they are ``crashes_to_pause``, and as many as serve the round beside them or have. So a handful of
@@ -90,9 +90,10 @@ def blame(world: World, lease: Lease, reason: FailureReason, message: str) -> No
         pause(world, job, JOB_CRASHES, f"{what} on {count} devices in round {job.request.round}; first {first}: {text}")
 
 
-def forgive(job: Job) -> None:
-    """Forget what has crashed so far."""
+def forget_crashes(world: World, job: Job) -> None:
+    """Forget what has crashed so far; a job that was paused for it goes on."""
     job.crashed.clear()
+    unpause(world, job, JOB_CRASHES)
 
 
 def pause(world: World, job: Job, reason: str, message: str) -> None:
@@ -103,7 +104,7 @@ def pause(world: World, job: Job, reason: str, message: str) -> None:
     world.effects.append(PauseJob(job.id, reason, message))
 
 
-def lift(world: World, job: Job, reason: str) -> None:
+def unpause(world: World, job: Job, reason: str) -> None:
     """Take a reason to pause away; with the last one the job goes on."""
     if job.pauses.pop(reason, None) is not None and not job.pauses:
         world.change(job)

@@ -20,7 +20,7 @@ from coordinator.engine.events import (
     JobSubmitted,
     ResponsesRecorded,
 )
-from coordinator.engine.failures import DRIVER_AWAY, JOB_CRASHES, forgive, lift, pause
+from coordinator.engine.failures import DRIVER_AWAY, forget_crashes, pause, unpause
 from coordinator.engine.ids import JobId
 from coordinator.engine.leases import end
 from coordinator.engine.lifecycle import JOB, JobStep, advance
@@ -69,7 +69,7 @@ def follow(world: World, event: DriverFollowed) -> None:
     job.followed, job.away_since = True, None
     world.change(job)
     world.note_job(job, "DRIVER", f"incarnation {job.incarnation} follows")
-    lift(world, job, DRIVER_AWAY)
+    unpause(world, job, DRIVER_AWAY)
 
 
 def lose_driver(world: World, event: DriverLost) -> None:
@@ -215,12 +215,11 @@ def _recut(world: World) -> int:
 
 
 def _take_over(world: World, job: Job, incarnation: int) -> None:
-    """A restarted driver: it is not followed yet, and what crashed before is forgiven."""
+    """A restarted driver: it is not followed yet, and what crashed before is forgotten."""
     job.incarnation = incarnation
     if job.followed:
         _goes_away(world, job)
-    forgive(job)
-    lift(world, job, JOB_CRASHES)
+    forget_crashes(world, job)
     world.dirty = True
     world.note_job(job, "DRIVER", f"incarnation {incarnation} takes over")
 

@@ -123,7 +123,7 @@ def miss(world: World, lease: Lease) -> None:
     _give_back(world, lease)
 
 
-def take_back(world: World, lease: Lease, session: Session) -> None:
+def resume(world: World, lease: Lease, session: Session) -> None:
     """Go on with an ABSENT lease whose device has returned, if there is a place; else it is REPLACED."""
     if lease.request.unmet > 0:
         _step(lease, RETURN)
@@ -237,7 +237,7 @@ def send_away(world: World, session: Session, reason: ComeBackReason, after_s: f
     world.effects.append(SendAway(session.seq, session.device.id, reason, after_s))
 
 
-def drawn_s(world: World, session: Session, devices: int) -> float:
+def come_back_s(world: World, session: Session, devices: int) -> float:
     """Draw seconds from a window in which so many devices come back at the wanted rate."""
     settings = world.settings
     window_s = max(settings.heartbeat_s, devices / settings.come_back_per_s)
@@ -272,7 +272,7 @@ def _until_tomorrow_s(world: World, session: Session) -> float | None:
     if session.device.limited_in_interval:
         return None
     tomorrow = (day_of(world.now) + 1) * DAY_S
-    return tomorrow - world.now + drawn_s(world, session, world.device_counts[SERVED])
+    return tomorrow - world.now + come_back_s(world, session, world.device_counts[SERVED])
 
 
 def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:

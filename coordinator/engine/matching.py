@@ -18,7 +18,7 @@ from coordinator.engine.chance import Purpose, draw, index
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AdoptPlan
 from coordinator.engine.ids import RegionId, RequestId, SessionSeq
-from coordinator.engine.leases import drawn_s, grant, send_away
+from coordinator.engine.leases import come_back_s, grant, send_away
 from coordinator.engine.lifecycle import DISMISS, IDLE, PlanError
 from coordinator.engine.model import ComeBackReason
 from coordinator.engine.plan import ANY_TIER, LIFTED, UNDECIDED, GroupView, Mode, Plan, Policy, flaw
@@ -331,7 +331,7 @@ class Matcher:
         world = self.world
         world.leave_idle(session)
         world.move(session.device, DISMISS)
-        send_away(world, session, reason, drawn_s(world, session, devices))
+        send_away(world, session, reason, come_back_s(world, session, devices))
 
 
 def _may_restrict(request: Request, tier: int, number: int) -> bool:

@@ -306,7 +306,7 @@ async def test_a_pause_that_was_lifted_while_the_driver_was_away_is_not_told() -
         await phones[0].say(failed=crash)
         await made.until(effects.PauseJob, lambda pause: pause.reason == "JOB_CRASHES")
         assert (await driver.record(offers[1].lease)).status == CLOSED
-        await driver.open(round_=2)  # forgives what crashed
+        await driver.open(round_=2)  # what crashed is forgotten
         again = driver.follow()
         assert not (await again.next("alive")).alive.HasField("paused")
 

@@ -188,7 +188,6 @@ def test_jobs_say_where_they_stand() -> None:
         1,
         8,
     )
-    assert now.age_s == 2.0
     assert now.waits.startswith("10 places open")
     play.handle(DriverLost(job.id, 1))
     assert job_counts(play.engine)[0].phase == "paused"
