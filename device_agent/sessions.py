@@ -7,11 +7,15 @@ the same times, live and simulated, one device or a million. Gaps pass faster by
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from venn.wire.chance import Ids, Purpose, Reals, at, uniform
 from venn.wire.notation import Distribution
+
+Number = TypeVar("Number", bound=np.generic)
 
 DAY_S = 86_400.0
 LEAST_SESSION_S = 0.001
@@ -147,14 +151,19 @@ class Sessions:
         number = self._number[place][:, None] + np.arange(count)
         length = np.maximum(at(about.session, uniform(self._seed, Purpose.SESSION, device, number)), LEAST_SESSION_S)
         gap = np.maximum(at(about.gap, uniform(self._seed, Purpose.GAP, device, number)), 0.0)
-        start, end, now = np.empty_like(length), np.empty_like(length), self._start[place]
+        starts, ends, now = [], [], self._start[place]
         for turn in range(count):
-            start[:, turn] = now
-            end[:, turn] = now + length[:, turn]
-            now = about.day.after(end[:, turn], gap[:, turn])
+            starts.append(now)
+            ends.append(now + length[:, turn])
+            now = about.day.after(ends[-1], gap[:, turn])
         self._start[place] = now
         self._number[place] += count
-        return Block(start.ravel(), end.ravel(), np.repeat(place, count), number.ravel())
+        return Block(_by_device(starts), _by_device(ends), _by_device([place] * count), number.ravel())
+
+
+def _by_device(columns: Sequence[NDArray[Number]]) -> NDArray[Number]:
+    """The values of each device, one after the other; ``columns`` have one of each."""
+    return columns[0] if len(columns) == 1 else np.stack(columns, axis=1).ravel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

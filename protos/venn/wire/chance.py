@@ -36,8 +36,7 @@ class Purpose(IntEnum):
 
 def draws(seed: int, purpose: int, *ids: Ids) -> NDArray[np.uint64]:
     """64 uniform bits for each row of ``ids``, of which there is at least one column."""
-    key = mix_wrapping(np.array([seed & (2**64 - 1)], np.uint64)) ^ np.uint64(purpose)
-    state = np.broadcast_to(key, np.broadcast_shapes(*(each.shape for each in ids)))
+    state = mix_wrapping(np.array([seed & (2**64 - 1)], np.uint64)) ^ np.uint64(purpose)
     for each in ids:
         state = mix_wrapping(state) ^ each.astype(np.uint64)
     return mix_wrapping(state)
