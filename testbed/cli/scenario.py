@@ -11,7 +11,6 @@ import typer
 from testbed.cli.shared import ScenarioFile, Set, answer
 from testbed.report.words import counted
 from testbed.scenario import Scenario, ScenarioError, load
-from testbed.scenario.checks import drawn
 from testbed.scenario.packaged import named, packaged_scenarios
 from testbed.scenario.requirements import served_by
 from testbed.scenario.schema import json_schema, markdown, schema_text
@@ -171,7 +170,7 @@ def _facts(scenario: Scenario) -> dict[str, object]:
     }
     told |= {"devices": whole.devices, "jobs": list(jobs.values())}
     if scenario.population is None:
-        devices = drawn(whole)
+        devices = whole.drawn_devices()
         for name, facts in jobs.items():
             facts["eligible"] = served_by(whole.requirement_of(name)[1], devices)
         return told
@@ -187,7 +186,7 @@ def _table(scenario: Scenario) -> Iterator[str]:
     if scenario.population is not None:
         yield from _contention(scenario, whole)
         return
-    devices = drawn(whole)
+    devices = whole.drawn_devices()
     yield from _right(scenario, f"{whole.devices} devices in {len(whole.fleets)} fleets")
     yield f"{'JOB':20} {'ROUNDS':>9} {'DEMAND':>6} {'ELIGIBLE':>8}  REQUIREMENT"
     for name, job in whole.jobs.items():

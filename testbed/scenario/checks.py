@@ -21,7 +21,6 @@ from testbed.scenario.readers import LONGEST
 from testbed.scenario.requirements import requirement_of, served_by, stated_requirements, unfillable
 from testbed.scenario.unfold import unfolded
 from testbed.world.arrays import Matching
-from testbed.world.fleets import expand
 from testbed.world.jobs import Which, draw_jobs, job_names, read_table, subset
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_bytes, format_duration, format_number
@@ -43,14 +42,6 @@ def check(scenario: Scenario) -> list[Finding]:
         findings += _served(scenario)
         findings += [] if findings else _filled(unfolded(scenario))
     return findings
-
-
-def drawn(scenario: Scenario) -> list[DeviceSpec]:
-    """The devices as a run will have them, without their data."""
-    nowhere = [Path("share.npz")] * scenario.devices
-    return expand(
-        scenario.fleet_specs(), seed=scenario.seed, time_scale=1.0, data=dict.fromkeys(scenario.data, nowhere)
-    )
 
 
 def _top(scenario: Scenario) -> Iterator[Finding]:
@@ -232,7 +223,7 @@ def _asynchronous(here: KeyPath, job: Job) -> Iterator[Finding]:
 
 def _served(scenario: Scenario) -> Iterator[Finding]:
     """Jobs that no device can serve."""
-    devices = drawn(scenario)
+    devices = scenario.drawn_devices()
     for path, stated in stated_requirements(scenario).items():
         text = scenario.requirements.get(stated, stated)
         if served_by(text, devices) == 0:
@@ -243,7 +234,7 @@ def _served(scenario: Scenario) -> Iterator[Finding]:
 
 def _filled(whole: Scenario) -> Iterator[Finding]:
     """Jobs that ask for more devices than there are for them."""
-    devices = drawn(whole)
+    devices = whole.drawn_devices()
     eligible: dict[str, int | None] = {}
     for name, job in whole.jobs.items():
         _, text = whole.requirement_of(name)

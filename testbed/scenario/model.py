@@ -5,6 +5,7 @@ The text below a key is its reference: docs/scenario.md is made from it.
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 
 from pydantic import Field
 
@@ -17,7 +18,7 @@ from testbed.scenario.expect import Verdict, evaluate, with_defaults
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.absences import Expansion, on_fleets
 from testbed.world.arrays import Matching
-from testbed.world.fleets import FleetSpec
+from testbed.world.fleets import FleetSpec, expand
 from testbed.world.limits import Limits
 from venn.wire.notation import Constant
 
@@ -318,6 +319,11 @@ class Scenario(Part):
             )
             for name, fleet in self.fleets.items()
         ]
+
+    def drawn_devices(self) -> list[DeviceSpec]:
+        """All devices as a run draws them, without ``churn`` and with data that nobody reads. Raises UsageError."""
+        nowhere = dict.fromkeys(self.data, [Path("share.npz")] * self.devices)
+        return expand(self.fleet_specs(), seed=self.seed, time_scale=self.time_scale, data=nowhere)
 
     def timeline(self, devices: Sequence[DeviceSpec]) -> Expansion:
         """What ``churn`` comes to on these devices, those of all fleets."""

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import Asynchronous, EngineSettings, JobSpec, Repeat, StragglerRule, Workload
@@ -24,7 +23,7 @@ from testbed.scenario.unfold import unfolded
 from testbed.simulate.model import Break, Cut, SimulatedJob, Simulation
 from testbed.world.absences import on_population, on_programs, with_absences
 from testbed.world.arrays import CheckIns
-from testbed.world.fleets import check_ins_of, expand
+from testbed.world.fleets import check_ins_of
 from testbed.world.limits import Limits, changed
 from testbed.world.links import LinkSchedule, link_schedule
 from testbed.world.population import check_ins
@@ -70,7 +69,7 @@ def population_devices(
 
 def device_specs(scenario: Scenario) -> list[DeviceSpec]:
     """All devices, with data that nobody reads. Raises UsageError for fleets that no devices can be made of."""
-    devices = _undisturbed(scenario)
+    devices = scenario.drawn_devices()
     return with_absences(devices, scenario.timeline(devices))
 
 
@@ -79,7 +78,7 @@ def fleet_devices(scenario: Scenario, requirements: Sequence[Requirement]) -> De
 
     Raises UsageError for fleets that no devices can be made of.
     """
-    undisturbed = _undisturbed(scenario)
+    undisturbed = scenario.drawn_devices()
     timeline = scenario.timeline(undisturbed)
     devices = with_absences(undisturbed, timeline)
     named = [each for one in requirements for each in leaves(one) if isinstance(each, Ids)]
@@ -102,13 +101,6 @@ def fleet_devices(scenario: Scenario, requirements: Sequence[Requirement]) -> De
         actions=timeline.actions,
         cuts=_cuts(devices),
     )
-
-
-def _undisturbed(scenario: Scenario) -> list[DeviceSpec]:
-    """All devices, as they would be without ``churn``."""
-    nowhere = [Path("share.npz")] * scenario.devices
-    data = dict.fromkeys(scenario.data, nowhere)
-    return expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=data)
 
 
 def _cuts(devices: Sequence[DeviceSpec]) -> dict[tuple[int, float], Cut]:

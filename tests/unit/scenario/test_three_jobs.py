@@ -5,7 +5,6 @@ from fractions import Fraction
 from pathlib import Path
 
 from testbed.scenario import Scenario
-from testbed.scenario.checks import drawn
 from testbed.world.fleets import expand
 from testbed.world.timeline import Verb
 from tests.unit.scenario.conftest import PLAIN, THREE_JOBS, problems, write
@@ -44,7 +43,7 @@ def test_its_timeline(folder: Path) -> None:
     crash, cut = scenario.churn
     assert (crash.verb, crash.from_s, crash.to_s, crash.for_s) == (Verb.CRASH, 30.0, None, None)
     assert (str(crash.of), str(cut)) == ("25% of flagship", "{at: 45s, disconnect: 30% of budget, for: 10s}")
-    actions = scenario.timeline(drawn(scenario)).actions
+    actions = scenario.timeline(scenario.drawn_devices()).actions
     assert Counter(action.verb for action in actions) == {Verb.CRASH: 5, Verb.DISCONNECT: 14}
 
 
