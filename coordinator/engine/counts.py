@@ -21,6 +21,8 @@ MOST_IN_ORDER = 32  # jobs that a region's line names
 
 @dataclass(frozen=True, slots=True)
 class DeviceCounts:
+    """Devices by what they do."""
+
     known: int
     waiting: int
     busy: int
@@ -30,6 +32,8 @@ class DeviceCounts:
 
 @dataclass(frozen=True, slots=True)
 class RegionCount:
+    """A region, for people."""
+
     region: RegionId
     groups: tuple[str, ...]  # names of its requirements, the most common first; empty: no job is for it
     devices: int  # known
@@ -40,6 +44,8 @@ class RegionCount:
 
 @dataclass(frozen=True, slots=True)
 class JobCount:
+    """A job, for people."""
+
     job: JobId
     requirement: str  # its name
     phase: str  # arriving, filling, collecting, aggregating, paused, finished, cancelled, failed
@@ -55,6 +61,8 @@ class JobCount:
 
 @dataclass(frozen=True, slots=True)
 class DeviceLine:
+    """A device, for people."""
+
     device: DeviceId
     state: str  # waiting, busy, served, gone
     tasks: int  # that it brought to a receipt
@@ -107,7 +115,7 @@ def region_counts(engine: Engine, most: int | None = None) -> tuple[list[RegionC
 
 
 def job_counts(engine: Engine) -> list[JobCount]:
-    """By arrival."""
+    """The counts of all jobs, by arrival."""
     present = Present(engine.world)
     return [job_count(engine, job, present) for job in engine.jobs.values()]
 

@@ -19,6 +19,8 @@ Entry = TypeVar("Entry", bound=tuple[Any, ...])  # begins with its time in secon
 
 
 class Calendar(Generic[Entry]):
+    """Entries by time; the least one that stands is found first."""
+
     def __init__(self, stands: Callable[[Entry], bool]) -> None:
         """``stands`` is asked about an entry when its second comes up, and whenever it is the first. False: drop it."""
         self.soonest = inf  # nothing is due before; inf: nothing is noted
@@ -73,6 +75,8 @@ Key = int | str  # of one type within a kind
 
 
 class Kind(IntEnum):
+    """What a deadline is about."""
+
     ATTEMPT = 1  # key: request id; its deadline
     LEASE = 2  # key: lease seq; not accepted in time, or expired
     STOP = 3  # key: device id; an ended lease keeps it busy no longer
@@ -87,6 +91,8 @@ Truth = Callable[[Kind, Key], float | None]
 
 
 class Deadlines(Calendar[tuple[float, Kind, Key]]):
+    """The deadlines of one engine."""
+
     def __init__(self, truth: Truth) -> None:
         """``truth`` gives the time at which (kind, key) is really due, or None if it no longer is."""
         super().__init__(self._holds)

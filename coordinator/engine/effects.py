@@ -201,11 +201,15 @@ class PauseJob:
 
 @value
 class ResumeJob:
+    """The job is paused no longer."""
+
     job: JobId
 
 
 @value
 class EndJob:
+    """The job is over; it stays so."""
+
     job: JobId
     end: JobEnd
     message: str

@@ -45,12 +45,16 @@ class DeviceHeard:
 
 @value
 class LeaseAccepted:
+    """The device has accepted an offer."""
+
     session: SessionSeq
     lease: LeaseSeq
 
 
 @value
 class LeaseDeclined:
+    """The device does not take an offer."""
+
     session: SessionSeq
     lease: LeaseSeq
     reason: FailureReason
@@ -60,6 +64,8 @@ class LeaseDeclined:
 
 @value
 class TaskProgressed:
+    """The device works on a task; ``fraction`` of it is done, 0 to 1."""
+
     session: SessionSeq
     lease: LeaseSeq
     fraction: float
@@ -80,6 +86,8 @@ class TaskFinished:
 
 @value
 class TaskFailed:
+    """The task has failed on the device."""
+
     session: SessionSeq
     lease: LeaseSeq
     phase: Phase

@@ -25,6 +25,8 @@ from coordinator.engine.world import World
 
 
 class Why(StrEnum):
+    """What a device that a request could use does instead."""
+
     ABSENT = "absent"  # no further eligible device is present
     OWN = "own"  # one is present and works for an earlier attempt of the job
     BUSY = "busy"  # one is present and has worked for another job since before the attempt opened
@@ -35,6 +37,8 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
+    """A part of a wait: what it is due to."""
+
     why: Why
     job: JobId | None = None  # BUSY, GIVEN: whom the device works for
     rule: str = ""  # GIVEN: the policy that was in force; PAUSED: the reason

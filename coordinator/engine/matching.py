@@ -45,6 +45,8 @@ class Candidates:
 
 
 class Matcher:
+    """Makes plans, and grants leases by the one in force."""
+
     def __init__(self, world: World, policy: Policy) -> None:
         self.world = world
         self.policy = policy
@@ -58,7 +60,7 @@ class Matcher:
         self.views = Views(world)
 
     def settle(self) -> None:
-        """At the end of a turn: match what became matchable, with a new plan if the inputs have changed."""
+        """Match what became matchable in a turn, at its end, with a new plan if the inputs have changed."""
         world = self.world
         if not world.fresh and not world.dirty and not world.vacant:
             return
@@ -340,7 +342,7 @@ def _may_restrict(request: Request, tier: int, number: int) -> bool:
 
 
 def lift(world: World, request: Request) -> None:
-    """It is for all tiers from now on: it was restricted, or was never to be."""
+    """Let a request be for all tiers from now on: it was restricted, or was never to be."""
     world.changed[request.id] = request
     if request.tier >= 0:
         request.tier = LIFTED

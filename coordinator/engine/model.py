@@ -79,12 +79,16 @@ class SessionEnd(StrEnum):
 
 
 class AttemptStatus(StrEnum):
+    """How an attempt stands."""
+
     OPEN = "open"
     CLOSED = "closed"
     ABORTED = "aborted"
 
 
 class AttemptEndReason(StrEnum):
+    """Why an attempt ended."""
+
     ENOUGH = "enough"
     DEADLINE = "deadline"
     DRIVER_AWAY = "driver_away"
@@ -94,6 +98,8 @@ class AttemptEndReason(StrEnum):
 
 
 class JobEnd(StrEnum):
+    """How a job ended."""
+
     FINISHED = "finished"
     CANCELLED = "cancelled"
     FAILED = "failed"
@@ -118,6 +124,8 @@ class HeldPhase(StrEnum):
 
 
 class StragglerRule(StrEnum):
+    """What becomes of leases that run when their round closes."""
+
     FINISH = "finish"
     REVOKE = "revoke"
 
@@ -130,6 +138,8 @@ class Repeat(StrEnum):
 
 
 class ComeBackReason(StrEnum):
+    """Why a device was sent away."""
+
     LIMIT = "limit"
     NO_WORK = "no_work"
     OVERLOAD = "overload"

@@ -148,7 +148,7 @@ class Table(Sequence[Row]):
 
     @classmethod
     def of(cls, rows: Iterable[Row], groups: Sequence[GroupView]) -> Self:
-        """These rows, in this order, for a view of these groups."""
+        """Make a table of these rows, in this order, for a view of these groups."""
         given = list(rows)
         numbers = {group.group: number for number, group in enumerate(groups)}
         return cls(cls.packed([cls._fields(one, numbers) for one in given]), [one.job for one in given], groups)

@@ -32,6 +32,8 @@ TOGETHER = 4096  # numbers that are made at a time
 
 @dataclass(slots=True, eq=False)
 class Group:
+    """A job group: the unfinished jobs with one requirement."""
+
     id: GroupId
     requirement: Requirement
     name: str  # for people, from its first job
@@ -43,6 +45,8 @@ class Group:
 
 @dataclass(slots=True)
 class DeviceClass:
+    """A capability class."""
+
     sample: tuple[DeviceId, Capabilities]  # of one of its devices: any will do
     region: RegionId = field(default=RegionId(0))
     devices: int = 0  # known devices of this class
@@ -50,6 +54,8 @@ class DeviceClass:
 
 @dataclass(slots=True, eq=False)
 class Region:
+    """A set of groups, and the classes of devices that are eligible for exactly these."""
+
     id: RegionId
     groups: frozenset[GroupId]
     classes: list[int] = field(default_factory=list)  # ascending
@@ -66,6 +72,8 @@ class Recut:
 
 
 class Regions:
+    """The groups, classes and regions of one engine."""
+
     def __init__(self, most: int) -> None:
         self.most = most
         self.groups: dict[GroupId, Group] = {}  # with unfinished jobs, in the order in which they came

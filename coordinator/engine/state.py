@@ -61,6 +61,8 @@ class Stopping:
 
 @dataclass(slots=True, eq=False)
 class Device:
+    """A device that has checked in, now or before."""
+
     id: DeviceId
     capabilities: Capabilities  # as of its last check-in
     capability_class: int  # OVERFLOW: none, it is checked one by one
@@ -102,6 +104,8 @@ class Device:
 
 @dataclass(slots=True, eq=False)
 class Session:
+    """An open session of a device."""
+
     seq: SessionSeq
     device: Device
     opened_at: float
@@ -113,6 +117,8 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class Lease:
+    """A lease, live or ended."""
+
     seq: LeaseSeq
     device: Device
     request: "Request"
@@ -137,7 +143,7 @@ class Lease:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Places:
-    """What every look-up reads of a request: slots of their own, which lie side by side."""
+    """The part of a request that every look-up reads: slots of their own, which lie side by side."""
 
     places: int  # C, fixed; placed + counted never exceed it
     placed: int = 0  # leases in PLACED states
@@ -259,6 +265,8 @@ class Request(Places):
 
 @dataclass(slots=True, eq=False)
 class Job:
+    """A job, from its arrival until it is forgotten."""
+
     spec: JobSpec
     group: Group
     arrival: float

@@ -15,6 +15,8 @@ COLD_TICK_S = 1.0  # within the first bucket; no shorter than a bucket's part of
 
 
 class Supply:
+    """The check-ins of all devices, or of one tier."""
+
     def __init__(self, settings: EngineSettings, start: float) -> None:
         self.start = start
         self.window_s = settings.supply_window_s

@@ -26,6 +26,8 @@ EVERY_TIER = -2  # of no device: stands for all of them where people are shown w
 
 
 class Tiers:
+    """The cuts between tiers, and the supply of each."""
+
     def __init__(self, settings: EngineSettings, start: float) -> None:
         self.number = settings.tiers  # V, >= 1; 1: no device has a tier
         self.counts = [0] * BINS  # scores

@@ -19,6 +19,8 @@ _after = DEVICE.get
 
 @dataclass(slots=True, eq=False)
 class World:
+    """The state of one engine."""
+
     settings: EngineSettings
     truth: InitVar[Truth]
     now: float = 0.0  # of the last event

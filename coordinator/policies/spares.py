@@ -112,7 +112,7 @@ def contention(view: View) -> Contention:
 
 
 def targets(requests: Requests, goals: Integers) -> dict[RequestId, int]:
-    """For a plan: those of requests with spare places. ``goals``: how many places each request is to have."""
+    """The targets of a plan, of requests with spare places. ``goals``: how many places each request is to have."""
     some = requests.needed < requests.places
     return dict(zip(requests.ids(some), goals[some].tolist(), strict=True))
 

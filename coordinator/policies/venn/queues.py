@@ -57,7 +57,7 @@ class Queues:
         return [self.requests.jobs[place] for place in self.places(queue)]
 
     def places(self, queue: int) -> list[int]:
-        """Of its requests in the view, in their order."""
+        """The places of its requests in the view, in their order."""
         places: list[int] = self.order[self.starts[queue] : self.starts[queue + 1]].tolist()
         return places
 
