@@ -21,9 +21,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from resource import RUSAGE_SELF, getrusage
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coordinator.policies.registry import load_policy
 from testbed.bench.figures import Measured, Say
 from testbed.scenario import load
@@ -62,12 +59,8 @@ class _Cut:
             started = time.process_time()
             block = next(blocks)
             self.seconds += time.process_time() - started
-            yield _part(block, slice(left))
+            yield block.take(slice(left))
             left -= len(block)
-
-
-def _part(block: CheckIns, rows: slice | NDArray[np.bool_]) -> CheckIns:
-    return CheckIns(*(getattr(block, name)[rows] for name in CheckIns.__slots__))
 
 
 def _endless(scales: Sequence[str]) -> Simulation:
@@ -89,7 +82,7 @@ def crowded(scales: Sequence[str]) -> Simulation:
         for block in made.trace():
             later = block.start_s >= last
             if later.any():
-                yield _part(block, later)
+                yield block.take(later)
 
     return replace(made, jobs=tuple(replace(job, arrives_s=last) for job in made.jobs), trace=trace)
 

@@ -9,7 +9,6 @@ time in which a place is held by a device that will not answer: the next device 
 asynchronous job overlap: they are not played, but follow from the rates of devices and places.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +35,7 @@ class Sample:
 
     def where(self, rows: NDArray[np.bool_]) -> "Sample":
         """These rows of the sample."""
-        return replace(self, sessions=_rows(self.sessions, rows), once=self.once[rows])
+        return replace(self, sessions=self.sessions.take(rows), once=self.once[rows])
 
     def durations(self, job: SimulatedJob, rows: Ids | slice) -> Reals:
         """Seconds of a task of ``job``, without noise."""
@@ -59,21 +58,12 @@ def take_sample(simulation: Simulation) -> Sample:
         rows += len(block)
         if len(block) and (block.start_s[-1] >= SAMPLED_S or rows >= most):
             break
-    whole = _joined(blocks)
+    whole = CheckIns.joined(blocks)
     until = min(float(whole.start_s[-1]), SAMPLED_S) if len(whole) else 0.0
-    sessions = _rows(whole, slice(0, int(np.searchsorted(whole.start_s, until, side="right"))))
+    sessions = whole.take(slice(0, int(np.searchsorted(whole.start_s, until, side="right"))))
     limits = simulation.limits or ((simulation.tasks_per_session, 0),) * len(simulation.kinds)
     once = np.array([tasks == 1 for tasks, _ in limits], dtype=np.bool_)
     return Sample(sessions, once[sessions.kind], until, waiting)
-
-
-def _rows(sessions: CheckIns, rows: NDArray[np.bool_] | slice) -> CheckIns:
-    return CheckIns(*(getattr(sessions, name)[rows] for name in CheckIns.__slots__))
-
-
-def _joined(blocks: Sequence[CheckIns]) -> CheckIns:
-    none = CheckIns(*(np.empty(0, kind) for kind in ("f8", "f8", "i8", "i8", "i4", "f8", "f8", "?")))
-    return CheckIns(*(np.concatenate([getattr(one, name) for one in (none, *blocks)]) for name in CheckIns.__slots__))
 
 
 OPENINGS = 12  # one every two hours

@@ -117,7 +117,7 @@ def world(
     def trace() -> Iterator[CheckIns]:
         whole = block(rows)
         for part in np.array_split(np.arange(len(rows)), blocks):
-            yield CheckIns(*(getattr(whole, name)[part] for name in CheckIns.__slots__))
+            yield whole.take(part)
 
     ordered = tuple(sorted(jobs, key=lambda one: (one.arrives_s, one.spec.job)))
     made = Simulation(simulated_settings(seed, "test"), ordered, tuple(kinds), trace)

@@ -13,7 +13,7 @@ import numpy as np
 from coordinator.engine.requirements import Comparison
 from device_agent.sessions import Absences
 from device_agent.spec import Absence, AbsenceKind, DeviceSpec
-from testbed.world.arrays import CheckIns, Ids
+from testbed.world.arrays import CheckIns
 from testbed.world.columns import chunks
 from testbed.world.fleets import check_ins_of
 from testbed.world.population import Population
@@ -161,7 +161,7 @@ def without(
         pieces = gone.cut(block.device, block.start_s, block.end_s)
         if pieces is None:
             return block
-        left = _take(block, pieces.row)
+        left = block.take(pieces.row)
         return replace(
             left,
             start_s=pieces.start_s,
@@ -185,24 +185,20 @@ def without(
     return blocks
 
 
-def _take(block: CheckIns, rows: slice | Ids) -> CheckIns:
-    return CheckIns(*(getattr(block, name)[rows] for name in CheckIns.__slots__))
-
-
 def _in_order(parts: Sequence[CheckIns]) -> CheckIns:
-    whole = CheckIns(*(np.concatenate([getattr(part, name) for part in parts]) for name in CheckIns.__slots__))
-    return _take(whole, np.argsort(whole.start_s, kind="stable"))
+    whole = CheckIns.joined(parts)
+    return whole.take(np.argsort(whole.start_s, kind="stable"))
 
 
 def _split(block: CheckIns, at_s: float) -> tuple[CheckIns, CheckIns]:
     """What begins later, and what does not."""
     place = int(np.searchsorted(block.start_s, at_s, side="right"))
-    return _take(block, slice(place, None)), _take(block, slice(place))
+    return block.take(slice(place, None)), block.take(slice(place))
 
 
 def _blocks(block: CheckIns) -> Iterator[CheckIns]:
     for first in range(0, len(block), ROWS):
-        yield block if len(block) <= ROWS else _take(block, slice(first, first + ROWS))
+        yield block if len(block) <= ROWS else block.take(slice(first, first + ROWS))
 
 
 def on_population(entries: Sequence[Entry], made: Population, *, seed: int) -> tuple[Population, tuple[Action, ...]]:

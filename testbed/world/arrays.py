@@ -4,6 +4,7 @@ Times are seconds of engine time. Rows come in blocks in order of time, at most 
 does not grow with the trace.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Kinds = NDArray[np.int32]
+Rows = slice | Ids | NDArray[np.bool_]
 MOST_ROWS = 1_000_000  # of a block
 
 
@@ -38,3 +40,13 @@ class CheckIns:
 
     def __len__(self) -> int:
         return len(self.start_s)
+
+    def take(self, rows: Rows) -> "CheckIns":
+        """These rows: a slice, their indices, or a flag for each."""
+        return CheckIns(*(getattr(self, name)[rows] for name in CheckIns.__slots__))
+
+    @classmethod
+    def joined(cls, blocks: Sequence["CheckIns"]) -> "CheckIns":
+        """The rows of all blocks, one block after the other."""
+        none = cls(*(np.empty(0, kind) for kind in ("f8", "f8", "i8", "i8", "i4", "f8", "f8", "?")))
+        return cls(*(np.concatenate([getattr(one, name) for one in (none, *blocks)]) for name in cls.__slots__))

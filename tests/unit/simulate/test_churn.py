@@ -96,7 +96,7 @@ def until(made: Simulation, to_s: float) -> CheckIns:
         if block.start_s[-1] > to_s:
             break
     rows = np.concatenate([block.start_s for block in found]) <= to_s
-    return CheckIns(*(np.concatenate([getattr(one, name) for one in found])[rows] for name in CheckIns.__slots__))
+    return CheckIns.joined(found).take(rows)
 
 
 def test_an_exodus_of_a_population_and_its_return() -> None:
