@@ -15,14 +15,14 @@ from testbed.bench.figures import Measured, Say, Untested, folded, in_folder
 from testbed.live.run import run_scenario
 from testbed.runfolder.summary import JobFigures, Summary
 from testbed.scenario import Scenario, load
-from testbed.scenario.backends import BUILT_IN
+from testbed.scenario.backends import BUILT_IN, SIM
 from testbed.scenario.packaged import packaged
 from testbed.simulate.run.scenario import run_simulated
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 SCENARIOS = ("contended", "churning", "slow-links")
 SEEDS = (1, 2, 3)
-BACKENDS = tuple(name for name in BUILT_IN if name != "sim")
+BACKENDS = tuple(name for name in BUILT_IN if name != SIM.name)
 COMPARED = ("jct_s", "delay_s", "collect_s", "leases")  # of a job
 OVER_SIMULATED = "mean_jct_over_simulated"
 

@@ -27,6 +27,7 @@ from testbed.live.run import run_scenario
 from testbed.report.result import Result, print_summary
 from testbed.report.summary import to_json
 from testbed.scenario import load
+from testbed.scenario.backends import SIM
 from testbed.scenario.loader import as_words
 from testbed.scenario.packaged import named, packaged, packaged_scenarios
 from testbed.simulate.run.scenario import run_simulated
@@ -135,7 +136,7 @@ def _report(result: Result) -> str:
 
 
 def _next(file: Path, backend: str) -> str:
-    simulated = " --backend sim" if backend == "sim" else ""
+    simulated = f" --backend {backend}" if backend == SIM.name else ""
     scenario = file.stem if file in packaged_scenarios().values() else shlex.quote(str(_relative(file)))
     return f"venn compare {scenario} --policies random,fifo,srsf,venn{simulated}"
 

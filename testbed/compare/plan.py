@@ -11,8 +11,6 @@ from testbed.scenario import Scenario
 from testbed.scenario.loader import as_words
 from venn.wire.errors import UsageError
 
-SIMULATED = "sim"  # the backend whose runs are cells: many at once, each a small file
-
 
 @dataclass(frozen=True, slots=True)
 class Workload:
@@ -57,7 +55,7 @@ class Plan:
     @property
     def simulated(self) -> bool:
         """Whether the runs are simulations."""
-        return self.workloads[0].scenario.backend == SIMULATED
+        return self.workloads[0].scenario.backend_spec.simulated
 
     @property
     def flags(self) -> list[str]:

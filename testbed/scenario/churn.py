@@ -18,13 +18,14 @@ from testbed.scenario.readers import (
     as_rate,
     folder_of,
 )
-from testbed.world.profiles import LINK_FIELDS, load_profile
+from testbed.world.limits import LINK
+from testbed.world.profiles import load_profile
 from testbed.world.timeline import ENDLESS, GENERATORS, MOMENTS, Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
 from venn.wire.requirements import PROGRAMS, Rate, Selector, parse_rate_of, parse_selector
 
 PROFILE = "link"
-KEYS = (PROFILE, *LINK_FIELDS)
+KEYS = (PROFILE, *LINK)
 EXAMPLE = "{at: 30s, crash: 25% of flagship}"
 _TIMES = ("at", "from", "to", "for")
 _ALSO = {"kill": "crash", "restart": "crash", "pause": "suspend", "stop": "suspend", "cut": "disconnect"}
@@ -110,7 +111,7 @@ def _check_times(verb: Verb, times: Mapping[str, float]) -> None:
 
 def _link_change(value: Mapping[str, object], info: ValidationInfo) -> LinkChange:
     """What stands in the entry itself goes before what the profile gives."""
-    own = {key: value[key] for key in LINK_FIELDS if key in value}
+    own = {key: value[key] for key in LINK if key in value}
     stated = {**(_of_profile(value[PROFILE], info) if PROFILE in value else {}), **own}
     if not stated:
         raise wrong("limit does not say the new limits", "add e.g. link: 3g, or up: 500 kbit/s")
@@ -123,7 +124,7 @@ def _of_profile(stated: object, info: ValidationInfo) -> dict[str, object]:
         profile = load_profile(reference, folder=folder_of(info))
     except UsageError as error:
         raise wrong(f"{PROFILE}: {error.message}", error.fix) from None
-    if other := [key for key in profile.values if key not in LINK_FIELDS]:
+    if other := [key for key in profile.values if key not in LINK]:
         message = f"{PROFILE}: {reference} is a device and not a link: it gives {other[0]}"
         raise wrong(message, "`venn profile list` shows links")
     return {key: value.value for key, value in profile.values.items()}

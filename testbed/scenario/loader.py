@@ -23,7 +23,8 @@ from testbed.scenario.document import Document, Value, parse_document, parse_val
 from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
-from testbed.world.profiles import CAPABILITIES, LINK_FIELDS, load_profile
+from testbed.world.limits import LINK
+from testbed.world.profiles import CAPABILITIES, load_profile
 from venn.wire.errors import UsageError
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
@@ -158,7 +159,7 @@ def _fill(document: Document, folder: Path) -> Iterator[Finding]:
                 yield Finding(("fleets", name, source), f"{error.message}{where}", error.fix)
                 continue
             given = _given(fleet, source, limits)
-            if source == "link" and (wrong := [key for key in profile.values if key not in LINK_FIELDS]):
+            if source == "link" and (wrong := [key for key in profile.values if key not in LINK]):
                 message = f"{reference} is a device and not a link: it gives {wrong[0]}"
                 yield Finding(("fleets", name, source), message, "`venn profile list` shows links")
                 continue
@@ -180,7 +181,7 @@ def _backend_of(root: dict[str, Value]) -> BackendSpec:
 def _given(fleet: dict[str, Value], source: str, limits: frozenset[str]) -> set[str]:
     """The keys that a profile may give to this fleet, where the backend can enforce ``limits``."""
     own_link = source == "profile" and "link" in fleet
-    keys = set() if own_link else set(LINK_FIELDS) & limits
+    keys = set() if own_link else set(LINK) & limits
     if source == "profile":
         keys |= set(CAPABILITIES)
     if fleet.get("processes", 1) == fleet.get("count"):

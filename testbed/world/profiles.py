@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from testbed.world.limits import LINK
 from venn.wire.errors import UsageError
 from venn.wire.notation import (
     parse_bytes,
@@ -89,7 +90,6 @@ FIELDS: Mapping[str, Callable[[Plain], float]] = {
     "loss": _loss,
 }
 CAPABILITIES = ("cpu", "memory")  # what a device reports; the others are limits
-LINK_FIELDS = ("up", "down", "delay", "jitter", "loss")
 
 
 HERE = Path(__file__).with_name("files")
@@ -115,7 +115,7 @@ def load_profile(reference: str, *, folder: Path | None = None) -> Profile:
 
 def is_link(profile: Profile) -> bool:
     """Whether it says nothing but what a link is."""
-    return set(profile.values) <= set(LINK_FIELDS)
+    return set(profile.values) <= set(LINK)
 
 
 def file_of(reference: str, folder: Path) -> Path:
@@ -141,7 +141,7 @@ def _load(reference: str, folder: Path, above: tuple[Path, ...]) -> Profile:
         base = _load(extends, path.parent, (*above, path))
         values, about, link = dict(base.values), about or base.about, link or base.link
     if link is not None and "link" in document:
-        values = {key: value for key, value in values.items() if key not in LINK_FIELDS}
+        values = {key: value for key, value in values.items() if key not in LINK}
     if link is not None:
         own_link = _load(link, path.parent, (*above, path))
         values = {**own_link.values, **values}

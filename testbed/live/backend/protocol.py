@@ -55,7 +55,8 @@ class Component(Protocol):
     async def pause(self) -> None:
         """Suspend it until ``unpause``, with all that it has started. Its connections stay open."""
 
-    async def unpause(self) -> None: ...
+    async def unpause(self) -> None:
+        """Let it go on."""
 
 
 class Backend(Protocol):
@@ -64,12 +65,14 @@ class Backend(Protocol):
     async def make(self) -> None:
         """Make what must be there before any component. Raises VennError; nothing is left then."""
 
-    def coordinator(self) -> Component: ...
+    def coordinator(self) -> Component:
+        """The coordinator, which is started first."""
 
     def driver(self, job: str, epoch: float) -> Component:
         """The driver of a job. ``epoch`` is the Unix time at which the run's clock starts."""
 
-    def device_host(self, host: DeviceHost, epoch: float) -> Component: ...
+    def device_host(self, host: DeviceHost, epoch: float) -> Component:
+        """The program of one device, or of several."""
 
     async def crash(self, device: str) -> None:
         """Kill a device, unless the device does this itself."""
@@ -80,7 +83,8 @@ class Backend(Protocol):
         ``reset``: its connections break, too.
         """
 
-    async def mend(self, device: str) -> None: ...
+    async def mend(self, device: str) -> None:
+        """Let all through a device's link again. Raises VennError."""
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
         """Set the limits of a device's link from now on; None: its own again. Raises VennError."""
