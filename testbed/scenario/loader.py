@@ -189,24 +189,16 @@ def _given(fleet: dict[str, Value], source: str, limits: frozenset[str]) -> set[
     return keys
 
 
-# The kinds of mappings with fixed keys, by their pattern; None stands for a name that the user chose.
-KINDS: dict[tuple[str | None, ...], tuple[str, type[BaseModel]]] = {
-    (): ("scenario", Scenario),
-    ("jobs", None): ("job", Job),
-    ("jobs", None, "workload"): ("workload", Workload),
-    ("fleets", None): ("fleet", Fleet),
-    ("data", None): ("data", Data),
-    ("drawn_jobs",): ("drawn jobs", DrawnJobs),
-    ("population",): ("population", Population),
-}
-HOMES = {
-    "scenario": "at the top of the file",
-    "job": "in a job or every_job",
-    "fleet": "in a fleet or every_device",
-    "workload": "in a job's workload",
-    "data": "in an entry of data",
-    "drawn jobs": "in drawn_jobs",
-    "population": "in population",
+# The mappings with fixed keys, by their pattern, in which None stands for a name that the user chose: the kind of
+# mapping, where its keys belong, and its model.
+KINDS: dict[tuple[str | None, ...], tuple[str, str, type[BaseModel]]] = {
+    (): ("scenario", "at the top of the file", Scenario),
+    ("jobs", None): ("job", "in a job or every_job", Job),
+    ("jobs", None, "workload"): ("workload", "in a job's workload", Workload),
+    ("fleets", None): ("fleet", "in a fleet or every_device", Fleet),
+    ("data", None): ("data", "in an entry of data", Data),
+    ("drawn_jobs",): ("drawn jobs", "in drawn_jobs", DrawnJobs),
+    ("population",): ("population", "in population", Population),
 }
 
 # What to write where a key is missing.
@@ -291,7 +283,7 @@ def _finding(error: ErrorDetails) -> Finding:
         case "extra_forbidden" if path not in _SHARED:
             return _unknown_key(path)
         case "missing":
-            return _missing_key(path)
+            return Finding(path, "is missing", f"add e.g. {_EXAMPLES[str(path[-1])]}")
         case "extra_forbidden" | "model_type" | "model_attributes_type" | "mapping_type" | "dict_type":
             return Finding(path, f"{shown(error['input'])} where keys should be", "write key: value pairs below it")
         case "sequence_str" | "is_instance_of" | "list_type" | "tuple_type":
@@ -300,29 +292,21 @@ def _finding(error: ErrorDetails) -> Finding:
             return Finding(path, error["msg"])
 
 
-def _kind(path: KeyPath) -> tuple[str, type[BaseModel]]:
-    for pattern, kind in KINDS.items():
-        if len(pattern) == len(path) and all(want in (None, step) for want, step in zip(pattern, path, strict=True)):
-            return kind
-    raise AssertionError(f"no mapping with fixed keys at {path}")
-
-
-def _keys_of(kind: str, model: type[BaseModel]) -> list[str]:
+def _keys_of(model: type[BaseModel]) -> list[str]:
     """The keys that a mapping of this kind may have."""
-    own = list(model.model_fields)
-    return own + [source for source, _ in INHERITANCE] if kind == "scenario" else own
+    return [*model.model_fields, *(source for source, _ in INHERITANCE if model is Scenario)]
 
 
 def _unknown_key(path: KeyPath) -> Finding:
-    key = str(path[-1])
-    name, model = _kind(path[:-1])
+    key, above = str(path[-1]), path[:-1]
+    name, _, model = next(
+        kind
+        for pattern, kind in KINDS.items()
+        if len(pattern) == len(above) and all(want in (None, step) for want, step in zip(pattern, above, strict=True))
+    )
     if key in LATER.get(name, {}):
         return Finding(path, "has no effect yet", f"remove it: {LATER[name][key]}")
-    for other, other_model in KINDS.values():
-        if other != name and key in _keys_of(other, other_model):
-            return Finding(path, "unknown key here", f"it belongs {HOMES[other]}")
-    return Finding(path, "unknown key", known(key, _keys_of(name, model)))
-
-
-def _missing_key(path: KeyPath) -> Finding:
-    return Finding(path, "is missing", f"add e.g. {_EXAMPLES[str(path[-1])]}")
+    for _, home, other in KINDS.values():
+        if other is not model and key in _keys_of(other):
+            return Finding(path, "unknown key here", f"it belongs {home}")
+    return Finding(path, "unknown key", known(key, _keys_of(model)))

@@ -15,15 +15,13 @@ def unfolded(scenario: Scenario) -> Scenario:
     the table of jobs cannot be read.
     """
     jobs = {**scenario.jobs, **drawn(scenario)}
-    fleets = {
-        name: fleet.model_copy(update={"count": scaled(fleet.count, scenario.scale)})
-        for name, fleet in scenario.fleets.items()
-    }
-    population = scenario.population
     changes = {
         "jobs": {name: _job(job, scenario) for name, job in jobs.items()},
-        "fleets": fleets,
-        "population": population and _population(population, scenario.scale),
+        "fleets": {
+            name: fleet.model_copy(update={"count": scaled(fleet.count, scenario.scale)})
+            for name, fleet in scenario.fleets.items()
+        },
+        "population": scenario.population and _population(scenario.population, scenario.scale),
         "drawn_jobs": None,
         "scale": 1.0,
         "rounds_scale": 1.0,
@@ -34,18 +32,16 @@ def unfolded(scenario: Scenario) -> Scenario:
 def drawn(scenario: Scenario) -> dict[str, Job]:
     """The drawn jobs by name, in order of arrival, before any scale. Raises UsageError."""
     asked = scenario.drawn_jobs
-    return {} if asked is None else {one.name: _as_job(one, asked) for one in draw(asked, scenario.seed)}
+    if asked is None:
+        return {}
+    table = subset(read_table(asked.table), asked.which)
+    jobs = draw_jobs(asked.count, table, asked.requirement, asked.arrives, seed=scenario.seed)
+    return {one.name: _as_job(one, asked) for one in jobs}
 
 
 def scaled(count: int, scale: float) -> int:
     """``count`` times the scale as it is written, rounded half up, at least 1."""
     return max(1, int(count * Fraction(repr(scale)) + Fraction(1, 2)))
-
-
-def draw(asked: DrawnJobs, seed: int) -> tuple[DrawnJob, ...]:
-    """The drawn jobs, as the table has them. Raises UsageError."""
-    table = subset(read_table(asked.table), asked.which)
-    return draw_jobs(asked.count, table, asked.requirement, asked.arrives, seed=seed)
 
 
 def _as_job(one: DrawnJob, asked: DrawnJobs) -> Job:
