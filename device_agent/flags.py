@@ -54,11 +54,7 @@ class Flags:
     insecure: Insecure = False
 
     def device(
-        self,
-        name: str,
-        numbers: Mapping[str, float],
-        labels: Mapping[str, tuple[str, ...]],
-        data: Mapping[str, Path],
+        self, name: str, numbers: Mapping[str, float], labels: Mapping[str, tuple[str, ...]], data: Mapping[str, Path]
     ) -> DeviceSpec:
         """The description of a device that comes, goes and works as the flags say. Raises UsageError."""
         for distribution in (self.session, self.gap):

@@ -96,11 +96,7 @@ class Held:
 class Session:
     """The session of one device, over many streams. ``check_offer`` says whether an offer is declined, and why."""
 
-    def __init__(
-        self,
-        check_in: device_pb2.CheckIn,
-        check_offer: Callable[[device_pb2.Offer], Refusal | None],
-    ) -> None:
+    def __init__(self, check_in: device_pb2.CheckIn, check_offer: Callable[[device_pb2.Offer], Refusal | None]) -> None:
         self._check_in, self._check_offer = check_in, check_offer
         self.link = Link.AWAY
         self.held: dict[LeaseKey, Held] = {}

@@ -32,8 +32,7 @@ def swarm(
     context: Context,
     *,
     population: Annotated[
-        Path | None,
-        typer.Option("--from", envvar="VENN_FROM", metavar="FILE", help="Devices of a population.jsonl."),
+        Path | None, typer.Option("--from", envvar="VENN_FROM", metavar="FILE", help="Devices of a population.jsonl.")
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="How many devices; the flags below describe them.")] = None,
     fleet: Annotated[str | None, typer.Option(metavar="SCENARIO:FLEET", help="Devices of a scenario's fleet.")] = None,

@@ -58,11 +58,7 @@ class Verdict(NamedTuple):
 
 
 # An enum's attribute takes ten times as long as a name, and the simulator asks at every response.
-COUNTS, LATE, REPEATED = (
-    Verdict(Outcome.COUNTED),
-    Verdict(Outcome.STRAGGLER),
-    Verdict(Outcome.STRAGGLER, "REPEATED"),
-)
+COUNTS, LATE, REPEATED = (Verdict(Outcome.COUNTED), Verdict(Outcome.STRAGGLER), Verdict(Outcome.STRAGGLER, "REPEATED"))
 _COUNTED, _STRAGGLER = Outcome.COUNTED, Outcome.STRAGGLER
 _OPEN, _CLOSED = Status.OPEN, Status.CLOSED
 

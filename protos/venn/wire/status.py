@@ -46,9 +46,7 @@ async def abort(
     """End a call with a status and its ErrorInfo (domain ``venn``)."""
     message = _fit(message, MAX_MESSAGE)
     info = ErrorInfo(
-        reason=reason,
-        domain=DOMAIN,
-        metadata={key: _fit(value, MAX_VALUE) for key, value in metadata.items()},
+        reason=reason, domain=DOMAIN, metadata={key: _fit(value, MAX_VALUE) for key, value in metadata.items()}
     )
     status = Status(code=code.value[0], message=message)
     status.details.add().Pack(info)
