@@ -2,14 +2,13 @@
 
 import asyncio
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from device_agent.actions import StartTask
 from device_agent.artifacts import ArtifactStore, Fetched
 from device_agent.machine import AllowedCode
-from device_agent.session import Stage
+from device_agent.session import Session, Stage
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
 from device_agent.workers import Output, Work, WorkerPool
@@ -30,14 +29,6 @@ class Resources:
     modelled: bool  # a result is held until compute / cpu has passed
 
 
-@dataclass(frozen=True, slots=True)
-class Reports:
-    """The callbacks by which an assignment says how far it is."""
-
-    moved: Callable[[Stage, int], None]  # with the bytes that the driver has
-    progressed: Callable[[float], None]
-
-
 class Finished(NamedTuple):
     """The result of an assignment."""
 
@@ -55,12 +46,12 @@ class Assignment:
         resources: Resources,
         drivers: Drivers,
         fetched: Fetched,
-        reports: Reports,
+        session: Session,
         rng: random.Random,
     ) -> None:
-        """``fetched``: what this device need not fetch again."""
+        """``fetched``: what this device need not fetch again. ``session`` is told how far the work is."""
         self._offer, self._task, self._spec, self._resources = start.offer, start.offer.task, spec, resources
-        self._fetched, self._reports = fetched, reports
+        self._fetched, self._session, self._key = fetched, session, start.key
         self._ends_at, self._grace_s = start.ends_at, start.grace_s
         self._clock = asyncio.get_running_loop().time
         self._measure = device_pb2.TaskMeasure()
@@ -85,22 +76,21 @@ class Assignment:
         model = await self._fetch(self._task.model)
         ready = self._clock()
         self._measure.fetch.CopyFrom(duration(ready - began))
-        self._reports.moved(Stage.WORKING, 0)
+        self._moved(Stage.WORKING)
         output = await self._resources.pool.run(self._work(code, model))
         await self._hold(output, ready)
-        self._reports.moved(Stage.SUBMITTING, 0)
+        self._moved(Stage.SUBMITTING)
         submitting = self._clock()
         response = Response(output.body, output.digest, output.weight, output.metrics)
-        receipt = await self._transfer.submit(response, lambda offset: self._reports.moved(Stage.SUBMITTING, offset))
+        receipt = await self._transfer.submit(response, lambda offset: self._moved(Stage.SUBMITTING, offset))
         self._measure.submit.CopyFrom(duration(self._clock() - submitting))
         self._measure.download_bytes = self._transfer.downloaded
         self._measure.upload_bytes = self._transfer.uploaded
         return Finished(receipt, self._measure)
 
-    @property
-    def late(self) -> bool:
-        """Whether the task took longer than its modelled time."""
-        return self._measure.HasField("late")
+    def _moved(self, stage: Stage, offset: int = 0) -> None:
+        """Note the stage; ``offset``: the bytes that the driver has."""
+        self._session.moved(self._key, stage, offset=offset)
 
     async def _fetch(self, artifact: common_pb2.Artifact) -> bytes:
         known = self._resources.store.get(artifact.digest)
@@ -124,7 +114,7 @@ class Assignment:
             seed=self._task.seed,
             ends_at=self._ends_at,
             grace_s=self._grace_s,
-            progress=self._reports.progressed,
+            progress=lambda fraction: self._session.progressed(self._key, fraction),
         )
 
     async def _hold(self, output: Output, ready: float) -> None:
@@ -139,7 +129,7 @@ class Assignment:
         if now > due:
             self._measure.late.CopyFrom(duration(now - due))
             return
-        self._reports.moved(Stage.HELD, 0)
+        self._moved(Stage.HELD)
         await asyncio.sleep(due - now)
         self._measure.held.CopyFrom(duration(due - now))
 

@@ -28,7 +28,7 @@ from device_agent.actions import (
 )
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import Fetched
-from device_agent.assignment import Assignment, Finished, Reports, Resources, parameters
+from device_agent.assignment import Assignment, Finished, Resources, parameters
 from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, NameTaken, Refused, Stream
 from device_agent.pipes import SYNTHETIC, is_synthetic
 from device_agent.session import Session
@@ -315,12 +315,8 @@ class Device:
         key, attempt = start.key, start.offer.attempt
         job = printable(attempt.job.name, 64)
         self._say("is working on a task", job=job, round=attempt.round, attempt=attempt.attempt, lease=key.lease)
-        reports = Reports(
-            moved=lambda stage, offset: self._session.moved(key, stage, offset=offset),
-            progressed=lambda fraction: self._session.progressed(key, fraction),
-        )
         assignment = Assignment(
-            start, self.spec, self._setting.resources, self._drivers, self._fetched, reports, self._rng
+            start, self.spec, self._setting.resources, self._drivers, self._fetched, self._session, self._rng
         )
         self._assignments[key] = assignment
         self._tasks[key] = self._group.create_task(self._perform(key, assignment))
@@ -338,12 +334,12 @@ class Device:
             log(logger, logging.WARNING, f"the lease ended {over}", device=self.spec.device, lease=key.lease)
             self._do(session.stopped(key, clock()))
         else:
-            self._tell(key, finished, late=assignment.late)
+            self._tell(key, finished)
 
-    def _tell(self, key: LeaseKey, finished: Finished, *, late: bool) -> None:
+    def _tell(self, key: LeaseKey, finished: Finished) -> None:
         receipt, measure = finished
         self._setting.activity.receipt(self.spec.device, key, receipt, measure)
-        self._setting.activity.task_done(late=late)
+        self._setting.activity.task_done(late=measure.HasField("late"))
         if receipt.outcome == common_pb2.OUTCOME_REJECTED:
             reason = printable(receipt.reason, 300)
             log(logger, logging.WARNING, f"response rejected: {reason}", device=self.spec.device, lease=key.lease)
