@@ -46,9 +46,7 @@ class Order:
 
 def read_order(line: bytes) -> Order:
     """Reads an order from a line."""
-    row: Row = json.loads(line)
-    texts = {name: text(row, name) for name in ("scenario", "name", "policy", "world_key", "key", "world", "out")}
-    return Order(seed=integer(row, "seed"), **texts)
+    return Order(**json.loads(line))
 
 
 def order_for(asked: Asked, scenario: Path) -> Order:

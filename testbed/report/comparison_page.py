@@ -145,7 +145,7 @@ def _shown(comparison: Comparison, folder: Path) -> _Shown:
         sheets(comparison),
         problems(comparison),
         _matrix(comparison),
-        [_Figure(title, note, Markup(save(drawing, folder))) for title, note, drawing in drawings],
+        [_Figure(title, note, save(drawing, folder)) for title, note, drawing in drawings],
         list(dict.fromkeys(run.why for run in comparison.runs if run.why)),
     )
 
@@ -166,7 +166,7 @@ def _cell(pair: Pair | None) -> _Cell:
 def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
     with styled():
         drawing = draw()
-    return Markup(save(drawing, folder))
+    return save(drawing, folder)
 
 
 def policy_times(comparison: Comparison) -> list[Times]:

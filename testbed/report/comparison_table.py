@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from statistics import geometric_mean
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from testbed.report.comparison import (
@@ -29,6 +28,7 @@ from testbed.report.comparison import (
     fairness,
     ratio,
 )
+from testbed.report.terminal import line, text_table
 from testbed.report.words import counted, large
 from testbed.report.words import policy as short
 from testbed.runfolder.jsonlines import plain
@@ -73,12 +73,9 @@ class Sheet:
 
     def table(self) -> RenderableType:
         """The table for a terminal."""
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for column, name in enumerate(self.header):
-            table.add_column(Text(name), justify="left" if self.of_words(column) else "right", no_wrap=True)
-        for row in self.rows:
-            table.add_row(*(Text(cell, style="green" if cell == "best" else "") for cell in row))
-        return Group(Text(self.title, style="bold", no_wrap=True, overflow="ignore"), table, "")
+        rows = [[Text(cell, style="green" if cell == "best" else "") for cell in row] for row in self.rows]
+        table = text_table(self.header, rows, right=[name for name in self.header if name not in WORDS])
+        return Group(line(self.title, "bold"), table, "")
 
 
 def unit_of(comparison: Comparison) -> Unit:
@@ -101,9 +98,9 @@ def headline(comparison: Comparison) -> str:
 
 def comparison_table(comparison: Comparison) -> RenderableType:
     """The tables of one workload, with what is wrong with its runs."""
-    head = Text(comparison.name, style="bold", no_wrap=True, overflow="ignore")
+    head = line(comparison.name, "bold")
     head.append(f"   {headline(comparison)}", style="not bold")
-    troubles = [Text(line, style="bold red", no_wrap=True, overflow="ignore") for line in problems(comparison)]
+    troubles = [line(each, "bold red") for each in problems(comparison)]
     return Group(head, "", *(sheet.table() for sheet in sheets(comparison)), *troubles)
 
 
@@ -199,18 +196,9 @@ def comparison_json(comparison: Comparison) -> dict[str, object]:
         "trusted": comparison.trusted,
         "complete": comparison.complete,
         "runs": [
-            {
-                "policy": run.policy,
-                "seed": run.seed,
-                "mean_jct_s": run.mean_jct_s,
-                "jain": fairness(run) if run.jobs else None,
-                "digest": run.digest,
-                "check_ins": run.check_ins,
-                "wall_s": run.wall_s,
-                "path": run.path,
-                "why": run.why,
-                "folder": run.folder,
-            }
+            {name: getattr(run, name) for name in ("policy", "seed", "mean_jct_s")}
+            | {"jain": fairness(run) if run.jobs else None}
+            | {name: getattr(run, name) for name in ("digest", "check_ins", "wall_s", "path", "why", "folder")}
             for run in comparison.runs
         ],
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -146,7 +147,7 @@ def legend_above(axes: Axes, **options: Any) -> None:
     axes.legend(**{"ncols": 3, "handlelength": 1, "handleheight": 1} | place | options)
 
 
-def save(drawing: Drawing, folder: Path) -> str:
+def save(drawing: Drawing, folder: Path) -> Markup:
     """Write NAME.svg, NAME.pdf and NAME.csv; returns the figure for a page."""
     folder.mkdir(parents=True, exist_ok=True)
     with styled(drawing.name):
@@ -160,9 +161,10 @@ def save(drawing: Drawing, folder: Path) -> str:
         writer.writerow(drawing.header)
         writer.writerows(drawing.rows)
     title = escape(drawing.title, quote=True)
-    return (
+    figure = (
         f'<figure class="scroll" role="group" tabindex="0" aria-label="{title}">{_inline(svg, drawing.name)}</figure>'
     )
+    return Markup(figure)
 
 
 def palette_css() -> str:

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -123,7 +124,9 @@ def _gaps(job: JobFigures) -> float:
     return job.gaps_s or 0.0
 
 
+Figures = dict[str, Markup]  # by name
 MOST_FAILURES = 8
+INTERRUPTED = "The run was interrupted: this is a partial report."
 MOST_BARS = 60  # jobs drawn one by one; the CSV has all
 
 
@@ -156,46 +159,59 @@ class Failure:
     first_line: str
 
 
-def _page(record: RunRecord, history: History, summary: Summary, figures: dict[str, str]) -> str:
-    """The page's HTML. ``figures`` maps a figure's name to its SVG."""
+def _page(record: RunRecord, history: History, summary: Summary, figures: Figures) -> str:
     found = diagram(history)
+    names = [job.name for job in summary.jobs]
     machine = Section("host", "Emulation and host" if summary.simulated is None else "Simulation")
+    return _rendered(
+        "report.html.j2",
+        record,
+        summary,
+        figures,
+        sections=[WAITS, RESULT, JOBS, ROUNDS, LEARNING, DEVICES, CHURN, machine, REPRODUCE],
+        warnings=_warnings(record, summary),
+        finished=[job for job in summary.jobs if job.finished],
+        targets=[describe_target(target) for target in targets(summary.expectations, curves(record, history))],
+        diagram=found,
+        served=_served(found, names),
+        ends=_ends(history, names),
+        failures=failures(history),
+        injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
+        said_of_jobs=job_lines(summary),
+        host_said=host_line(summary),
+        stalls_said=stall_line(summary.host),
+        strips_cut=max(0, len(history.capabilities) - MOST_STRIPS),
+        rules=rules(wait for job in summary.jobs for wait in job.waits),
+        software=record.journal.software,
+    )
+
+
+def _rendered(
+    template: str,
+    record: RunRecord | SimulatedRecord,
+    summary: Summary,
+    figures: Figures,
+    software: str = "",
+    **more: Any,
+) -> str:
+    """A page's HTML: what the pages of all runs show, and ``more``."""
     times = job_times(summary.jobs)
-    learned = targets(summary.expectations, curves(record, history))
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            sections=[WAITS, RESULT, JOBS, ROUNDS, LEARNING, DEVICES, CHURN, machine, REPRODUCE],
-            summary=summary,
-            waited=whole_sentence(summary.jobs),
-            times_of_jobs=times,
-            times_cut=len(summary.jobs) - len(times),
-            sentence=sentence(summary),
-            warnings=_warnings(record, summary),
-            figures={name: Markup(svg) for name, svg in figures.items()},
-            finished=[job for job in summary.jobs if job.finished],
-            targets=[describe_target(target) for target in learned],
-            diagram=found,
-            served=_served(found, [job.name for job in summary.jobs]),
-            ends=_ends(history, [job.name for job in summary.jobs]),
-            failures=failures(history),
-            injected=[(one.name, one.actions, observed_words(one)) for one in summary.injected],
-            said_of_jobs=job_lines(summary),
-            sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
-            host_said=host_line(summary),
-            stalls_said=stall_line(summary.host),
-            simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
-            strips_cut=max(0, len(history.capabilities) - MOST_STRIPS),
-            rules=rules(wait for job in summary.jobs for wait in job.waits),
-            facts=facts(
-                record.about,
-                {"seed": summary.seed, "digest": summary.digest, "venn-testbed": record.journal.software},
-            ),
-            said=texts(record.about, "warnings"),
-            command=" ".join(texts(record.about, "command")),
-            scenario=record.scenario,
-        )
+    known = {"seed": summary.seed, "digest": summary.digest, "venn-testbed": software}
+    page = environment().get_template(template)
+    return page.render(
+        summary=summary,
+        waited=whole_sentence(summary.jobs),
+        times_of_jobs=times,
+        times_cut=len(summary.jobs) - len(times),
+        sentence=sentence(summary),
+        figures=figures,
+        sums={"leases": lease_sum(summary), "responses": response_sum(summary), "sessions": session_sum(summary)},
+        simulated_said=simulated_line(summary.simulated) if summary.simulated else "",
+        facts=facts(record.about, known),
+        said=texts(record.about, "warnings"),
+        command=" ".join(texts(record.about, "command")),
+        scenario=record.scenario,
+        **more,
     )
 
 
@@ -257,7 +273,7 @@ def _warnings(record: RunRecord, summary: Summary) -> list[str]:
     if cut := cut_line(summary):
         warnings.append(cut)
     if summary.interrupted:
-        warnings.append("The run was interrupted: this is a partial report.")
+        warnings.append(INTERRUPTED)
     if summary.audit.findings:
         warnings.append(f"The auditor has {words.counted(len(summary.audit.findings), 'finding')} (see The auditor).")
     if record.about.get("insecure"):
@@ -296,7 +312,7 @@ def draw_report(record: RunRecord, history: History, summary: Summary, *, page: 
     write_atomic(record.folder / page, _page(record, history, summary, drawn).encode())
 
 
-def _draw(record: RunRecord, history: History, summary: Summary, folder: str) -> dict[str, str]:
+def _draw(record: RunRecord, history: History, summary: Summary, folder: str) -> Figures:
     fleets = {text(row, "device"): text(row, "fleet") for row in record.population}
     learned = curves(record, history)
     with styled():
@@ -324,29 +340,7 @@ def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, f
         drawings += [completed(found)] if found.jobs else []
         drawings += [completion(found)] if 0 < len(found.jobs) <= MOST_BARS else []
         drawn = {drawing.name: save(drawing, record.folder / figures) for drawing in drawings}
-    write_atomic(record.folder / page, _outcome_page(record, found, drawn).encode())
-
-
-def _outcome_page(record: SimulatedRecord, summary: Summary, figures: dict[str, str]) -> str:
-    assert summary.simulated is not None
-    times = job_times(summary.jobs)
-    return (
-        environment()
-        .get_template("outcome.html.j2")
-        .render(
-            sections=[WAITS, RESULT, JOBS, ROUNDS, REPRODUCE],
-            summary=summary,
-            waited=whole_sentence(summary.jobs),
-            times_of_jobs=times,
-            times_cut=len(summary.jobs) - len(times),
-            sentence=sentence(summary),
-            warnings=["The run was interrupted: this is a partial report."] if summary.interrupted else [],
-            said=texts(record.about, "warnings"),
-            figures={name: Markup(svg) for name, svg in figures.items()},
-            simulated_said=simulated_line(summary.simulated),
-            sums={"leases": lease_sum(summary), "responses": response_sum(summary)},
-            facts=facts(record.about, {"seed": summary.seed, "digest": summary.digest}),
-            command=" ".join(texts(record.about, "command")),
-            scenario=record.scenario,
-        )
-    )
+    sections = [WAITS, RESULT, JOBS, ROUNDS, REPRODUCE]
+    warnings = [INTERRUPTED] if found.interrupted else []
+    html = _rendered("outcome.html.j2", record, found, drawn, sections=sections, warnings=warnings)
+    write_atomic(record.folder / page, html.encode())

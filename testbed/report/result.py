@@ -16,6 +16,7 @@ from testbed.report.history import read_history
 from testbed.report.host import host_line, stall_line
 from testbed.report.record import load_run
 from testbed.report.summary import summarise, summarise_outcome, to_json
+from testbed.report.terminal import line, text_table
 from testbed.report.words import (
     counted,
     cut_line,
@@ -126,46 +127,36 @@ def final_table(summary: Summary, *, report: str = "", following: str = "") -> R
     """The final table of a run, with what is wrong with it."""
     parts: list[RenderableType] = [_headline(summary), "", _jobs(summary), ""]
     if cut := cut_line(summary):
-        parts += [_line(cut, "bold red"), ""]
+        parts += [line(cut, "bold red"), ""]
     if said := job_lines(summary):
-        parts += [*(_line(line) for line in said), ""]
+        parts += [*(line(each) for each in said), ""]
     if reasons := _reasons(summary):
-        parts += [*(_line(line, "bold red") for line in reasons), ""]
-    parts += [_line(line) for line in [*_sums(summary), *_machine(summary)]]
-    parts += [_line(f"           {line}", "bold red") for line in summary.host.too_small]
+        parts += [*(line(each, "bold red") for each in reasons), ""]
+    parts += [line(each) for each in [*_sums(summary), *_machine(summary)]]
+    parts += [line(f"           {each}", "bold red") for each in summary.host.too_small]
     parts += ["", _injected(summary)] if summary.injected else []
-    parts += [_line(line, "bold red") for line in _audit_lines(summary)]
+    parts += [line(each, "bold red") for each in _audit_lines(summary)]
     parts += ["", _expectations(summary)]
     closing = [f"{name:<11}{value}" for name, value in (("report", report), ("next", following)) if value]
-    return Group(*parts, *([""] if closing else []), *(_line(line) for line in closing))
-
-
-def _line(text: str, style: str = "") -> Text:
-    """One line, however long: a terminal wraps it, a file keeps it whole."""
-    return Text(text, style=style, no_wrap=True, overflow="ignore")
+    return Group(*parts, *([""] if closing else []), *(line(each) for each in closing))
 
 
 def _headline(summary: Summary) -> Text:
     ended = "interrupted after" if summary.interrupted else "ended after" if summary.unfinished_jobs else "finished in"
-    line = _line(summary.name, "bold")
-    line.append(
+    head = line(summary.name, "bold")
+    head.append(
         f"   policy {summary.policy}   seed {summary.seed}   backend {summary.backend}   "
         f"{counted(summary.devices, 'device')}   {ended} {span(summary.duration_s)}",
         style="not bold",
     )
-    return line
+    return head
 
 
 def _jobs(summary: Summary) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("JOB", no_wrap=True)
-    for header in HEADERS:
-        table.add_column(header, justify="right", no_wrap=True)
-    for job in summary.jobs:
-        table.add_row(Text(job.name), *_job_cells(job))
+    rows: list[list[str | Text]] = [[job.name, *_job_cells(job)] for job in summary.jobs]
     if summary.jobs:
-        table.add_row(*_total_cells(summary), style="bold")
-    return table
+        rows.append([Text(cell, style="bold") for cell in _total_cells(summary)])
+    return text_table(("JOB", *HEADERS), rows, right=HEADERS, gap=1)
 
 
 def _job_cells(job: JobFigures) -> list[str]:
@@ -259,23 +250,15 @@ def _audit_lines(summary: Summary) -> list[str]:
 
 def _injected(summary: Summary) -> Table:
     """What the timeline did, beside what the coordinator observed."""
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("INJECTED", no_wrap=True)
-    table.add_column("TIMES", justify="right", no_wrap=True)
-    table.add_column("OBSERVED", no_wrap=True)
-    for one in summary.injected:
-        table.add_row(Text(f"  {one.name}"), str(one.actions), Text(observed_words(one)))
-    return table
+    rows = [(f"  {one.name}", str(one.actions), observed_words(one)) for one in summary.injected]
+    return text_table(("INJECTED", "TIMES", "OBSERVED"), rows, right=("TIMES",))
 
 
 def _expectations(summary: Summary) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    table.add_column("EXPECTED", no_wrap=True)
-    table.add_column("GOT", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for one in summary.expectations:
-        held = Text("ok", style="green") if one.held else Text("NOT MET", style="bold red")
-        if not one.judged:
-            held = Text("not measured in a simulation", style="yellow")
-        table.add_row(Text(f"  {one.expect}"), metric(one.got), held)
-    return table
+    verdicts = {True: Text("ok", style="green"), False: Text("NOT MET", style="bold red")}
+    unknown = Text("not measured in a simulation", style="yellow")
+    rows = [
+        (f"  {one.expect}", metric(one.got), verdicts[one.held] if one.judged else unknown)
+        for one in summary.expectations
+    ]
+    return text_table(("EXPECTED", "GOT", ""), rows, right=("GOT",))

@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from coordinator.engine.ids import job_name
 from coordinator.engine.model import AttemptStatus, LeaseEnd, LeaseSum, Repeat, sum_leases
-from coordinator.engine.record import Digest
 from testbed.report.audit import audit
 from testbed.report.explain import waits
 from testbed.report.history import History, JobHistory, SessionHistory, read_history
 from testbed.report.host import SIMULATED, judge_host, overhead_s, read_emulation, task_times
 from testbed.report.record import RunRecord
 from testbed.runfolder.attempts import Attempts, JobFacts, SimulatedRecord, job_figures, mean_jct, simulated_of
+from testbed.runfolder.journal import digest_of
 from testbed.runfolder.jsonlines import Row, maybe, metrics, number, plain, text, texts
 from testbed.runfolder.summary import (
     Audit,
@@ -47,7 +48,11 @@ def summarise(record: RunRecord, history: History | None = None) -> Summary:
     lost = [session.end.value for session in ended if session.end and session.in_task]
     about = record.about
     window = history.window
-    summary = Summary(
+    return _summary(
+        about,
+        record.folder,
+        jobs,
+        checked,
         name=text(about, "name") or record.journal.name,
         policy=text(about, "policy") or record.journal.settings.policy,
         seed=int(number(about, "seed", record.journal.settings.seed)),
@@ -55,9 +60,6 @@ def summarise(record: RunRecord, history: History | None = None) -> Summary:
         devices=simulated.devices if simulated else len(record.population) or len(history.capabilities),
         duration_s=window[1] - window[0],
         interrupted=bool(about.get("interrupted", not record.journal.digest)),
-        jobs=jobs,
-        unfinished_jobs=count_unfinished(about, jobs),
-        mean_jct_s=mean_jct(jobs),
         sessions=len(history.sessions),
         sessions_by_end=_sessions_by_end(history),
         devices_lost_in_task=len(lost),
@@ -70,35 +72,40 @@ def summarise(record: RunRecord, history: History | None = None) -> Summary:
             liveness_s=record.journal.settings.liveness_s,
         ),
         leases=_leases(history),
+        emulation=emulation,
+        host=judge_host(record, window, history.job_spans()),
+        digest=record.journal.digest or digest_of(record.journal),
+        simulated=simulated,
+        cut_at_s=None if record.journal.digest else history.ended_s,
+    )
+
+
+def _summary(about: Row, folder: Path, jobs: tuple[JobFigures, ...], checked: Audit, **figures: Any) -> Summary:
+    """Adds what follows from the jobs and the audit, and the expectations of a run.json beside what they came to.
+
+    Raises UsageError if an expectation cannot be read.
+    """
+    summary = Summary(
+        jobs=jobs,
+        unfinished_jobs=count_unfinished(about, jobs),
+        mean_jct_s=mean_jct(jobs),
         responses_acknowledged=checked.responses,
         responses_in_rounds=checked.in_rounds,
         responses_in_aborted=checked.in_aborted,
         responses_pending=checked.pending,
         responses_lost=checked.lost,
         responses_counted_twice=checked.counted_twice,
-        emulation=emulation,
-        host=judge_host(record, window, history.job_spans()),
         expectations=(),
-        digest=record.journal.digest or _digest(record),
         audit=checked,
-        simulated=simulated,
-        cut_at_s=None if record.journal.digest else history.ended_s,
+        **figures,
     )
-    return judged(summary, record.about, record.folder)
-
-
-def judged(summary: Summary, about: Row, folder: Path) -> Summary:
-    """Adds the expectations of a run.json, compared with its figures. Raises UsageError if one cannot be read."""
     try:
-        wanted = [parse_expectation(each) for each in texts(about, "expect")]
+        asked = with_defaults([parse_expectation(each) for each in texts(about, "expect")])
     except ValueError as error:
         raise UsageError("RUN_DAMAGED", f"an expectation {error}", where=str(folder / "run.json")) from None
     live = summary.simulated is None
-    asked = with_defaults(wanted)
-    verdicts = evaluate(asked, to_json(summary))
-    expected = (
-        Expected(*verdict, judged=live or is_simulated(each)) for each, verdict in zip(asked, verdicts, strict=True)
-    )
+    verdicts = zip(asked, evaluate(asked, to_json(summary)), strict=True)
+    expected = (Expected(*verdict, judged=live or is_simulated(each)) for each, verdict in verdicts)
     return replace(summary, expectations=tuple(expected))
 
 
@@ -231,13 +238,6 @@ def _emulation(record: RunRecord, history: History) -> Emulation:
     return replace(found, tasks=task_times(history, found.limited))
 
 
-def _digest(record: RunRecord) -> str:
-    digest = Digest()
-    for entry in record.journal.entries:
-        digest.update(entry.t, list(entry.effects))
-    return digest.hex()
-
-
 def summarise_outcome(record: SimulatedRecord) -> Summary:
     """Summarises a simulation without a journal. What only single leases and sessions tell is None or empty."""
     virtual_s = record.simulated.virtual_s
@@ -254,7 +254,11 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
     pending = acknowledged - in_rounds - in_aborted
     first = min((facts.arrived_s for facts in record.jobs), default=0.0)
     stops = [virtual_s if facts.ended_s is None else facts.ended_s for facts in record.jobs]
-    summary = Summary(
+    return _summary(
+        record.about,
+        record.folder,
+        jobs,
+        Audit(leases, acknowledged, in_rounds, in_aborted, pending, 0, 0, ()),
         name=text(record.about, "name"),
         policy=text(record.about, "policy"),
         seed=int(number(record.about, "seed")),
@@ -262,9 +266,6 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         devices=record.simulated.devices,
         duration_s=max(stops, default=virtual_s) - first,
         interrupted=bool(record.about.get("interrupted")),
-        jobs=jobs,
-        unfinished_jobs=count_unfinished(record.about, jobs),
-        mean_jct_s=mean_jct(jobs),
         sessions=record.simulated.check_ins,
         sessions_by_end={},
         devices_lost_in_task=None,
@@ -272,20 +273,11 @@ def summarise_outcome(record: SimulatedRecord) -> Summary:
         injected=tuple(Injected(verb, actions, {}, None) for verb, actions in record.injected.items()),
         processes_killed=0,
         leases=leases,
-        responses_acknowledged=acknowledged,
-        responses_in_rounds=in_rounds,
-        responses_in_aborted=in_aborted,
-        responses_pending=pending,
-        responses_lost=0,
-        responses_counted_twice=0,
         emulation=SIMULATED,
         host=_NO_HOST,
-        expectations=(),
         digest=record.digest,
-        audit=Audit(leases, acknowledged, in_rounds, in_aborted, pending, 0, 0, ()),
         simulated=record.simulated,
     )
-    return judged(summary, record.about, record.folder)
 
 
 AWAY = "not_connected"  # in no session with the coordinator at the time

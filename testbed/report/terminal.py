@@ -3,10 +3,12 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from venn.wire.command import Context
 
@@ -50,3 +52,20 @@ def pressed(heard: Callable[[str], None]) -> Iterator[None]:
     finally:
         loop.remove_reader(descriptor)
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def text_table(
+    header: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Collection[str], gap: int = 2
+) -> Table:
+    """A table without lines; columns of the headers in ``right`` are flush right."""
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="bold")
+    for name in header:
+        table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+    return table
+
+
+def line(text: str, style: str = "") -> Text:
+    """One line, however long: a terminal wraps it, a file keeps it whole."""
+    return Text(text, style=style, no_wrap=True, overflow="ignore")

@@ -185,11 +185,12 @@ def joined(journals: Sequence[Journal]) -> Journal:
             moved = [_not_told(entry, again, rounds) for entry in moved]
             moved.append(_break(moved, at=max([shift[float], *(entry.t for entry in moved)])))
         entries += moved
-    digest = "-".join(journal.digest or _digest(journal) for journal in journals) if journals[-1].digest else ""
+    digest = "-".join(journal.digest or digest_of(journal) for journal in journals) if journals[-1].digest else ""
     return replace(journals[0], entries=tuple(entries), digest=digest, lives=tuple(lives), parts=tuple(journals))
 
 
-def _digest(journal: Journal) -> str:
+def digest_of(journal: Journal) -> str:
+    """The digest of the decisions in a journal, computed again."""
     digest = Digest()
     for entry in journal.entries:
         digest.update(entry.t, entry.effects)

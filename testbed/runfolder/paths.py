@@ -2,18 +2,30 @@
 
 import re
 import shutil
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from venn.wire.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
 class RunFolder:
     """Paths in a run folder; docs/run-folder.md describes each file."""
 
-    root: Path
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.scenario = root / "scenario.yaml"
+        self.manifest = root / "run.json"
+        self.population = root / "devices" / "population.jsonl"
+        self.tokens = root / "tokens"
+        self.compose = root / "compose.yaml"
+        self.containers = root / "containers.jsonl"
+        self.host = root / "host.jsonl"
+        self.churn = root / "churn.jsonl"
+        self.events = root / "events.jsonl"
+        self.unheard = root / "unheard.jsonl"
+        self.outcome = root / "outcome.json"
+        self.attempts = root / "rounds.csv"
+        self.relay_load = root / "relay" / "load.jsonl"
 
     @classmethod
     def create(cls, out: Path | None, *, name: str, policy: str, now: datetime) -> "RunFolder":
@@ -32,58 +44,6 @@ class RunFolder:
                 "NO_FOLDER", f"cannot be made: {error.strerror}", where=str(root), fix="name another with --out"
             ) from None
         return cls(root)
-
-    @property
-    def scenario(self) -> Path:
-        return self.root / "scenario.yaml"
-
-    @property
-    def manifest(self) -> Path:
-        return self.root / "run.json"
-
-    @property
-    def population(self) -> Path:
-        return self.root / "devices" / "population.jsonl"
-
-    @property
-    def tokens(self) -> Path:
-        return self.root / "tokens"
-
-    @property
-    def compose(self) -> Path:
-        return self.root / "compose.yaml"
-
-    @property
-    def containers(self) -> Path:
-        return self.root / "containers.jsonl"
-
-    @property
-    def host(self) -> Path:
-        return self.root / "host.jsonl"
-
-    @property
-    def churn(self) -> Path:
-        return self.root / "churn.jsonl"
-
-    @property
-    def events(self) -> Path:
-        return self.root / "events.jsonl"
-
-    @property
-    def unheard(self) -> Path:
-        return self.root / "unheard.jsonl"
-
-    @property
-    def outcome(self) -> Path:
-        return self.root / "outcome.json"
-
-    @property
-    def attempts(self) -> Path:
-        return self.root / "rounds.csv"
-
-    @property
-    def relay_load(self) -> Path:
-        return self.root / "relay" / "load.jsonl"
 
     def job(self, name: str) -> Path:
         return self.root / "jobs" / name
