@@ -231,7 +231,7 @@ def _region(count: RegionCount) -> admin_pb2.RegionStatus:
 def _explanation(subject: str, state: str, reasons: list[str], history: History) -> admin_pb2.ExplainResponse:
     answer = admin_pb2.ExplainResponse(subject=subject, state=state, reasons=reasons)
     for at, kind, text in entries(history):
-        answer.story.add(at=duration(at), kind=kind, text=text)
+        answer.history.add(at=duration(at), kind=kind, text=text)
     return answer
 
 

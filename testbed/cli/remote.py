@@ -95,9 +95,9 @@ def explain_(
 def _explained(found: Explanation) -> Iterator[str]:
     yield f"{printable(found.subject)}   {printable(found.state)}"
     yield from [f"  {printable(reason)}" for reason in found.reasons] or ["  it does not wait"]
-    if found.story:
+    if found.history:
         yield f"  times are {found.clock}, as minutes:seconds"
-    for line in found.story:
+    for line in found.history:
         yield f"{clock(line.at_s)}  {printable(line.kind):<9} {printable(line.text)}"
 
 

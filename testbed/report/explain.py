@@ -297,7 +297,7 @@ class Explanation:
     subject: str
     state: str
     reasons: tuple[str, ...]
-    story: tuple[Line, ...]  # oldest first; of a long one, the latest lines
+    history: tuple[Line, ...]  # oldest first; of a long one, the latest lines
     clock: str = CLOCK  # what ``at_s`` counts
 
 

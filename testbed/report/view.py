@@ -185,5 +185,5 @@ async def ask(address: str, token: str, subject: str) -> Explanation:
             if failure.reason == "UNKNOWN_SUBJECT":  # the caller's mistake, not the coordinator's
                 raise UsageError(failure.reason, failure.message, where=failure.where, fix=failure.fix) from None
             raise failure from None
-    history = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.story)
+    history = tuple(Line(entry.at.ToTimedelta().total_seconds(), entry.kind, entry.text) for entry in answer.history)
     return Explanation(answer.subject, answer.state, tuple(answer.reasons), history)

@@ -486,7 +486,7 @@ class ExplainResponse(google.protobuf.message.Message):
     SUBJECT_FIELD_NUMBER: builtins.int
     STATE_FIELD_NUMBER: builtins.int
     REASONS_FIELD_NUMBER: builtins.int
-    STORY_FIELD_NUMBER: builtins.int
+    HISTORY_FIELD_NUMBER: builtins.int
     subject: builtins.str
     state: builtins.str
     @property
@@ -494,7 +494,7 @@ class ExplainResponse(google.protobuf.message.Message):
         """of the plan"""
 
     @property
-    def story(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LogEntry]:
+    def history(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LogEntry]:
         """oldest first"""
 
     def __init__(
@@ -503,9 +503,9 @@ class ExplainResponse(google.protobuf.message.Message):
         subject: builtins.str = ...,
         state: builtins.str = ...,
         reasons: collections.abc.Iterable[builtins.str] | None = ...,
-        story: collections.abc.Iterable[global___LogEntry] | None = ...,
+        history: collections.abc.Iterable[global___LogEntry] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["reasons", b"reasons", "state", b"state", "story", b"story", "subject", b"subject"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["history", b"history", "reasons", b"reasons", "state", b"state", "subject", b"subject"]) -> None: ...
 
 global___ExplainResponse = ExplainResponse
 

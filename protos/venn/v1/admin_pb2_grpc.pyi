@@ -49,7 +49,7 @@ class AdminServiceStub:
         venn.v1.admin_pb2.ExplainRequest,
         venn.v1.admin_pb2.ExplainResponse,
     ]
-    """Why a job or a device waits, and its recent story."""
+    """Why a job or a device waits, and its recent history."""
 
     SetPolicy: grpc.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.SetPolicyRequest,
@@ -100,7 +100,7 @@ class AdminServiceAsyncStub:
         venn.v1.admin_pb2.ExplainRequest,
         venn.v1.admin_pb2.ExplainResponse,
     ]
-    """Why a job or a device waits, and its recent story."""
+    """Why a job or a device waits, and its recent history."""
 
     SetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.SetPolicyRequest,
@@ -161,7 +161,7 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.admin_pb2.ExplainRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.admin_pb2.ExplainResponse, collections.abc.Awaitable[venn.v1.admin_pb2.ExplainResponse]]:
-        """Why a job or a device waits, and its recent story."""
+        """Why a job or a device waits, and its recent history."""
 
     @abc.abstractmethod
     def SetPolicy(

@@ -215,7 +215,7 @@ async def test_a_job_and_a_device_are_explained() -> None:
         await made.until(effects.RunLease)
         job = await made.admin.Explain(admin_pb2.ExplainRequest(subject="label-count"))
         assert (job.subject, job.state) == ("ann/label-count/1", "collecting")
-        assert [entry.kind for entry in job.story][-1] == "FILLED"
+        assert [entry.kind for entry in job.history][-1] == "FILLED"
         by_key = await made.admin.Explain(admin_pb2.ExplainRequest(subject="ann/label-count/1"))
         assert by_key.subject == job.subject
         phone = await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-1"))

@@ -347,7 +347,7 @@ async def test_a_device_that_counts_is_not_leased_to_the_same_round_again() -> N
         await again.check_in(interval=2)
         answer = await made.admin.Explain(admin_pb2.ExplainRequest(subject="phone-1"))
         assert (answer.state, answer.reasons[0]) == ("waiting", "ONCE: it counts already in round 1 of ann/digits/1")
-        told = [(entry.kind, entry.text) for entry in answer.story]
+        told = [(entry.kind, entry.text) for entry in answer.history]
         assert told[0] == ("CHECKED IN", "session 1, interval 1")
         assert ("ENDED", f"lease {offer.lease} counted") in told
         other = await one_device(made, "phone-2")

@@ -33,13 +33,13 @@ def column(folder: Path, figure: str, name: str) -> list[str]:
 def test_files_agree_on_when_things_were(made: Path) -> None:
     history = read_history(load_run(made).journal)
     wide = explain(history, "wide")
-    opened = [line.at_s for line in wide.story if line.kind == "OPEN"]
+    opened = [line.at_s for line in wide.history if line.kind == "OPEN"]
     said = json.loads((made / "summary.json").read_text())
-    assert said["jobs"][0]["arrived_s"] == wide.story[0].at_s == 1.0
+    assert said["jobs"][0]["arrived_s"] == wide.history[0].at_s == 1.0
     assert opened == [5.0, 21.0]
     rows = zip(column(made, "rounds", "job"), column(made, "rounds", "opened_s"), strict=True)
     assert [float(at) for job, at in rows if job == "wide"] == opened
-    check_in = next(line for line in explain(history, "a").story if line.kind == "CHECK-IN")
+    check_in = next(line for line in explain(history, "a").history if line.kind == "CHECK-IN")
     assert float(column(made, "churn", "from_s")[0]) == check_in.at_s == 3.0
     assert [float(at) for at in column(made, "host", "at_s")] == pytest.approx([7.0, 7.0], abs=1e-6)
     assert column(made, "learning", "at_s") == ["26.0"]

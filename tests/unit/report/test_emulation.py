@@ -68,7 +68,7 @@ def test_a_report_has_both(folder: Path) -> None:
 
 
 def test_a_lease_tells_what_its_task_took(history: History) -> None:
-    [first, _] = [line.text for line in explain(history, "a").story if line.kind == "END"]
+    [first, _] = [line.text for line in explain(history, "a").history if line.kind == "END"]
     assert first == (
         "lease 1 of count round 1: counted, task 1.00 s of 1.50 s modelled, 0.40 s of the processor, held back 9 times"
     )

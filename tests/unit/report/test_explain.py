@@ -23,16 +23,16 @@ def test_a_job_by_its_name_or_its_key(history: History) -> None:
     )
     assert found.reasons[3] == "2 devices of 3 could serve it"
     assert found.reasons[2].startswith("the rule of venn: Intersection Resource Scheduling: ")
-    kinds = [line.kind for line in found.story]
+    kinds = [line.kind for line in found.history]
     assert kinds == ["ARRIVED", "OPEN", "FILLED", "ABORT", "OPEN", "FILLED", "CLOSED", "ENDED"]
-    assert [line.at_s for line in found.story] == sorted(line.at_s for line in found.story)
+    assert [line.at_s for line in found.history] == sorted(line.at_s for line in found.history)
 
 
 def test_a_device(history: History) -> None:
     found = explain(history, "c")
     assert found.state == "gone"
     assert found.reasons == ("it could serve wide, narrow", "1 session, 1 lease = 1 lost")
-    assert [line.text for line in found.story if line.kind == "LOST"] == [
+    assert [line.text for line in found.history if line.kind == "LOST"] == [
         "connection ended without goodbye, in mid-task"
     ]
     assert explain(history, "b").state == "in session"
