@@ -131,36 +131,26 @@ def find_made() -> Iterator[Leftover]:
         return
     filters: dict[str, str | list[str] | bool] = {"label": LABEL}
     with obeyed("what it has was not found"):
-        made: list[tuple[str, Any, Callable[[Any], None]]] = [
-            *(
-                ("container", each, _remove)
-                for each in client.containers.list(all=True, filters=filters, ignore_removed=True)
-            ),
-            *(("network", each, _forget) for each in client.networks.list(filters=filters)),
-            *(("volume", each, _forget) for each in client.volumes.list(filters=filters)),
-        ]
-    for kind, each, remove in made:
+        made: dict[str, list[Any]] = {
+            "container": client.containers.list(all=True, filters=filters, ignore_removed=True),
+            "network": client.networks.list(filters=filters),
+            "volume": client.volumes.list(filters=filters),
+        }
+    for kind, each in ((kind, each) for kind, several in made.items() for each in several):
         labels = each.labels if kind == "container" else each.attrs["Labels"]
         if MARK.fullmatch(mark := labels[LABEL]):
-            yield Leftover(kind, str(each.name), mark, partial(_done, remove, each))
+            yield Leftover(kind, str(each.name), mark, partial(_remove, each, container=kind == "container"))
 
 
-def _done(remove: Callable[[Any], None], each: Any) -> None:
+def _remove(made: Any, *, container: bool) -> None:
+    """Remove a container, a network or a volume. Raises OSError."""
     try:
         with obeyed("it refused"), suppress(NotFound):
-            remove(each)
+            if container and made.status == "paused":  # the engine kills no paused container
+                made.unpause()
+            made.remove(**({"force": True, "v": True} if container else {}))
     except VennError as error:
         raise OSError(error.message) from error
-
-
-def _remove(container: Any) -> None:
-    if container.status == "paused":  # the engine kills no other
-        container.unpause()
-    container.remove(force=True, v=True)
-
-
-def _forget(network_or_volume: Any) -> None:
-    network_or_volume.remove()
 
 
 def machine_of(client: DockerClient) -> Machine:
