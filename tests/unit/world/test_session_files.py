@@ -1,6 +1,7 @@
 """Sessions from files: what is read, in which order, and what is told of bad lines."""
 
 import pickle
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def refused(folder: Path, text: str, ids: dict[str, int] | None = None) -> str:
     with pytest.raises(UsageError) as caught:
         csv(folder, text, ids)
     assert caught.value.exit_code == 2
-    return str(caught.value).removeprefix(str(folder / "sessions.csv")).split("; see docs")[0]
+    return re.split(r"(?:;|(?<=\?)) [Ss]ee docs", str(caught.value).removeprefix(str(folder / "sessions.csv")))[0]
 
 
 def pickled(folder: Path, value: object, ids: dict[str, int] | None = None) -> SessionFile:
