@@ -66,27 +66,17 @@ class Assembly:
             self._hashed += 1
 
 
-class Fetched:
-    """The digests of what one device has fetched, the last used ones, at most ``most``. What is here, and in the store
-    of its process, it does not fetch again.
+class Fetched(dict[bytes, None]):
+    """The digests of what one device has fetched, the last used ones at the end. What is here, and in the store of its
+    process, it does not fetch again.
     """
 
-    def __init__(self, most: int = MOST_FETCHED) -> None:
-        self._most = most
-        self._latest: OrderedDict[bytes, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._latest)
-
-    def __contains__(self, digest: bytes) -> bool:
-        return digest in self._latest
-
     def add(self, digest: bytes) -> None:
-        """Note that an artifact is used now."""
-        self._latest[digest] = None
-        self._latest.move_to_end(digest)
-        if len(self._latest) > self._most:
-            self._latest.popitem(last=False)
+        """Note that an artifact is used now; beyond ``MOST_FETCHED`` the one that was used longest ago goes."""
+        self.pop(digest, None)
+        self[digest] = None
+        if len(self) > MOST_FETCHED:
+            del self[next(iter(self))]
 
 
 class ArtifactStore:

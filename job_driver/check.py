@@ -25,6 +25,7 @@ SHARES = 2
 SAMPLES = 180  # of each generated share, and of the generated held-out file
 CLASSES, PIXELS = 10, 64
 LOOK_EVERY_S = 0.002
+FILES = ("share-0.npz", "share-1.npz", "held_out.npz")
 
 
 @dataclass
@@ -84,7 +85,7 @@ def generated_data(folder: Path) -> tuple[list[Path], Path]:
     """Make two shares and a held-out file that look like 8 x 8 digits (x: 0 to 16, y: 0 to 9), from no data set."""
     rng = np.random.default_rng(7)
     shapes = rng.integers(0, 17, (CLASSES, PIXELS))
-    paths = [folder / f"{name}.npz" for name in ("share-0", "share-1", "held_out")]
+    paths = [folder / name for name in FILES]
     for path in paths:
         y = np.arange(SAMPLES) % CLASSES
         x = np.clip(shapes[y] + rng.normal(0, 2, (SAMPLES, PIXELS)), 0, 16)
@@ -94,11 +95,8 @@ def generated_data(folder: Path) -> tuple[list[Path], Path]:
 
 def find_data(names: Sequence[str], held_out: Path | None, folder: Path) -> tuple[list[Path], Path | None]:
     """Find the shares that were asked for; without any, make some. Files that are made go into ``folder``."""
-    if not names:
-        shares, made = generated_data(folder)
-        return shares, held_out or made
-    if list(names) == ["sklearn-digits"]:
-        shares, made = _sklearn_digits(folder)
+    if not names or list(names) == ["sklearn-digits"]:
+        shares, made = _sklearn_digits(folder) if names else generated_data(folder)
         return shares, held_out or made
     for name in [*names, *([str(held_out)] if held_out else [])]:
         if not Path(name).exists():
@@ -111,7 +109,7 @@ def _sklearn_digits(folder: Path) -> tuple[list[Path], Path]:
     from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 
     data = load_digits()
-    paths = [folder / f"{name}.npz" for name in ("share-0", "share-1", "held_out")]
+    paths = [folder / name for name in FILES]
     for start, path in enumerate(paths):
         np.savez(path, x=data.data[start::3], y=data.target[start::3])
     return paths[:SHARES], paths[SHARES]
