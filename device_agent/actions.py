@@ -1,4 +1,4 @@
-"""What a session and the work for its leases tell each other: actions, refusals of offers, failures of tasks."""
+"""The messages between a session and the work for its leases: actions, refusals of offers, failures of tasks."""
 
 from dataclasses import dataclass
 from enum import Enum

@@ -63,7 +63,7 @@ class Day:
 
 @cache
 def _inverse(day: Day) -> tuple[float, Reals]:
-    """What has passed at midnight, and the times at which each _GRID-th part of a day more has passed."""
+    """The gap that has passed at midnight, and the times at which each _GRID-th part of a day more has passed."""
     times = np.linspace(0.0, DAY_S, 4 * _GRID + 1)
     passed = day.passed(times)
     return float(passed[0]), np.interp(passed[0] + np.linspace(0.0, DAY_S, _GRID + 1), passed, times)
@@ -71,7 +71,7 @@ def _inverse(day: Day) -> tuple[float, Reals]:
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """How long devices stay and are away. Durations are in seconds."""
+    """The lengths of stays and absences of devices. Durations are in seconds."""
 
     session: Distribution
     gap: Distribution
@@ -79,7 +79,7 @@ class Availability:
 
     @property
     def cycle_s(self) -> float:
-        """From one session's start to the next one's, on average."""
+        """Seconds from one session's start to the next one's, on average."""
         return self.session.mean + self.gap.mean
 
     @property
@@ -88,7 +88,7 @@ class Availability:
         return min(max(DAY_S, 4 * self.cycle_s), 16 * self.cycle_s)
 
     def devices_for(self, sessions_per_s: float) -> int:
-        """How many devices check in so often."""
+        """The number of devices that check in so often."""
         return max(1, round(sessions_per_s * self.cycle_s))
 
 
@@ -168,7 +168,7 @@ def _by_device(columns: Sequence[NDArray[Number]]) -> NDArray[Number]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """What absences leave of sessions: a row per piece, in the order of the sessions and of time."""
+    """The parts of sessions that absences leave: a row per piece, in the order of the sessions and of time."""
 
     row: Ids  # of its session
     number: Ids  # among the pieces of its session, from 0; pieces that are too short are left out
@@ -188,7 +188,7 @@ class Absences:
         self.most = int(devices.max(initial=0)) + 1  # pieces of a session
 
     def cut(self, device: Ids, start_s: Reals, end_s: Reals) -> Pieces | None:
-        """What is left of the sessions; None: all of them. They come by device number from 0, in any order."""
+        """The sessions that are left; None: all of them. They come by device number from 0, in any order."""
         if len(device) == 0 or start_s.min() >= self._last_s:
             return None
         first, end = self._first[device], self._first[device + 1]
@@ -209,7 +209,7 @@ class Absences:
 
 
 def _search(values: Reals, low: Ids, high: Ids, wanted: Reals, *, beyond: bool) -> Ids:
-    """For each row the first place in [low, high) with a value >= what is wanted, or > it if ``beyond``; or high."""
+    """The first place, for each row, in [low, high) with a value >= what is wanted, or > it if ``beyond``; or high."""
     while True:
         unsettled = low < high
         if not unsettled.any():

@@ -122,7 +122,7 @@ class Settings:
 
     @property
     def workload(self) -> common.Workload:
-        """What a task takes where time is modelled."""
+        """The workload of a task where time is modelled."""
         return common.Workload(compute=duration(self.compute_s))
 
     def param_values(self) -> dict[str, common.Value]:

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 def with_fix(message: str, fix: str) -> str:
-    """What is wrong and what to do, as one text; after a question the second begins a sentence."""
+    """The problem and what to do, as one text; after a question the second begins a sentence."""
     if not fix:
         return message
     return f"{message} {fix[0].upper()}{fix[1:]}" if message.endswith("?") else f"{message}; {fix}"

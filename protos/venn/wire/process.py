@@ -78,7 +78,7 @@ NOBODY_WAITS = 2_000_000  # in place of the first: one collection of so many tak
 
 
 class _LeftBehind:
-    """What engines in this process have left behind."""
+    """The objects that engines in this process have left behind."""
 
     objects = 0  # that the collector has not looked at
 
