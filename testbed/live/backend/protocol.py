@@ -153,7 +153,7 @@ def failure_of(
     ``code``: its exit code, minus a signal's number, None while it runs. ``lines``: the last that it wrote.
     ``said``: what it announced.
     """
-    said = said or next(filter(None, (told(line) for line in reversed(lines))), None)
+    said = said or next(filter(None, (json_object(line) for line in reversed(lines))), None)
     error = said.get("error") if said else None
     if isinstance(error, dict):
         reason, message, where, fix = (str(error.get(key, "")) for key in ("reason", "message", "where", "fix"))
@@ -172,7 +172,7 @@ def failure_of(
     return PeerError("PROGRAM_FAILED", what + last, where=name, fix=f"see {log}")
 
 
-def told(line: str | bytes) -> dict[str, object] | None:
+def json_object(line: str | bytes) -> dict[str, object] | None:
     """The JSON object that a line holds; None if it holds none."""
     try:
         value = json.loads(line)

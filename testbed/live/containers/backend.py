@@ -17,10 +17,10 @@ from testbed.live.containers.compose import (
     INSIDE,
     POPULATION,
     Layout,
+    changed_variables,
     driver,
     packed,
     scale_flags,
-    told_again,
     write_project,
 )
 from testbed.live.containers.container import ComposeProject, Container, settings
@@ -122,7 +122,7 @@ class Containers:
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
         own = self._scenario.fleets[self._layout.devices[device].fleet].limits
-        await self._parts[device].limit(told_again(own if change is None else changed(own, change)))
+        await self._parts[device].limit(changed_variables(own if change is None else changed(own, change)))
 
     @property
     def others(self) -> Sequence[Container]:

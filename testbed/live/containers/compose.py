@@ -90,14 +90,14 @@ def fleet_service(fleet: str) -> str:
     return f"fleet-{fleet}"
 
 
-def told(limits: Limits) -> dict[str, str]:
+def limit_variables(limits: Limits) -> dict[str, str]:
     """The environment by which a device's entrypoint knows its limits; see ``testbed.live.throttle.entrypoint``."""
     return {variable(key): text for key, text, _ in FleetPlan("", 1, limits).asked()}
 
 
-def told_again(limits: Limits) -> dict[str, str]:
+def changed_variables(limits: Limits) -> dict[str, str]:
     """The same for a link that has changed, where an empty variable ends a limit."""
-    return {variable(key): "" for key in LINK} | told(limits)
+    return {variable(key): "" for key in LINK} | limit_variables(limits)
 
 
 def scale_flags(services: Mapping[str, Service]) -> list[str]:
@@ -209,10 +209,10 @@ class Layout:
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], fleet.limits
             changes = list(dict.fromkeys(changes_of(self.scenario, name)))
-            environment = told(limits)
+            environment = limit_variables(limits)
             if environment or changes:
                 environment["VENN_LIMITS"] = INSIDE
-                environment |= {CHANGES: json.dumps([told(each) for each in changes])} if changes else {}
+                environment |= {CHANGES: json.dumps([limit_variables(each) for each in changes])} if changes else {}
                 environment |= {ALLOW_DEGRADED: "true"} if self.allow_degraded else {}
             services[fleet_service(name)] = Service(
                 command=["agent", *self._agent, *modelled],

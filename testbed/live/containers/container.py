@@ -16,7 +16,7 @@ from docker.models.containers import Container as Made
 from docker.models.networks import Network
 from docker.types import CancellableStream
 
-from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, to_its_end, told
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, json_object, to_its_end
 from testbed.live.containers.compose import INSIDE, SETTINGS, packed, unpack
 from testbed.live.containers.engine import BUILD, is_held, obeyed
 from testbed.live.throttle.entrypoint import AGAIN, CHANGED
@@ -177,7 +177,7 @@ class Container:
             ended = not self.running
             said = await self._project.order("its log cannot be read", self._logs, stderr=False)
             line = said.partition("\n")[0] if "\n" in said else ""
-            if (announcement := told(line)) is not None and "error" not in announcement:
+            if (announcement := json_object(line)) is not None and "error" not in announcement:
                 return announcement
             if ended or announcement is not None:
                 await self.wait()

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from testbed.live.backend import commands
-from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, to_its_end, told
+from testbed.live.backend.protocol import STOP_GRACE_S, TAIL_LINES, failure_of, json_object, to_its_end
 from testbed.live.throttle import cgroup, tc
 from testbed.live.throttle.tc import RefusedError, run
 from testbed.scenario.backends import Leftover
@@ -106,7 +106,7 @@ class Program:
                 line = await self._process.stdout.readline()
         except TimeoutError:
             raise self.failure(f"was not ready after {within_s:g} s") from None
-        said = told(line)
+        said = json_object(line)
         if said is None or "error" in said:
             await self.wait()
             raise self.failure(said=said)
@@ -122,7 +122,7 @@ class Program:
                 with suppress(ConnectionError):
                     self._process.stdin.write(json.dumps(order).encode() + b"\n")
                     await self._process.stdin.drain()
-                return told(await self._process.stdout.readline()) or {}
+                return json_object(await self._process.stdout.readline()) or {}
         except TimeoutError:
             raise self.failure(f"did not answer within {ANSWER_WITHIN_S:g} s") from None
 
@@ -151,7 +151,7 @@ class Program:
         """The error to tell the user when it failed: its own if it printed one, else ``what`` and its last word."""
         code = self._process.returncode if self._process else None
         spoken = self._said.decode(errors="replace").splitlines()
-        said = said or next(filter(None, (told(line) for line in reversed(spoken))), None)
+        said = said or next(filter(None, (json_object(line) for line in reversed(spoken))), None)
         return failure_of(self.name, code, self.last_words(), what, self.log, said=said)
 
     def last_words(self) -> list[str]:

@@ -18,7 +18,7 @@ pytest.importorskip("docker")
 from docker.errors import APIError
 
 from testbed.live.backend.prepare import Capacity, check_fits, need, prepare
-from testbed.live.containers.compose import Layout, packed, scale_flags, told_again, unpack, write_project
+from testbed.live.containers.compose import Layout, changed_variables, packed, scale_flags, unpack, write_project
 from testbed.live.containers.container import Container, settings
 from testbed.live.containers.engine import check_image, obeyed
 from testbed.live.throttle.account import not_held, write_held
@@ -130,7 +130,7 @@ def test_a_fleet_whose_links_change_is_told_to_what(two: Scenario, folder: RunFo
 
 
 def test_a_link_that_is_changed_is_told_what_is_not_limited_any_more() -> None:
-    assert told_again(Limits(up_bits=1e6)) == {
+    assert changed_variables(Limits(up_bits=1e6)) == {
         "VENN_UP": "1 Mbit/s",
         **dict.fromkeys(("VENN_DOWN", "VENN_DELAY", "VENN_JITTER", "VENN_LOSS"), ""),
     }
