@@ -7,13 +7,12 @@ made, and nowhere else.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from coordinator.engine.ids import DeviceId, JobId
 from coordinator.engine.model import Asynchronous, EngineSettings, JobSpec, Repeat, StragglerRule, Workload
-from coordinator.engine.requirements import AllDevices, Capabilities, Comparison, Every, Ids, Requirement, leaves
+from coordinator.engine.requirements import AllDevices, Comparison, Every, Ids, Requirement, leaves
 from coordinator.policies.registry import tiers_of
 from device_agent.spec import DeviceSpec
 from testbed.scenario.model import Job, Scenario
@@ -22,45 +21,28 @@ from testbed.scenario.requirements import capabilities, requirement_of, unfillab
 from testbed.scenario.unfold import unfolded
 from testbed.simulate.model import Break, Cut, SimulatedJob, Simulation
 from testbed.world.absences import on_population, on_programs, with_absences
-from testbed.world.arrays import CheckIns
 from testbed.world.fleets import check_ins_of
 from testbed.world.limits import Limits, changed
 from testbed.world.links import LinkSchedule, link_schedule
+from testbed.world.population import Population as MadePopulation
 from testbed.world.population import check_ins
-from testbed.world.timeline import Action, Entry, Verb
+from testbed.world.timeline import Action, Verb
 from venn.wire.errors import UsageError
 from venn.wire.requirements import Whom
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Devices:
-    """The fields of ``Simulation`` that are about devices."""
-
-    devices: int
-    kinds: tuple[Capabilities, ...]
-    trace: Callable[[], Iterator[CheckIns]]
-    samples: tuple[DeviceId, ...] = ()
-    of_kind: tuple[int, ...] = ()  # of a population: how many devices of each kind
-    names: tuple[DeviceId, ...] = ()
-    tasks_per_session: int = 0
-    tasks_per_day: int = 0
-    limits: tuple[tuple[int, int], ...] = ()
-    links: tuple[LinkSchedule | None, ...] = ()
-    actions: tuple[Action, ...] = ()
-    cuts: Mapping[tuple[int, float], Cut] = field(default_factory=dict)
+Made = Callable[..., Simulation]  # takes the fields of a simulation that are about devices, and the settings
 
 
-def population_devices(
-    population: Population, seed: int, requirements: Sequence[Requirement], timeline: Sequence[Entry]
-) -> Devices:
-    """The devices of a scenario's ``population``; ``requirements`` are those of all jobs. Raises UsageError."""
-    made = check_ins(population.spec(), seed=seed, requirements=requirements)
-    made, actions = on_population(timeline, made, seed=seed)
-    return Devices(
-        devices=made.devices,
-        kinds=made.kinds,
-        trace=made.trace,
-        of_kind=made.of_kind,
+def _of_population(made: Made, scenario: Scenario, population: Population, asked: Sequence[Requirement]) -> Simulation:
+    """On the devices of a scenario's ``population``; ``asked`` are the requirements of all jobs. Raises UsageError."""
+    found = check_ins(population.spec(), seed=scenario.seed, requirements=asked)
+    found, actions = on_population(scenario.churn, found, seed=scenario.seed)
+    _check_filled(scenario, found)
+    return made(
+        settings=simulated_settings(scenario.seed, scenario.policy),
+        devices=found.devices,
+        kinds=found.kinds,
+        trace=found.trace,
         tasks_per_session=population.tasks_per_session,
         tasks_per_day=population.tasks_per_day,
         actions=actions,
@@ -73,22 +55,24 @@ def device_specs(scenario: Scenario) -> list[DeviceSpec]:
     return with_absences(devices, scenario.timeline(devices))
 
 
-def fleet_devices(scenario: Scenario, requirements: Sequence[Requirement]) -> Devices:
-    """The devices of ``scenario.fleets``; ``requirements`` are those of all jobs.
+def _of_fleets(made: Made, scenario: Scenario, asked: Sequence[Requirement]) -> Simulation:
+    """On the devices of ``scenario.fleets``; ``asked`` are the requirements of all jobs.
 
     Raises UsageError for fleets that no devices can be made of.
     """
     undisturbed = scenario.drawn_devices()
     timeline = scenario.timeline(undisturbed)
     devices = with_absences(undisturbed, timeline)
-    named = [each for one in requirements for each in leaves(one) if isinstance(each, Ids)]
+    named = [each for one in asked for each in leaves(one) if isinstance(each, Ids)]
     of = [_kind(device, named) for device in devices]
     number = {kind: index for index, kind in enumerate(dict.fromkeys(of))}
     kind = [number[each] for each in of]
     first = [devices[kind.index(each)] for each in range(len(number))]  # one of each kind
     limits = tuple((device.tasks_per_session, device.tasks_per_day) for device in first)
     alike = len(set(limits)) == 1
-    return Devices(
+    cuts = _cuts(devices)
+    return made(
+        settings=simulated_settings(scenario.seed, scenario.policy, silent=bool(cuts)),
         devices=len(devices),
         kinds=tuple(capabilities(device) for device in first),
         trace=partial(check_ins_of, devices, kind),
@@ -99,7 +83,7 @@ def fleet_devices(scenario: Scenario, requirements: Sequence[Requirement]) -> De
         limits=() if alike else limits,
         links=_links(scenario, devices, timeline.actions),
         actions=timeline.actions,
-        cuts=_cuts(devices),
+        cuts=cuts,
     )
 
 
@@ -177,40 +161,27 @@ def build(scenario: Scenario) -> Simulation:
     whole = unfolded(scenario)
     jobs = sorted((_job(whole, name, job) for name, job in whole.jobs.items()), key=_arrival)
     asked = [job.spec.requirement for job in jobs]
-    if whole.population is not None:
-        devices = population_devices(whole.population, whole.seed, asked, whole.churn)
-        _check_filled(whole, devices)
-    else:
-        devices = fleet_devices(whole, asked)
-    return Simulation(
-        settings=simulated_settings(scenario.seed, scenario.policy, silent=bool(devices.cuts)),
+    made = partial(
+        Simulation,
         jobs=tuple(jobs),
-        kinds=devices.kinds,
-        trace=devices.trace,
-        samples=devices.samples,
-        devices=devices.devices,
-        names=devices.names,
         matching=scenario.match,
-        tasks_per_session=devices.tasks_per_session,
-        tasks_per_day=devices.tasks_per_day,
-        limits=devices.limits,
-        links=devices.links,
-        cuts=devices.cuts,
         noise_sigma=scenario.noise,
         until_s=scenario.duration,
         breaks=tuple(_breaks(whole)),
-        actions=devices.actions,
     )
+    if whole.population is not None:
+        return _of_population(made, whole, whole.population, asked)
+    return _of_fleets(made, whole, asked)
 
 
-def _check_filled(whole: Scenario, devices: Devices) -> None:
+def _check_filled(whole: Scenario, population: MadePopulation) -> None:
     """Raises UsageError for a job that asks for more devices than a population has for it."""
     eligible: dict[str, int] = {}
     for name, job in whole.jobs.items():
         _, text = whole.requirement_of(name)
         if text not in eligible:
-            met = (requirement_of(text).matches(DeviceId(""), kind) for kind in devices.kinds)
-            eligible[text] = sum(count for count, meets in zip(devices.of_kind, met, strict=True) if meets)
+            met = (requirement_of(text).matches(DeviceId(""), kind) for kind in population.kinds)
+            eligible[text] = sum(count for count, meets in zip(population.of_kind, met, strict=True) if meets)
         if problem := unfillable(job, eligible[text]):
             message, fix = problem
             raise UsageError("DEMAND", message, where=f"jobs.{name}.demand", fix=fix)
