@@ -312,8 +312,8 @@ def read_specs(path: Path) -> dict[str, LinkSpec]:
     try:
         return {device: LinkSpec(**fields) for device, fields in json.loads(path.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise UsageError("RELAY", f"cannot be read: {why}", where=str(path), fix="use the file as `venn run` wrote it") from error
+        message = f"cannot be read: {getattr(error, 'strerror', None) or f'{type(error).__name__}: {error}'}"
+        raise UsageError("RELAY", message, where=str(path), fix="use the file as `venn run` wrote it") from error
 
 
 async def serve(specs: Mapping[str, LinkSpec], counts: Path | None, load: Path | None = None) -> int:
