@@ -92,7 +92,7 @@ def open_attempt(world: World, job: Job, round_: int, attempt: int, rounds_left:
     world.requests[request.id] = world.open_requests[request.id] = world.changed[request.id] = request
     world.deadlines.set(Kind.ATTEMPT, request.id, request.deadline_at)
     world.dirty = True
-    world.note_job(job, "OPENED", str(request))
+    world.note(job, "OPENED", str(request))
     return request
 
 
@@ -208,7 +208,7 @@ def _profile(world: World, lease: Lease) -> None:
 def _flush(world: World, request: Request) -> None:
     """The buffer is full: the next round begins, with the leases there are."""
     job = request.job
-    world.note_job(job, "FLUSHED", f"{request}: {request.held} responses")
+    world.note(job, "FLUSHED", f"{request}: {request.held} responses")
     world.effects.append(
         EndAttempt(
             request.id,
@@ -270,6 +270,6 @@ def _finish(world: World, request: Request, step: RequestStep, reason: AttemptEn
     del world.open_requests[request.id]
     world.changed[request.id] = request
     world.dirty = True
-    world.note_job(job, request.status.name, f"{request}: {reason}, {request.responses} of {request.needed} responses")
+    world.note(job, request.status.name, f"{request}: {reason}, {request.responses} of {request.needed} responses")
     ended = request.round, request.attempt, request.status, reason, request.responses
     world.effects.append(EndAttempt(request.id, job.id, *ended))

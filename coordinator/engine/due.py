@@ -11,9 +11,8 @@ from coordinator.engine.attempts import abort
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.leases import close, end, expiry, free
-from coordinator.engine.lifecycle import ABSENT, OFFERED, LeaseState
+from coordinator.engine.lifecycle import ABSENT, OFFERED
 from coordinator.engine.model import AttemptEndReason, LeaseEnd, SessionEnd
-from coordinator.engine.state import Lease
 from coordinator.engine.world import World
 
 
@@ -33,14 +32,11 @@ def _lease_at(world: World, key: LeaseSeq) -> float | None:
     return lease.accept_by if lease.state is OFFERED else expiry(world, lease)
 
 
-_LEASE_ENDS: Mapping[LeaseState, LeaseEnd] = {
-    OFFERED: LeaseEnd.UNACCEPTED,
-    ABSENT: LeaseEnd.LOST,
-}
+_LEASE_ENDS = {OFFERED: LeaseEnd.UNACCEPTED, ABSENT: LeaseEnd.LOST}
 
 
 def _lease(world: World, key: LeaseSeq) -> None:
-    lease: Lease = world.leases[key]
+    lease = world.leases[key]
     end(world, lease, _LEASE_ENDS.get(lease.state, LeaseEnd.EXPIRED))
 
 
@@ -108,24 +104,15 @@ def _wake(world: World, key: SessionSeq) -> None:
     world.fresh.append(session)
 
 
-# When (kind, key) is really due; None: no longer.
-DUE_AT: Mapping[Kind, Callable[[World, Any], float | None]] = {
-    Kind.ATTEMPT: _attempt_at,
-    Kind.LEASE: _lease_at,
-    Kind.STOP: _stop_at,
-    Kind.DRIVER: _driver_at,
-    Kind.LEAVE: _leave_at,
-    Kind.TICK: _tick_at,
-    Kind.REVIEW: _review_at,
-    Kind.WAKE: _wake_at,
+_DEADLINES: Mapping[Kind, tuple[Callable[[World, Any], float | None], Callable[[World, Any], None]]] = {
+    Kind.ATTEMPT: (_attempt_at, _attempt),
+    Kind.LEASE: (_lease_at, _lease),
+    Kind.STOP: (_stop_at, _stop),
+    Kind.DRIVER: (_driver_at, _driver),
+    Kind.LEAVE: (_leave_at, _leave),
+    Kind.TICK: (_tick_at, _tick),
+    Kind.REVIEW: (_review_at, _review),
+    Kind.WAKE: (_wake_at, _wake),
 }
-ON_DUE: Mapping[Kind, Callable[[World, Any], None]] = {
-    Kind.ATTEMPT: _attempt,
-    Kind.LEASE: _lease,
-    Kind.STOP: _stop,
-    Kind.DRIVER: _driver,
-    Kind.LEAVE: _leave,
-    Kind.TICK: _tick,
-    Kind.REVIEW: _review,
-    Kind.WAKE: _wake,
-}
+DUE_AT = {kind: at for kind, (at, _) in _DEADLINES.items()}  # when (kind, key) is really due; None: no longer
+ON_DUE = {kind: happen for kind, (_, happen) in _DEADLINES.items()}

@@ -38,7 +38,7 @@ from coordinator.engine.events import (
     TurnEnded,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
-from coordinator.engine.lifecycle import InvariantError
+from coordinator.engine.lifecycle import InvariantError, tell
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Plan, Policy
@@ -189,11 +189,13 @@ class Engine:
 
     def explain_job(self, job: JobId) -> list[str]:
         """Say why a job waits now, then its recent history, a line each. Raises KeyError."""
-        return explain.job_lines(self.world, self.world.jobs[job])
+        known = self.world.jobs[job]
+        return [*explain.job_reasons(self.world, known), *tell(known.history)]
 
     def explain_device(self, device: DeviceId) -> list[str]:
         """Say why a device idles now, then its recent history, a line each. Raises KeyError."""
-        return explain.device_lines(self.world, self.matcher, self.world.devices[device])
+        known = self.world.devices[device]
+        return [*explain.device_reasons(self.world, self.matcher, known), *tell(known.history)]
 
     # -- events
 

@@ -15,7 +15,7 @@ from typing import assert_never
 
 from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.ids import JobId, job_name
-from coordinator.engine.lifecycle import DeviceState, History, tell
+from coordinator.engine.lifecycle import DeviceState
 from coordinator.engine.matching import Matcher
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.regions import OVERFLOW
@@ -130,14 +130,6 @@ class Present:
 
 def eligible_classes(world: World, job: Job) -> list[int]:
     return [class_id for region in job.group.regions for class_id in world.regions.regions[region].classes]
-
-
-def job_lines(world: World, job: Job) -> list[str]:
-    return _with_history(job_reasons(world, job), job.history)
-
-
-def device_lines(world: World, matcher: Matcher, device: Device) -> list[str]:
-    return _with_history(device_reasons(world, matcher, device), device.history)
 
 
 def job_reasons(world: World, job: Job, present: Present | None = None) -> list[str]:
@@ -309,7 +301,3 @@ def _held(lease: Lease | None) -> list[str]:
 
 def _lease_text(lease: Lease) -> str:
     return f"{lease} of {lease.request}, {lease.state}"
-
-
-def _with_history(reasons: list[str], history: History) -> list[str]:
-    return [*reasons, *tell(history)]

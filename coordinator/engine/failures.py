@@ -100,7 +100,7 @@ def pause(world: World, job: Job, reason: str, message: str) -> None:
     """Pause a job: nothing is leased to it until the reason is lifted."""
     job.pauses[reason] = message
     world.change(job)
-    world.note_job(job, "PAUSED", f"{reason}: {message}")
+    world.note(job, "PAUSED", f"{reason}: {message}")
     world.effects.append(PauseJob(job.id, reason, message))
 
 
@@ -108,5 +108,5 @@ def unpause(world: World, job: Job, reason: str) -> None:
     """Take a reason to pause away; with the last one the job goes on."""
     if job.pauses.pop(reason, None) is not None and not job.pauses:
         world.change(job)
-        world.note_job(job, "RESUMED")
+        world.note(job, "RESUMED")
         world.effects.append(ResumeJob(job.id))

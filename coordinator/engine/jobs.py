@@ -68,7 +68,7 @@ def follow(world: World, event: DriverFollowed) -> None:
             world.deadlines.set(Kind.LEASE, lease.seq, lease.ends_at)
     job.followed, job.away_since = True, None
     world.change(job)
-    world.note_job(job, "DRIVER", f"incarnation {job.incarnation} follows")
+    world.note(job, "DRIVER", f"incarnation {job.incarnation} follows")
     unpause(world, job, DRIVER_AWAY)
 
 
@@ -151,7 +151,7 @@ def end_job(world: World, event: JobEnded) -> None:
     world.over[job.id] = None
     _forget_leases(world)
     world.dirty = True
-    world.note_job(job, "ENDED", f"{event.end} {event.message}".rstrip())
+    world.note(job, "ENDED", f"{event.end} {event.message}".rstrip())
     world.effects.append(EndJob(job.id, event.end, event.message))
     world.regions.remove_job(job.group)
     if job.group.jobs == 0:
@@ -195,7 +195,7 @@ def _arrive(world: World, spec: JobSpec, incarnation: int) -> None:
     job = Job(spec, group, world.now, incarnation, away_since=world.now)
     world.jobs[job.id] = job
     world.dirty = True
-    world.note_job(job, "ARRIVED", f"incarnation {incarnation}")
+    world.note(job, "ARRIVED", f"incarnation {incarnation}")
     world.effects.append(AcceptJob(job.id, None))
 
 
@@ -221,7 +221,7 @@ def _take_over(world: World, job: Job, incarnation: int) -> None:
         _goes_away(world, job)
     forget_crashes(world, job)
     world.dirty = True
-    world.note_job(job, "DRIVER", f"incarnation {incarnation} takes over")
+    world.note(job, "DRIVER", f"incarnation {incarnation} takes over")
 
 
 def _goes_away(world: World, job: Job) -> None:

@@ -368,7 +368,7 @@ def _check_full(world: World, request: Request) -> None:
         request.filled_at = world.now
         request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.history)
         job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.history)
-        world.note_job(job, "FILLED", str(request))
+        world.note(job, "FILLED", str(request))
         world.effects.append(FillAttempt(request.id, job.id, request.round, request.attempt))
 
 

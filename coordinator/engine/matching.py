@@ -289,7 +289,7 @@ class Matcher:
             if tier >= 0:
                 request.tier = tier
                 world.changed[id_] = request
-                world.note_job(request.job, "RESTRICTED", f"{request} to {tier_text(tier, world.tiers.number)}")
+                world.note(request.job, "RESTRICTED", f"{request} to {tier_text(tier, world.tiers.number)}")
             else:
                 lift(world, request)
         if self._by_tier or any(tier >= 0 for tier in plan.tiers.values()):
@@ -346,7 +346,7 @@ def lift(world: World, request: Request) -> None:
     world.changed[request.id] = request
     if request.tier >= 0:
         request.tier = LIFTED
-        world.note_job(request.job, "LIFTED", f"{request} is for all tiers again")
+        world.note(request.job, "LIFTED", f"{request} is for all tiers again")
     elif request.tier == UNDECIDED:
         request.tier = ANY_TIER
 

@@ -99,8 +99,6 @@ class World:
         everyone = {seq: session for sessions in self.idle.values() for seq, session in sessions.items()}
         return (everyone[seq] for seq in sorted(everyone))
 
-    def note_job(self, job: Job, kind: str, text: str = "") -> None:
-        job.history.append((self.now, kind, text))
-
-    def note(self, device: Device, kind: str, text: str = "") -> None:
-        device.history.append((self.now, kind, text))
+    def note(self, subject: Device | Job, kind: str, text: str = "") -> None:
+        """Add to the history of a device or a job."""
+        subject.history.append((self.now, kind, text))
