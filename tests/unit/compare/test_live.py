@@ -14,12 +14,15 @@ from testbed.compare.plan import Asked, Plan, Workload, check_policies
 from testbed.compare.runs import Progress, read_answer, run_live
 from testbed.runfolder.jsonlines import Row
 from testbed.scenario import Scenario
+from testbed.scenario.backends import backend_spec
 from tests.unit.report.test_comparison import summary
 from venn.wire.errors import PeerError, UsageError, VennError
 
 
 def plan_of(folder: Path, policies: tuple[str, ...] = ("random", "venn"), seeds: int = 3, digest: str = "d") -> Plan:
-    scenario = SimpleNamespace(name="three", seed=7, backend="process", dump=lambda: "name: three\n")
+    scenario = SimpleNamespace(
+        name="three", seed=7, backend="process", backend_spec=backend_spec("process"), dump=lambda: "name: three\n"
+    )
     workload = Workload(folder / "three.yaml", cast(Scenario, scenario), digest)
     return Plan((workload,), policies, seeds, folder / "out")
 

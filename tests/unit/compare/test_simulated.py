@@ -21,6 +21,7 @@ from testbed.compare.runs import Progress, finished_cells, run_cells
 from testbed.report.comparison import read_run
 from testbed.report.words import slug
 from testbed.scenario import Scenario, load
+from testbed.scenario.backends import backend_spec
 from testbed.scenario.packaged import packaged
 from testbed.simulate.run import COMPILING
 from venn.wire.command import Context
@@ -30,7 +31,9 @@ TINY = (sys.executable, "-m", "tests.unit.compare.tiny")
 
 
 def plan_of(folder: Path, policies: Sequence[str] = ("random", "fifo"), seeds: int = 2, processes: int = 1) -> Plan:
-    scenario = SimpleNamespace(name="tiny", seed=3, backend="sim", dump=lambda: "name: tiny\n")
+    scenario = SimpleNamespace(
+        name="tiny", seed=3, backend="sim", backend_spec=backend_spec("sim"), dump=lambda: "name: tiny\n"
+    )
     return Plan(
         (Workload(folder, cast(Scenario, scenario), "d"),), tuple(policies), seeds, folder / "out", (), processes
     )
