@@ -195,7 +195,7 @@ def _queue_by_group(t: Tables, count: int) -> None:
 
 @compiled
 def _left_of_job(t: Tables, job: int) -> int:
-    """``coordinator.policies.order.left_of_job``."""
+    """Devices that a job still needs: over all rounds left where their number is known, else for its open request."""
     left, known = wanted(t, job), t.jobs[job].known
     if known != NONE:
         left += max(known - t.jobs[job].round_no, 0) * t.jobs[job].plan_places
