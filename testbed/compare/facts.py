@@ -164,11 +164,7 @@ def find_facts(simulation: Simulation) -> TraceFacts:
             groups[requirement] = GroupSupply(job.spec.requirement_label, _per_hour(eligible[requirement]))
         alone[job_name(job.spec.job)] = alone_s(job, eligible[requirement])
     return TraceFacts(
-        simulation.settings.seed,
-        len(sample),
-        tuple(groups.values()),
-        tier_times(simulation.jobs, sample),
-        alone,
+        simulation.settings.seed, len(sample), tuple(groups.values()), tier_times(simulation.jobs, sample), alone
     )
 
 

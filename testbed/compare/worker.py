@@ -114,10 +114,7 @@ class Cells:
     _world: tuple[Simulation, TraceFacts] | None = None
 
     def run(
-        self,
-        order: Order,
-        tell: Callable[[float], None] = lambda part: None,
-        compiling: Compiling = lambda: None,
+        self, order: Order, tell: Callable[[float], None] = lambda part: None, compiling: Compiling = lambda: None
     ) -> None:
         """Leave the cell's file behind; ``tell`` hears which part of its jobs has ended. Raises VennError."""
         started = time.monotonic()

@@ -336,10 +336,7 @@ def _seeds(runs: Iterable[RunResult]) -> tuple[int, ...]:
 
 
 def _pair(
-    policy: str,
-    against: str,
-    finished: Mapping[str, Mapping[int, RunResult]],
-    left_out: Mapping[str, tuple[int, ...]],
+    policy: str, against: str, finished: Mapping[str, Mapping[int, RunResult]], left_out: Mapping[str, tuple[int, ...]]
 ) -> Pair:
     """Compares two policies that have a seed in common."""
     common = sorted(finished[policy].keys() & finished[against].keys())

@@ -82,14 +82,12 @@ def completion(summary: Summary) -> Drawing:
         ("response collection", COLLECT, "collect_s"),
         ("gaps", GAPS, "gaps_s"),
     )
-    left = [0.0] * len(jobs)
     hovers = Hovers()
+    left = [0.0] * len(jobs)
     for label, colour, key in parts:
         values = [getattr(job, key) or 0.0 for job in jobs]
-        bars = axes.barh(range(len(jobs)), values, left=left, color=colour, label=label, height=0.56)
-        for bar, job, value in zip(bars, jobs, values, strict=True):
-            hovers.say(bar, f"{job.name}: {label} {duration(value)}")
-        left = [before + value for before, value in zip(left, values, strict=True)]
+        texts = [f"{job.name}: {label} {duration(value)}" for job, value in zip(jobs, values, strict=True)]
+        left = _stack(axes, left, values, texts, hovers, color=colour, label=label)
     for index, (job, end) in enumerate(zip(jobs, left, strict=True)):
         said = f"{seconds(job.jct_s)} s" if job.finished else "unfinished"
         colour = INK if job.finished else LOSS
@@ -102,6 +100,16 @@ def completion(summary: Summary) -> Drawing:
     rows = [(job.name, job.finished, job.jct_s, job.delay_s, job.collect_s, job.gaps_s) for job in jobs]
     header = ("job", "finished", "jct_s", "delay_s", "collect_s", "gaps_s")
     return Drawing("jct", "Job completion times and their parts", figure, header, rows, hovers)
+
+
+def _stack(
+    axes: Axes, left: Sequence[float], values: Sequence[float], said: Sequence[str], hovers: Hovers, **style: Any
+) -> list[float]:
+    """Draw a part of a bar in each lane; returns where the bars end now."""
+    bars = axes.barh(range(len(values)), values, left=left, height=0.56, **style)
+    for bar, text in zip(bars, said, strict=True):
+        hovers.say(bar, text)
+    return [before + value for before, value in zip(left, values, strict=True)]
 
 
 def rounds(history: History, jobs: Sequence[JobFigures]) -> Drawing:
@@ -247,12 +255,8 @@ def waiting(summary: Summary) -> Drawing:
     for text, _ in totals.most_common():
         values = [sum(wait.seconds for wait in waits if wait.text == text) for waits in shown]
         colour, opacity = look(kinds[text], colours)
-        bars = axes.barh(
-            range(len(jobs)), values, left=left, label=text, height=0.56, color=colour, alpha=opacity, linewidth=0
-        )
-        for bar, job, value in zip(bars, jobs, values, strict=True):
-            hovers.say(bar, f"{job.name}: {duration(value)}: {text}")
-        left = [before + value for before, value in zip(left, values, strict=True)]
+        said = [f"{job.name}: {duration(value)}: {text}" for job, value in zip(jobs, values, strict=True)]
+        left = _stack(axes, left, values, said, hovers, label=text, color=colour, alpha=opacity, linewidth=0)
     lanes(axes, [job.name for job in jobs])
     if totals:
         legend_above(axes, ncols=2)

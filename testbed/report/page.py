@@ -246,11 +246,7 @@ def environment() -> Environment:
     """The templates, with the filters, the style and the script of every page."""
     loader = PackageLoader("testbed.report")
     environment = Environment(
-        loader=loader,
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     for function in (words.seconds, words.metric, words.percent, words.span, words.duration, words.gib):
         environment.filters[function.__name__] = function

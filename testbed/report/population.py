@@ -150,7 +150,8 @@ def describe_session_file(file: SessionFile) -> tuple[Compared, ...]:
     last_s = 0.0
     for block in file.blocks():
         lengths.add(block.end_s - block.start_s)
-        gaps.add(_gaps(block, left))
+        before, start = _before(block, left)
+        gaps.add((start - before)[~np.isnan(before)])
         begun += np.bincount((block.start_s / BIN_S).astype(np.intp), minlength=len(begun))
         last_s = max(last_s, float(block.end_s.max()))
     days = last_s / DAY_S
@@ -166,15 +167,17 @@ def describe_session_file(file: SessionFile) -> tuple[Compared, ...]:
     )
 
 
-def _gaps(block: Block, left: Reals) -> Reals:
-    """The gaps before each session but its device's first, seconds; ``left`` is brought up to date."""
-    order = np.argsort(block.device, kind="stable")
+def _before(block: Block, left: Reals) -> tuple[Reals, Reals]:
+    """When each device had left before a session, and when the session began; NaN before its device's first.
+
+    ``left`` is brought up to date.
+    """
+    order = np.lexsort((block.start_s, block.device))
     device, start, end = block.device[order], block.start_s[order], block.end_s[order]
     again = np.concatenate([[False], device[1:] == device[:-1]])
     before = np.where(again, np.concatenate([[np.nan], end[:-1]]), left[device])
-    left[device] = end
-    gaps = start - before
-    return gaps[~np.isnan(gaps)]
+    left[device] = end  # of several the last one stays
+    return before, start
 
 
 class Spread:
@@ -222,17 +225,9 @@ class _Tally:
         self.begun += np.bincount((block.start_s[began] / BIN_S).astype(np.intp), minlength=bins)[:bins]
         ends = (block.end_s / BIN_S).astype(np.intp)
         self.ended += np.bincount(ends[ends < bins], minlength=bins)
-        self._add_gaps(block)
-
-    def _add_gaps(self, block: Block) -> None:
-        order = np.lexsort((block.start_s, block.device))
-        device, start, end = block.device[order], block.start_s[order], block.end_s[order]
-        same = np.concatenate([[False], device[1:] == device[:-1]])
-        left = np.where(same, np.concatenate([[np.nan], end[:-1]]), self._left[device])
-        day = self._about.day
-        gaps = day.passed(start) - day.passed(left)
+        left, start = _before(block, self._left)
+        gaps = self._about.day.passed(start) - self._about.day.passed(left)
         self.gaps.append(gaps[left < self._gaps_until_s])  # not a number is in no order
-        self._left[device] = end  # of several the last one stays
 
     def away(self, devices: int) -> Reals:
         """The number of devices that are away in the middle of each bin."""
@@ -333,12 +328,7 @@ def describe_made(made: Phones) -> tuple[Compared, ...]:
         percentiles(each.name, each.unit, each.asked, getattr(made, each.name), PERCENTILES) for each in MARGINALS
     ]
     link = LogNormal(LINK_MEAN_BIT_S / np.exp(LINK_LOG_SIGMA**2 / 2), LINK_LOG_SIGMA)
-    return (
-        *marginals,
-        drawn_from("link", "Mbit/s", link, made.link, 1e6),
-        _correlations(made),
-        _regions(made),
-    )
+    return (*marginals, drawn_from("link", "Mbit/s", link, made.link, 1e6), _correlations(made), _regions(made))
 
 
 def _correlations(made: Phones) -> Compared:

@@ -13,7 +13,7 @@ from coordinator.engine.requirements import AllDevices
 from testbed.report.audit import audit
 from testbed.report.record import load_run
 from testbed.runfolder.summary import Audit
-from tests.unit.report.crowd import Crowd
+from tests.unit.report.contended import ContendedRun
 from tests.unit.report.world import World
 
 
@@ -32,7 +32,7 @@ def test_a_clean_run_has_nothing_to_find(world: World, tmp_path: Path) -> None:
 
 
 def test_a_large_clean_run_has_nothing_to_find(tmp_path: Path) -> None:
-    found = check(Crowd().run(), tmp_path)
+    found = check(ContendedRun().run(), tmp_path)
     assert found.findings == ()
     assert found.responses == found.in_rounds + found.in_aborted
 
@@ -93,7 +93,7 @@ def test_a_device_may_count_in_an_attempt_and_in_the_one_after_it(tmp_path: Path
 
 def test_every_single_manifest_line_is_missed(tmp_path: Path) -> None:
     """The log that decides what is in the model: no line of it can vanish unseen."""
-    world = Crowd(devices=30).run()
+    world = ContendedRun(devices=30).run()
     for job in world.specs:
         lines = world.logs[f"jobs/{job}/manifest"]
         closed = {(row["round"], row["attempt"]) for row in lines if row.get("status") == "closed"}

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from testbed.report.result import build_report
-from tests.unit.report.crowd import Crowd
+from tests.unit.report.contended import ContendedRun
 from tests.unit.report.pages import check_page
 from tests.unit.report.world import World
 
@@ -13,7 +13,7 @@ EVIL = "ValueError: <script>alert('x')</script>\x1b[31m\x07 & more"
 
 
 def test_a_run_becomes_a_page_that_opens_offline(tmp_path: Path) -> None:
-    world = Crowd(devices=30).run()
+    world = ContendedRun(devices=30).run()
     world.about["command"] = ["venn", "run", "three-jobs.yaml"]
     world.scenario = "version: 1\nname: <by-hand>\n"
     folder = world.write(tmp_path)
@@ -42,7 +42,7 @@ def test_every_attempt_says_what_it_was_when_pointed_at(world: World, tmp_path: 
 
 
 def test_a_journal_that_is_cut_is_named_with_its_time(tmp_path: Path) -> None:
-    folder = Crowd(devices=30).run().write(tmp_path, digest=None)
+    folder = ContendedRun(devices=30).run().write(tmp_path, digest=None)
     summary = build_report(folder)
     page = (folder / "report.html").read_text()
     assert summary.cut_at_s is not None

@@ -4,12 +4,12 @@ from coordinator.engine.requirements import AllDevices, Comparison, Every
 from testbed.report.draw_devices import diagram
 from testbed.report.history import read_history
 from testbed.runfolder.journal import read_journal
-from tests.unit.report.crowd import Crowd
+from tests.unit.report.contended import ContendedRun
 from tests.unit.report.world import World
 
 
 def test_devices_are_cut_into_the_cells_of_the_diagram(tmp_path: Path) -> None:
-    history = read_history(read_journal(Crowd().run().write(tmp_path) / "events.jsonl"))
+    history = read_history(read_journal(ContendedRun().run().write(tmp_path) / "events.jsonl"))
     found = diagram(history)
     assert [(group.name, len(group.devices)) for group in found.groups] == [
         ("any", 60),

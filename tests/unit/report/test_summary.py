@@ -8,7 +8,7 @@ from coordinator.engine.requirements import AllDevices
 from testbed.report.record import load_run
 from testbed.report.summary import summarise, to_json
 from testbed.runfolder.summary import JobFigures, Summary
-from tests.unit.report.crowd import Crowd
+from tests.unit.report.contended import ContendedRun
 from tests.unit.report.world import World
 
 
@@ -30,7 +30,7 @@ def test_times_of_a_job_are_those_that_were_written(summary: Summary) -> None:
 
 
 def test_time_adds_up_for_every_job(tmp_path: Path) -> None:
-    found = summarise(load_run(Crowd().run().write(tmp_path)))
+    found = summarise(load_run(ContendedRun().run().write(tmp_path)))
     assert len(found.jobs) == 3
     for one in found.jobs:
         assert one.jct_s is not None
@@ -41,7 +41,7 @@ def test_time_adds_up_for_every_job(tmp_path: Path) -> None:
 
 
 def test_leases_responses_and_sessions_add_up(tmp_path: Path) -> None:
-    found = summarise(load_run(Crowd().run().write(tmp_path)))
+    found = summarise(load_run(ContendedRun().run().write(tmp_path)))
     assert found.leases.adds_up
     assert found.leases.granted > 150
     assert found.sessions == sum(found.sessions_by_end.values())

@@ -9,7 +9,7 @@ from testbed.report.record import load_run
 from testbed.report.summary import summarise
 from testbed.runfolder.attempts import Attempts, JobFacts, job_figures
 from testbed.runfolder.summary import JobFigures
-from tests.unit.report.crowd import Crowd
+from tests.unit.report.contended import ContendedRun
 
 
 def figures(name: str, delay_s: float, *, finished: bool = True) -> JobFigures:
@@ -54,7 +54,7 @@ def test_shares_are_of_the_completion_time() -> None:
 
 
 def test_reasons_are_parts_of_the_delay(tmp_path: Path) -> None:
-    found = summarise(load_run(Crowd().run().write(tmp_path)))
+    found = summarise(load_run(ContendedRun().run().write(tmp_path)))
     for job, times in zip(found.jobs, job_times(found.jobs), strict=True):
         assert times.name == job.name
         assert sum(part.share for part in times.parts) == pytest.approx(1.0, abs=0.01)

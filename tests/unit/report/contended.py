@@ -14,7 +14,7 @@ ROOMY = Comparison("memory", ">=", 4e9)
 POWERFUL = Every((ROOMY, Comparison("cpu", ">=", 7.0)))
 
 
-class Crowd:
+class ContendedRun:
     """Devices take the first open request that they are eligible for, scarcest first."""
 
     def __init__(self, seed: int = 1, devices: int = 60) -> None:
