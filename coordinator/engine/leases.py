@@ -293,9 +293,11 @@ def _let_go(world: World, lease: Lease, reason: LeaseEnd) -> None:
 def _say_end(
     world: World, lease: Lease, reason: LeaseEnd, phase: Phase | None, failure: FailureReason | None, message: str
 ) -> None:
-    request, why = lease.request, (reason, phase, failure, message)
-    about = lease.seq, lease.device.id, request.id, request.job.id, lease.round, lease.attempt
-    world.effects.append(EndLease(*about, *why))
+    request, device = lease.request, lease.device.id
+    job = request.job.id
+    world.effects.append(
+        EndLease(lease.seq, device, request.id, job, lease.round, lease.attempt, reason, phase, failure, message)
+    )
 
 
 def _occupy(world: World, session: Session) -> None:
