@@ -25,6 +25,8 @@ DIGITS = "sklearn-digits"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Samples:
+    """Samples of a data set and their classes."""
+
     x: NDArray[np.generic]  # (samples, ...)
     y: NDArray[np.generic]  # (samples,)
 

@@ -13,6 +13,8 @@ OF_A_CONTAINER, COUNTS = "limits.json", "links-counts.json"  # what held a conta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
+    """The processor, memory and link of a device; None: no limit."""
+
     cores: float | None = None  # of this machine
     memory_bytes: int | None = None
     up_bits: float | None = None  # per second, from the device

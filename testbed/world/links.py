@@ -96,6 +96,8 @@ LEAST_ROUND_TRIP_S = 0.001  # of a link without a delay, for what loss makes of 
 
 
 class Way(StrEnum):
+    """A direction of a link, as the device has it."""
+
     UP = "up"
     DOWN = "down"
 

@@ -33,6 +33,8 @@ class _Ended(NamedTuple):
 
 
 class Accounts:
+    """The attempts, lease times and digest of a simulation, from the engine's effects."""
+
     def __init__(self, simulation: Simulation) -> None:
         # What is noted of an effect at its time; they come in their order.
         self.on: Mapping[type[Effect], Callable[[Any, float], None]] = {

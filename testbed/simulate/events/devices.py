@@ -41,6 +41,8 @@ _INSTANCE = "0" * 32  # no device is ever copied
 
 
 class Devices:
+    """All devices of a simulation: what they do next, and what they answer at once."""
+
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self._rows = chain.from_iterable(map(rows, simulation.trace()))

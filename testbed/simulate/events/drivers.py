@@ -63,6 +63,8 @@ class _Step(NamedTuple):
 
 
 class Programs:
+    """The states of the coordinator and of the drivers over time."""
+
     def __init__(self, breaks: Sequence[Break]) -> None:
         steps = [step for one in breaks for step in (_Step(one.at_s, True, one), _Step(one.until_s, False, one))]
         self._steps = sorted(steps, key=lambda step: step.at)[::-1]  # the next one last
@@ -160,6 +162,8 @@ class Driver:
 
 
 class Drivers:
+    """The drivers of all jobs, by job."""
+
     def __init__(self, jobs: Iterable[SimulatedJob]) -> None:
         """``jobs`` by (arrival, job id)."""
         self._drivers = {job.spec.job: Driver(job) for job in jobs}
