@@ -10,7 +10,7 @@ from scipy.special import stdtrit  # type: ignore[import-untyped]
 
 from testbed.report.words import policy as short
 from testbed.runfolder.attempts import mean_jct
-from testbed.runfolder.jsonlines import Row, integer, maybe, number, rows_in, text
+from testbed.runfolder.jsonlines import Row, integer, maybe, plain_fields, rows_in, text
 from testbed.runfolder.summary import JobFigures
 
 
@@ -40,30 +40,22 @@ class RunResult:
 def read_run(summary: Row, folder: str) -> RunResult:
     """Makes a result from the object of a summary.json, or of a cell's file."""
     rows = rows_in(summary.get("jobs"))
-    jobs = tuple(read_figures(row) for row in rows)
+    jobs = tuple(JobFigures(**plain_fields(JobFigures, row)) for row in rows)
     host = summary.get("host")
     reasons = host.get("reasons", []) if isinstance(host, Mapping) and host.get("saturated") else []
     wanted = summary.get("wanted")
-    return RunResult(
-        policy=text(summary, "policy"),
-        seed=integer(summary, "seed"),
-        folder=folder,
-        devices=integer(summary, "devices"),
-        backend=text(summary, "backend"),
-        mean_jct_s=None if integer(summary, "unfinished_jobs") else mean_jct(jobs),
-        jobs=jobs,
-        alone_s={text(row, "name"): maybe(row.get("alone_s")) for row in rows},
-        saturated=tuple(str(reason) for reason in reasons),
-        expectations_missed=tuple(
+    found = plain_fields(RunResult, summary) | {
+        "folder": folder,
+        "mean_jct_s": None if integer(summary, "unfinished_jobs") else mean_jct(jobs),
+        "jobs": jobs,
+        "alone_s": {text(row, "name"): maybe(row.get("alone_s")) for row in rows},
+        "saturated": tuple(str(reason) for reason in reasons),
+        "expectations_missed": tuple(
             text(row, "expect") for row in rows_in(summary.get("expectations")) if not row.get("held")
         ),
-        digest=text(summary, "digest"),
-        check_ins=integer(summary, "check_ins"),
-        wall_s=number(summary, "wall_s"),
-        path=text(summary, "path"),
-        why=text(summary, "why"),
-        wanted={str(name): _hours(values) for name, values in wanted.items()} if isinstance(wanted, dict) else {},
-    )
+        "wanted": {str(name): _hours(values) for name, values in wanted.items()} if isinstance(wanted, dict) else {},
+    }
+    return RunResult(**found)
 
 
 HOURS = 24  # of the day
@@ -107,14 +99,9 @@ def read_facts(row: Row) -> TraceFacts:
         integer(row, "seed"),
         integer(row, "sampled"),
         tuple(GroupSupply(text(each, "name"), _hours(each.get("per_hour"))) for each in rows_in(row.get("groups"))),
-        tuple(_tier(each) for each in rows_in(row.get("tiers"))),
+        tuple(TierTimes(**plain_fields(TierTimes, each)) for each in rows_in(row.get("tiers"))),
         {str(job): maybe(value) for job, value in alone.items()} if isinstance(alone, dict) else {},
     )
-
-
-def _tier(row: Row) -> TierTimes:
-    times = [number(row, f"p{percent}_s") for percent in (5, 25, 50, 75, 95)]
-    return TierTimes(integer(row, "tier"), *times)
 
 
 def _hours(value: object) -> tuple[float | None, ...]:
@@ -371,25 +358,3 @@ def _no_claim(speed_up: Estimate, ahead: str, left_out: Sequence[int], *, busy: 
     if left_out:
         return f"{short(ahead)} did not finish at seed {', '.join(map(str, left_out))}"
     return ""
-
-
-def read_figures(row: Row) -> JobFigures:
-    """The numbers of an object in a summary.json or in a cell's file."""
-    stragglers, leases = maybe(row.get("stragglers")), maybe(row.get("leases"))
-    return JobFigures(
-        name=text(row, "name"),
-        requirement=text(row, "requirement"),
-        finished=bool(row.get("finished")),
-        rounds=integer(row, "rounds"),
-        aborts=integer(row, "aborts"),
-        arrived_s=number(row, "arrived_s"),
-        jct_s=maybe(row.get("jct_s")),
-        delay_s=number(row, "delay_s"),
-        collect_s=number(row, "collect_s"),
-        gaps_s=maybe(row.get("gaps_s")),
-        wasted_device_s=number(row, "wasted_device_s"),
-        accuracy=maybe(row.get("accuracy")),
-        overhead_s=maybe(row.get("overhead_s")),
-        leases=None if leases is None else int(leases),
-        stragglers=None if stragglers is None else int(stragglers),
-    )

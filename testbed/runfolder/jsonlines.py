@@ -2,9 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from venn.wire.errors import UsageError
 
@@ -63,6 +64,23 @@ def text(row: Row, key: str) -> str:
 def maybe(value: object) -> float | None:
     """A number; None where it is absent (null) or something else."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def plain_fields(kind: type, row: Row) -> dict[str, Any]:
+    """The texts, numbers and truths among the fields of a dataclass, as a row has them.
+
+    One that is absent, or something else, is empty, 0, false, or None where its type admits that.
+    """
+    readers: dict[object, Callable[[Row, str], object]] = {
+        str: text,
+        int: integer,
+        float: number,
+        bool: lambda row, key: bool(row.get(key)),
+        float | None: lambda row, key: maybe(row.get(key)),
+        int | None: lambda row, key: None if maybe(row.get(key)) is None else integer(row, key),
+    }
+    hints = get_type_hints(kind).items()
+    return {name: readers[hint](row, name) for name, hint in hints if hint in readers}
 
 
 def rows_in(value: object) -> list[Row]:
