@@ -119,7 +119,7 @@ def parse_split(text: str) -> Iid | Dirichlet:
         if 1e-3 <= alpha <= 1e6:
             return Dirichlet(alpha)
         raise UsageError(
-            "SPLIT", f"alpha {match[1].strip()} is not within 0.001 and 1000000", fix="e.g. dirichlet(3.0)"
+            "SPLIT", f"alpha {match[1].strip()} is not between 0.001 and 1000000", fix="write e.g. dirichlet(3.0)"
         )
     raise UsageError("SPLIT", f"{text!r} is not a way to split data", fix="write dirichlet(3.0) or iid")
 
