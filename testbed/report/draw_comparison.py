@@ -22,6 +22,7 @@ from testbed.report.drawing import (
     Drawing,
     Hovers,
     job_colours,
+    lanes,
     legend_above,
 )
 from testbed.report.words import percent, seconds, slug
@@ -54,7 +55,7 @@ def speed_up(comparison: Comparison, name: str) -> Drawing | None:
             rows += [(policy, base, seed, value, found.mean, found.low, found.high) for seed, value in seeds.items()]
         axes.axvline(1, color=INK, linewidth=0.7)
         axes.set_xlabel(f"times shorter than {short(base)}")
-    _policies(panels[0], comparison)
+    lanes(panels[0], [short(name) for name in names], f"times shorter than {short(comparison.over[0])}")
     for axes in panels[1:]:
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
@@ -107,8 +108,7 @@ def delay_split(comparison: Comparison, name: str) -> Drawing:
             bars = axes.barh(index, value, left=left, color=colour, height=0.55, label="" if index else label)
             hovers.say(bars[0], f"{short(result.policy)}: {label} {unit.text(value * unit.seconds)} {unit.name}")
         rows.append((result.policy, delay * unit.seconds, collect * unit.seconds))
-    _policies(axes, comparison)
-    axes.set_xlabel(f"{unit.name} per job, mean")
+    lanes(axes, [short(result.policy) for result in comparison.policies], f"{unit.name} per job, mean")
     legend_above(axes)
     title = "Mean delay and collection of a job, by policy"
     return Drawing(f"{name}-split", title, figure, ("policy", "delay_s", "collect_s"), rows, hovers)
@@ -146,14 +146,6 @@ def workloads(found: Overview) -> Drawing:
     header = ("workload", "policy", "speed_up", "low", "high")
     title = f"How many times shorter the mean JCT is than under {short(found.base)}"
     return Drawing(f"overview-speed-up-{slug(found.base)}", title, figure, header, rows, hovers)
-
-
-def _policies(axes: Axes, comparison: Comparison) -> None:
-    axes.set_yticks(range(len(comparison.policies)), [short(result.policy) for result in comparison.policies])
-    axes.set_ylim(len(comparison.policies) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    axes.grid(axis="x")
 
 
 ACROSS = 2
@@ -236,13 +228,9 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
         axes.plot([tier.p50_s] * 2, [index - 0.25, index + 0.25], color=PAPER, linewidth=1.6)
         axes.annotate(f"p95 {tier.p95_s:.0f} s", (tier.p95_s, index), (6, 0), textcoords="offset points", va="center")
     labels = {0: f"tier {tiers[0].tier} (fastest)", len(tiers) - 1: f"tier {tiers[-1].tier} (slowest)"}
-    axes.set_yticks(range(len(tiers)), [labels.get(index, f"tier {tier.tier}") for index, tier in enumerate(tiers)])
-    axes.set_ylim(len(tiers) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
+    names = [labels.get(index, f"tier {tier.tier}") for index, tier in enumerate(tiers)]
+    lanes(axes, names, "response time, seconds (median, middle half, 5 % to 95 %)")
     axes.set_xlim(0, 1.12 * max(tier.p95_s for tier in tiers))
-    axes.grid(axis="x")
-    axes.set_xlabel("response time, seconds (median, middle half, 5 % to 95 %)")
     rows = [(tier.tier, tier.p5_s, tier.p25_s, tier.p50_s, tier.p75_s, tier.p95_s) for tier in tiers]
     header = ("tier", "p5_s", "p25_s", "p50_s", "p75_s", "p95_s")
     return Drawing(f"{name}-tiers", "Response times by tier", figure, header, rows, hovers)

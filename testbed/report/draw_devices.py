@@ -365,11 +365,18 @@ def _asked_or_made(row: Row) -> float:
     return row.made if math.isnan(row.asked) else row.asked
 
 
-def _percentiles(axes: Axes, each: Compared) -> None:
+def _curve(axes: Axes, each: Compared) -> range:
+    """Draw what was made as a line and what was asked as dots; returns the places of the rows."""
     places = range(len(each.rows))
     axes.plot(places, [row.made for row in each.rows], color=COLLECT, linewidth=1.4, label="made")
     if each.worst is not None:
         axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
+    axes.grid(axis="y")
+    return places
+
+
+def _percentiles(axes: Axes, each: Compared) -> None:
+    places = _curve(axes, each)
     axes.set_xticks(places, [row.at.removesuffix(" %") for row in each.rows])
     axes.set_xlabel("percentile")
     if all(min(row.made, _asked_or_made(row)) > 0 for row in each.rows):
@@ -377,7 +384,6 @@ def _percentiles(axes: Axes, each: Compared) -> None:
         axes.minorticks_off()
         marks = dict.fromkeys(_asked_or_made(each.rows[place]) for place in (0, len(each.rows) // 2, -1))
         axes.set_yticks(list(marks), [f"{mark:.4g}" for mark in marks])
-    axes.grid(axis="y")
 
 
 def _parts(axes: Axes, each: Compared) -> None:
@@ -391,11 +397,7 @@ def _parts(axes: Axes, each: Compared) -> None:
 
 
 def _hours(axes: Axes, each: Compared) -> None:
-    places = range(len(each.rows))
-    axes.plot(places, [row.made for row in each.rows], color=COLLECT, linewidth=1.4, label="made")
-    if each.worst is not None:
-        axes.plot(places, [row.asked for row in each.rows], "o", color=LOSS, markersize=4, label="asked")
+    places = _curve(axes, each)
     axes.set_xticks(places[::3], [row.at for row in each.rows[::3]])
     axes.set_ylim(0, None)
     axes.set_xlabel("time of day")
-    axes.grid(axis="y")
