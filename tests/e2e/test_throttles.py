@@ -83,8 +83,9 @@ def test_a_run_is_slowed_down_and_leaves_nothing(tmp_path: Path) -> None:
         assert held["slow", "up"]["read_back"] == pytest.approx(4e6)
     rows = [row for path in out.glob("devices/slow-*/receipts.jsonl") for row in lines(path)]
     assert rows
-    assert all(row["compute_cpu_s"] / row["compute_s"] < 0.35 for row in rows)
-    assert any(row["held_back"] > 0 for row in rows)  # a busy machine may give a task less than its share by itself
+    shares = [(row["compute_cpu_s"] / row["compute_s"], row["held_back"]) for row in rows]
+    assert all(share < 0.35 for share, _ in shares)
+    assert all(held_back > 0 or share < 0.25 for share, held_back in shares)  # a busy machine may give a task less
     [times] = [each for each in summary["emulation"]["tasks"] if each["fleet"] == "slow"]
     assert times["tasks"] == len(rows)
     assert times["compute_cpu_s"] < 0.35 * times["measured_s"]
