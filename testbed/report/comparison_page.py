@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
 from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison, Pair, PolicyResult
-from testbed.report.comparison_table import Sheet, headline, overview_sheets, overviews, problems, sheets
+from testbed.report.comparison_table import headline, overview_sheets, overviews, problems, sheets
 from testbed.report.draw_comparison import (
     completion_times,
     delay_split,
@@ -65,31 +64,6 @@ DRAWN: tuple[tuple[str, str, Callable[[Comparison, str], Drawing | None]], ...] 
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Figure:
-    title: str
-    note: str
-    svg: Markup
-
-
-@dataclass(frozen=True, slots=True)
-class _Cell:
-    text: str
-    kind: str  # a class of the style sheet
-
-
-@dataclass(frozen=True, slots=True)
-class _Shown:
-    comparison: Comparison
-    headline: list[str]
-    times: list[Times]
-    sheets: list[Sheet]
-    problems: list[str]
-    matrix: list[tuple[str, list[_Cell]]]
-    figures: list[_Figure]
-    whys: list[str]  # runs were not simulated in bulk
-
-
 def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row) -> Path:
     """Write comparison.html and figures/ into a folder; returns the page's path. ``about`` is the manifest."""
     shown = [_shown(one, folder / FIGURES) for one in comparisons]
@@ -97,7 +71,7 @@ def write_comparison(comparisons: Sequence[Comparison], folder: Path, about: Row
     sections = [
         WAITS,
         *([Section("overview", "Overview")] if whole else []),
-        *(Section(f"workload-{place}", one.comparison.name) for place, one in enumerate(shown, start=1)),
+        *(Section(f"workload-{place}", one.name) for place, one in enumerate(comparisons, start=1)),
         REPRODUCE,
     ]
     page = (
@@ -131,36 +105,36 @@ def _lead(comparisons: Sequence[Comparison], policies: Sequence[str]) -> str:
     return f"{' on '.join(counts)}, {counted(len(comparisons[0].seeds), 'seed')}. {ahead}"
 
 
-def _shown(comparison: Comparison, folder: Path) -> _Shown:
+def _shown(comparison: Comparison, folder: Path) -> dict[str, object]:
+    """What a page shows of one workload."""
     with styled():
         drawings = [
             (title, note, drawing)
             for title, note, draw in DRAWN
             if comparison.policies and (drawing := draw(comparison, comparison.name)) is not None
         ]
-    return _Shown(
-        comparison,
-        headline(comparison).split("   "),
-        policy_times(comparison),
-        sheets(comparison),
-        problems(comparison),
-        _matrix(comparison),
-        [_Figure(title, note, save(drawing, folder)) for title, note, drawing in drawings],
-        list(dict.fromkeys(run.why for run in comparison.runs if run.why)),
-    )
+    return {
+        "comparison": comparison,
+        "headline": headline(comparison).split("   "),
+        "times": policy_times(comparison),
+        "sheets": sheets(comparison),
+        "problems": problems(comparison),
+        "matrix": _matrix(comparison),
+        "figures": [{"title": title, "note": note, "svg": save(drawing, folder)} for title, note, drawing in drawings],
+        "whys": list(dict.fromkeys(run.why for run in comparison.runs if run.why)),  # not simulated in bulk
+    }
 
 
-def _matrix(comparison: Comparison) -> list[tuple[str, list[_Cell]]]:
-    """The speed-up of each row's policy over each column's; coloured where it may be claimed."""
+def _matrix(comparison: Comparison) -> list[tuple[str, list[tuple[str, str]]]]:
+    """The speed-up of each row's policy over each column's, each with a class of the style sheet: may it be claimed?"""
     names = [result.policy for result in comparison.policies]
     return [(policy(row), [_cell(comparison.pair(row, column)) for column in names]) for row in names]
 
 
-def _cell(pair: Pair | None) -> _Cell:
+def _cell(pair: Pair | None) -> tuple[str, str]:
     if pair is None:
-        return _Cell("", "")
-    kind = {pair.policy: "ok", pair.against: "bad"}.get(pair.ahead, "")
-    return _Cell(f"{pair.speed_up.mean:.2f}", kind)
+        return "", ""
+    return f"{pair.speed_up.mean:.2f}", {pair.policy: "ok", pair.against: "bad"}.get(pair.ahead, "")
 
 
 def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
