@@ -127,7 +127,7 @@ class _Coordinator:
                 elif not held and reason is LeaseEnd.COUNTED:
                     self.conflicts.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
             case done.AcceptAttempt():
-                key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                key = AttemptKey.named(effect)
                 self.needed[key] = effect.responses_needed
                 self.places[effect.request] = effect.places
                 if effect.deadline_at is None:
@@ -135,7 +135,7 @@ class _Coordinator:
                 if (early := self._early.pop(key, None)) is not None:
                     self._end_attempt(key, early)
             case done.EndAttempt(request=request):
-                key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                key = AttemptKey.named(effect)
                 if request in self._asynchronous and key not in self.needed:
                     self._early[key] = effect
                 else:
@@ -345,7 +345,7 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
             "NEVER_GRANTED", f"lease {decision.lease}", f"{decision.attempt} decided on a lease that was never granted"
         )
         return
-    granted = AttemptKey(job_name(offer.job), offer.round, offer.attempt)
+    granted = AttemptKey.named(offer)
     if granted != decision.leased_for or offer.device != decision.device:
         message = f"was granted to {offer.device} for {granted}, decided for {decision.device} in {decision.leased_for}"
         yield Finding("OTHER_LEASE", f"lease {decision.lease}", message)

@@ -118,6 +118,11 @@ class AttemptKey(NamedTuple):
     round: int
     attempt: int
 
+    @classmethod
+    def named(cls, effect: done.OfferLease | done.AcceptAttempt | done.EndAttempt) -> "AttemptKey":
+        """The attempt that an effect names."""
+        return cls(job_name(effect.job), effect.round, effect.attempt)
+
     def __str__(self) -> str:
         return f"{self.job} round {self.round}, attempt {self.attempt}"
 
@@ -265,12 +270,12 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
         for effect in entry.effects:
             match effect:
                 case done.OfferLease():
-                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    key = AttemptKey.named(effect)
                     granted[effect.lease] = (effect.device, key)
                 case done.AcceptAttempt():
                     last[job_name(effect.job)] = (effect.round, effect.attempt)
                 case done.EndAttempt():
-                    key = AttemptKey(job_name(effect.job), effect.round, effect.attempt)
+                    key = AttemptKey.named(effect)
                     closed = effect.status is AttemptStatus.CLOSED
                     sums[key] = Sum(effect.status, tuple(counted[key]) if closed else ())
                 case (
