@@ -14,10 +14,7 @@ from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import Requirement
 from device_agent.sessions import DAY_S, Availability, Block
 from device_agent.spec import DeviceSpec, Interval, generated
-from testbed.world.columns import LATEST_S, Columns, GeneratedPhones, opened_csv
-from testbed.world.fedscale import read_dictionary
-from testbed.world.fleets import FleetSpec, expand
-from testbed.world.phones import (
+from testbed.world.capabilities import (
     CORRELATIONS,
     LINK_LOG_SIGMA,
     LINK_MEAN_BIT_S,
@@ -27,6 +24,9 @@ from testbed.world.phones import (
     Phones,
     phones,
 )
+from testbed.world.columns import LATEST_S, Columns, GeneratedPhones, opened_csv
+from testbed.world.fedscale import read_dictionary
+from testbed.world.fleets import FleetSpec, expand
 from testbed.world.population import KindTable, PopulationSpec
 from testbed.world.sessions import PHONES_AVAILABILITY, sessions
 from testbed.world.trace_files import COLUMNS, SessionFile, as_file, read_devices, read_sessions

@@ -12,9 +12,9 @@ from testbed.scenario.model import Fleet, Scenario
 from testbed.scenario.population import Population
 from testbed.scenario.readers import GENERATED, MOST_SIMULATED, PHONES
 from testbed.scenario.requirements import labels_of, meant_fleets, requirement_of, stated_requirements
+from testbed.world.capabilities import REPORTED
 from testbed.world.fleets import capabilities_of, device_name
 from testbed.world.limits import LINK
-from testbed.world.phones import REPORTED
 from testbed.world.timeline import Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_duration

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coordinator.engine.requirements import Capabilities, Comparison
-from testbed.world.phones import REPORTED, phones
+from testbed.world.capabilities import REPORTED, phones
 from venn.wire.chance import Reals
 from venn.wire.errors import UsageError
 from venn.wire.requirements import NAME

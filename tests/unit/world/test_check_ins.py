@@ -11,8 +11,8 @@ import pytest
 from coordinator.engine.ids import DeviceId
 from coordinator.engine.requirements import AllDevices, Capabilities, Requirement
 from testbed.scenario.requirements import requirement_of
+from testbed.world.capabilities import phones
 from testbed.world.columns import CHUNK, Columns, GeneratedPhones, Texts, chunks
-from testbed.world.phones import phones
 from testbed.world.population import ROWS, KindTable, PopulationSpec, atoms, check_ins
 from venn.wire.errors import UsageError
 

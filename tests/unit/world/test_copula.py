@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from testbed.world.phones import PERCENTILES, Marginal, score_correlations
+from testbed.world.capabilities import PERCENTILES, Marginal, score_correlations
 
 SCORE = Marginal("score", "", (1, 2, 3, 5, 8, 13, 21, 34, 55))
 SIZE = Marginal("size", "GB", (1, 1, 2, 4, 4, 8, 8, 16, 16), steps=(1, 2, 4, 8, 16))

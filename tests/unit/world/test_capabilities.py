@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from testbed.world.phones import (
+from testbed.world.capabilities import (
     BENCHMARKED,
     CORRELATIONS,
     LINK_LOG_SIGMA,
