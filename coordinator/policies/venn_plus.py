@@ -28,9 +28,10 @@ these tiers, they wait.
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.engine.ids import RegionId, RequestId
 from coordinator.engine.plan import (
@@ -48,7 +49,8 @@ from coordinator.policies.spares import Contention, Spares, Stands, contention, 
 from coordinator.policies.venn.tiers import MOST_TIERS, NOWHERE, TIERS, Drawn, Holding, restrictions, total
 
 MOST_SCARCITY = 8
-Numbers = TypeVar("Numbers", float, Reals)
+Floats = NDArray[np.floating[Any]]
+Numbers = TypeVar("Numbers", float, Floats)
 
 
 class VennPlus:
@@ -88,8 +90,7 @@ class VennPlus:
             goals = requests.needed
         elif self.spares is Spares.AUTO:
             jobs = view.collecting if self.collecting else Collecting.of((), ())
-            left = (np.maximum(jobs.rounds_left, 1) * jobs.places).astype(np.float64)
-            openings = index(left, rates[jobs.group], self.scarcity)
+            openings = self.opening_key(jobs, rates, self.scarcity)
             stands = Stands(
                 np.concatenate((requests.group, jobs.group)),
                 np.concatenate((requests.lacking > 0, np.ones(len(jobs), np.bool_))),
@@ -112,13 +113,18 @@ class VennPlus:
         )
 
     @staticmethod
-    def key(requests: Requests, rates: Reals, scarcity: int, nearness: bool) -> Reals:
+    def key(requests: Requests, rates: Reals, scarcity: int, nearness: bool) -> Floats:
         """The index. ``rates``: of each group of the view."""
-        found = index(requests.left.astype(np.float64), rates[requests.group], scarcity)
+        found = index(requests.left * 1.0, rates[requests.group], scarcity)
         return found * np.sqrt(requests.remaining / requests.places) if nearness else found
 
+    @staticmethod
+    def opening_key(jobs: Collecting, rates: Reals, scarcity: int) -> Floats:
+        """The index of the next opening of jobs in collection."""
+        return index(np.maximum(jobs.rounds_left, 1) * jobs.places * 1.0, rates[jobs.group], scarcity)
 
-# The simulator compiles the next two functions.
+
+# The simulator compiles the next two functions, as it does the keys.
 
 
 def index(left: Numbers, rate: Numbers, scarcity: int) -> Numbers:

@@ -5,7 +5,6 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coordinator.engine.ids import GroupId, JobId, RequestId
 from coordinator.engine.plan import Collecting, JobView, Requests, View
@@ -16,7 +15,7 @@ from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 from coordinator.engine.views import Attained, TierSupply
 from testbed.simulate.compiled.layout import NONE
-from testbed.simulate.compiled.tables import Integers, Tables, longer, more_devices, tables
+from testbed.simulate.compiled.tables import Integers, Records, Tables, longer, more_devices, tables
 from testbed.simulate.model import Simulation
 
 Shown = TypeVar("Shown", Requests, Collecting)
@@ -161,9 +160,12 @@ class BulkWorld:
     # -- what a policy sees
 
     def view(self) -> View:
+        """The view for the plan that the loop has asked for."""
         t = self.tables
         now = float(t.run.now)
-        requests, collecting = self._requests()
+        asking, again = int(t.run.asking), int(t.run.again)
+        requests = self._shown(Requests, t.requests, t.queued[:asking])
+        collecting = self._shown(Collecting, t.collecting, t.queued[asking : asking + again])
         return View(
             now=now,
             seed=self._simulation.settings.seed,
@@ -179,38 +181,15 @@ class BulkWorld:
             attained=self._attained,
         )
 
-    def _requests(self) -> tuple[Requests, Collecting]:
-        """Open, with places to be leased or asynchronous; with enough devices, and another round to come. By job."""
+    def _shown(self, kind: type[Shown], table: Records, jobs: Integers) -> Shown:
+        """What the loop has shown of these jobs."""
         views = self.regions.views()
+        words = table[: len(jobs)].view(np.int64).reshape(len(jobs), len(kind.columns)).T.copy()
         present = np.full(len(self.groups), NONE)  # number of each group in the view
         present[[self.number_of[view.group] for view in views]] = np.arange(len(views))
-        rows = np.flatnonzero(self.tables.jobs["open"][: self.tables.run.arrived])
-        jobs = self.tables.jobs[rows]
-        overlap, known = jobs["asynchronous"] == 1, jobs["known"] != NONE
-        unmet = jobs["places"] - jobs["placed"] - jobs["responses"]
-        wanted = np.where(overlap, jobs["needed"] - jobs["held"], unmet)
-        lacking = np.where(
-            overlap,
-            jobs["places"] - jobs["placed"],
-            np.maximum(jobs["needed"] - jobs["placed"] - jobs["responses"], 0),
-        )
-        rounds = np.where(known, np.maximum(jobs["known"] - jobs["round_no"], 0), 0)  # to come
-        left, group = wanted + rounds * jobs["plan_places"], present[jobs["group"]]
-        requests = (jobs["request"], jobs["draws_by"], jobs["arrival"], group, wanted, left, known)
-        more = (jobs["plan_places"], jobs["needed"], lacking, jobs["tier"], jobs["opened"], jobs["deadline"])
-        again = ~overlap & (lacking == 0) & (~known | (rounds > 0))
-        collecting = (jobs["arrival"], group, jobs["plan_places"], rounds)
-        return (
-            self._shown(Requests, (*requests, *more), rows, wanted > 0),
-            self._shown(Collecting, collecting, rows, again),
-        )
-
-    def _shown(
-        self, kind: type[Shown], columns: tuple[NDArray[np.generic], ...], rows: Integers, some: NDArray[np.bool_]
-    ) -> Shown:
-        """Some of these jobs."""
-        words = kind.stacked(*[column[some] for column in columns])
-        return kind(words, [self._names[row] for row in rows[some].tolist()], self.regions.views())
+        group = words[kind.columns["group"].place]
+        group[:] = present[group]
+        return kind(words, [self._names[job] for job in jobs.tolist()], views)
 
     def jobs_by_request(self) -> dict[RequestId, int]:
         """Of open requests."""

@@ -269,7 +269,7 @@ def _replan(t: Tables) -> int:
     run.plans += 1
     run.sweep += 1
     run.phase = MATCH
-    return GO_ON if run.planner != NONE and make_plan(t) else PLAN_WANTED
+    return GO_ON if make_plan(t) else PLAN_WANTED
 
 
 @compiled

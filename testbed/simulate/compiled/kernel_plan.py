@@ -3,11 +3,10 @@
 The tables of a plan: ``queues`` and ``queued``, R_OWNER per region, UNIFORM.
 """
 
-import math
+from typing import Any
 
 import numpy as np
 
-from coordinator.policies import venn_plus
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.las import Las
 from coordinator.policies.random import Random
@@ -18,13 +17,12 @@ from coordinator.policies.srsf_job import SrsfJob
 from coordinator.policies.venn.nomatch import VennNomatch
 from coordinator.policies.venn.policy import Venn
 from coordinator.policies.venn.whole_queues import VennQueue
-from coordinator.policies.venn_plus import VennPlus
-from testbed.simulate.compiled.compiled import compiled, mixed
+from coordinator.policies.venn_plus import VennPlus, index
+from testbed.simulate.compiled.compiled import compiled, compiled_with, mixed
 from testbed.simulate.compiled.kernel_fairness import fair_demand, unfinished, weights
 from testbed.simulate.compiled.kernel_lists import sort
 from testbed.simulate.compiled.kernel_match import at_target
 from testbed.simulate.compiled.kernel_spares import AUTO, WITH, aim, lacking, restrict_priced
-from testbed.simulate.compiled.kernel_tiers import wanted
 from testbed.simulate.compiled.kernel_venn import allocate
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables
@@ -58,18 +56,29 @@ PLANNERS: dict[type, int] = {  # of these very classes: one that is derived from
     VennQueue: VENN_QUEUE,
 }
 WITHOUT_TIERS = {VENN_PLUS: VENN_PLUS_NOMATCH, VENN: VENN_NOMATCH, VENN_QUEUE: VENN_QUEUE_NOMATCH}
+NAMES, KEYS, ALL = range(3)
 _TOP = np.uint64(2**63)
-_scarce = compiled(venn_plus.index)
+_srsf, _srsf_job = compiled(Srsf.key), compiled(SrsfJob.key)
+_scarce = compiled(index)
+_index, _next_index = compiled_with(VennPlus.key, _scarce), compiled_with(VennPlus.opening_key, _scarce)
 
 
 @compiled
 def make_plan(t: Tables) -> bool:
-    """Fill the tables of the plan. False: a comparison is too close for floats, and Python is to make this one."""
-    planner, queued, count = t.run.planner, t.queued, 0
-    for job in range(t.run.arrived):  # by arrival, then id
-        if t.jobs[job].open == 1 and wanted(t, job) > 0:
-            queued[count] = job
-            count += 1
+    """Fill the tables of the plan. False: Python is to make this one, as it makes all of its policy, or since a
+    comparison is too close for floats.
+    """
+    planner, t.run.again = t.run.planner, 0
+    if planner != NONE and _plan(t, _show(t, NAMES if planner in (RANDOM, FIFO, LAS) else KEYS)):
+        return True
+    t.run.asking = _show(t, ALL)
+    t.run.again = _show_collecting(t, t.run.asking)
+    return False
+
+
+@compiled
+def _plan(t: Tables, count: int) -> bool:
+    planner, queued = t.run.planner, t.queued
     t.run.uniform = 1 if planner == RANDOM else 0
     t.run.queues = 1
     t.queues[0], t.queues[1] = 0, count
@@ -87,7 +96,7 @@ def make_plan(t: Tables) -> bool:
     elif planner not in (RANDOM, FIFO):
         keys = np.empty(count, np.int64)
         for place in range(count):
-            keys[place] = _key(t, queued[place])
+            keys[place] = _key(t, t.requests[place])
         sort(queued[:count], keys)
     if t.run.spares != WITH:
         aim(t, queued[:count])
@@ -95,48 +104,92 @@ def make_plan(t: Tables) -> bool:
 
 
 @compiled
-def _key(t: Tables, job: int) -> int:
+def _show(t: Tables, what: int) -> int:
+    """What a policy sees of open requests, as ``coordinator.engine.views``: by (job arrival, job id).
+
+    ``what``: all of it, what the keys of policies read, or nothing but whose requests they are.
+    """
+    jobs, requests, queued, count = t.jobs, t.requests, t.queued, 0
+    for job in range(t.run.arrived):
+        one = jobs[job]
+        if one.open == 0:
+            continue
+        left = one.needed - one.held if one.asynchronous == 1 else one.places - one.placed - one.responses
+        if left <= 0:
+            continue
+        queued[count] = job
+        if what != NAMES:
+            row = requests[count]
+            row.request, row.draws_by, row.group, row.places = one.request, one.draws_by, one.group, one.plan_places
+            row.remaining = left
+            if one.known > one.round_no:
+                left += (one.known - one.round_no) * one.plan_places
+            row.left = left
+            if what == ALL:
+                row.arrival, row.rounds_known = one.arrival, 0 if one.known == NONE else 1
+                row.needed, row.lacking, row.tier = one.needed, lacking(t, job), one.tier
+                row.opened_at, row.deadline_at = one.opened, one.deadline
+        count += 1
+    return count
+
+
+@compiled
+def _show_collecting(t: Tables, first: int) -> int:
+    """The same of jobs in collection: their rounds have all the devices that they need, and others are to come.
+
+    The jobs are put into ``queued`` from place ``first`` on.
+    """
+    count = 0
+    for job in range(t.run.arrived):
+        one = t.jobs[job]
+        if one.open == 0 or one.asynchronous == 1 or lacking(t, job) > 0:
+            continue
+        if one.known == NONE or one.known > one.round_no:
+            row = t.collecting[count]
+            row.arrival, row.group, row.places = one.arrival, one.group, one.plan_places
+            row.rounds_left = 0 if one.known == NONE else one.known - one.round_no
+            t.queued[first + count] = job
+            count += 1
+    return count
+
+
+@compiled
+def _key(t: Tables, request: Any) -> int:
     planner = t.run.planner
     if planner == SRSF:
-        return wanted(t, job)
+        return int(_srsf(request))
     if planner == SRSF_JOB:
-        return _left_of_job(t, job)
+        return int(_srsf_job(request))
     if planner == RANDOM_JOB:
-        bits = mixed(t.run.job_order_draw ^ t.jobs[job].draws_by)
+        bits = mixed(t.run.job_order_draw ^ request.draws_by)
     else:
-        bits = mixed(t.run.order_draw ^ np.uint64(t.jobs[job].request))
+        bits = mixed(t.run.order_draw ^ np.uint64(request.request))
     return int(np.int64(bits ^ _TOP))  # in the same order, with a sign
 
 
 @compiled
 def _plan_plus(t: Tables, count: int) -> None:
     """One queue, of the least index first; targets by the order of requests and jobs in collection."""
-    stands, values, total = np.empty(count + t.run.arrived, np.int64), np.empty(count + t.run.arrived), count
+    run, rates = t.run, t.group_rates
+    if run.collecting == 1 and run.spares == AUTO:
+        run.again = _show_collecting(t, count)
+    total = count + run.again
+    stands, values = t.queued[:total].copy(), np.empty(total)
     for place in range(count):
-        stands[place], values[place] = t.queued[place], _index(t, t.queued[place])
-    if t.run.collecting == 1 and t.run.spares == AUTO:
-        for job in range(t.run.arrived):
-            if _opens_again(t, job):
-                stands[total], values[total] = ~job, _next_index(t, job)
-                total += 1
-    sort(stands[:total], values[:total])
+        values[place] = _index(t.requests[place], rates, run.scarcity, run.nearness)
+    for place in range(run.again):
+        stands[count + place] = ~stands[count + place]
+        values[count + place] = _next_index(t.collecting[place], rates, run.scarcity)
+    sort(stands, values)
     place = 0
-    for stand in stands[:total]:
+    for stand in stands:
         if stand >= 0:
             t.queued[place] = stand
             place += 1
-    if t.run.spares != WITH:
-        aim(t, stands[:total])
-    if t.run.planner == VENN_PLUS:
+    if run.spares != WITH:
+        aim(t, stands)
+    if run.planner == VENN_PLUS:
         restrict_priced(t, t.queued[:count])
-
-
-@compiled
-def _opens_again(t: Tables, job: int) -> bool:
-    """Its round has all the devices that it needs, and another one is to come."""
-    if t.jobs[job].open == 0 or t.jobs[job].asynchronous == 1 or lacking(t, job) > 0:
-        return False
-    return bool(t.jobs[job].known == NONE or t.jobs[job].known > t.jobs[job].round_no)
 
 
 @compiled
@@ -184,37 +237,13 @@ def _queue_by_group(t: Tables, count: int) -> None:
     t.run.queues = merged
     for queue in range(merged):
         first = place
-        for job in jobs:
+        for row, job in enumerate(jobs):
             if t.merged_of[t.jobs[job].group] == queue:
-                left = wanted(t, job) if t.run.by_request == 1 else _left_of_job(t, job)
+                left = t.requests[row].remaining if t.run.by_request == 1 else t.requests[row].left
                 queued[place], keys[place] = job, fair_demand(t, job, left, fair) if fair > 0 else left
                 place += 1
         queues[queue], queues[queue + 1] = first, place
         sort(queued[first:place], keys[first:place])
-
-
-@compiled
-def _left_of_job(t: Tables, job: int) -> int:
-    """Devices that a job still needs: over all rounds left where their number is known, else for its open request."""
-    left, known = wanted(t, job), t.jobs[job].known
-    if known != NONE:
-        left += max(known - t.jobs[job].round_no, 0) * t.jobs[job].plan_places
-    return int(left)
-
-
-@compiled
-def _index(t: Tables, job: int) -> float:
-    """``coordinator.policies.venn_plus``."""
-    value = _scarce(float(_left_of_job(t, job)), float(t.group_rates[t.jobs[job].group]), t.run.scarcity)
-    return value * math.sqrt(wanted(t, job) / t.jobs[job].plan_places) if t.run.nearness == 1 else value
-
-
-@compiled
-def _next_index(t: Tables, job: int) -> float:
-    """The same of its next opening."""
-    known = t.jobs[job].known
-    rounds = 1 if known == NONE else known - t.jobs[job].round_no
-    return _scarce(float(rounds * t.jobs[job].places), float(t.group_rates[t.jobs[job].group]), t.run.scarcity)
 
 
 @compiled

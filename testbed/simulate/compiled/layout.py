@@ -8,6 +8,7 @@ and compares. Times are seconds of engine time. A field that says yes or no is 1
 import numpy as np
 
 from coordinator.engine.model import LeaseEnd
+from coordinator.engine.plan import Collecting, Requests
 from coordinator.engine.scale import BINS
 
 NONE = -1
@@ -35,6 +36,8 @@ RUN = _record(  # what there is one of
     plans=int,  # made; also the one whose tables these are
     uniform=int,  # its mode
     queues=int,  # of it
+    asking=int,  # requests that it saw, and ...
+    again=int,  # ... jobs in collection, if it asked for them
     dirty=int,  # its inputs have changed
     vacant=int,  # a full asynchronous request has a place again: devices that wait are matched, by the same plan
     sweep=int,  # through the devices that wait: changes with each
@@ -169,6 +172,8 @@ CELL = _record(  # the devices of one region and one tier; first those without a
     count=int,  # ... how many
 )
 ATTEMPT = _record(job=int, round_no=int, attempt=int, closed=int, counted=int, opened=float, filled=float, ended=float)
+# What a policy sees; a group is its number among all groups.
+REQUEST, COLLECTING = (_record(**{name: one.kind for name, one in of.columns.items()}) for of in (Requests, Collecting))
 COMING = _record(at=float, code=int, slot=int)  # an event
 REACTION = _record(what=int, subject=int, number=int)
 GROUND = _record(supply=int, owner=int)  # of a region, and the scarcest contender that can use it

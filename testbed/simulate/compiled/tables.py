@@ -19,6 +19,7 @@ from testbed.simulate.compiled.addresses import WORDS, pass_by_address
 from testbed.simulate.compiled.layout import (
     ATTEMPT,
     CELL,
+    COLLECTING,
     COMING,
     DEVICE,
     ENDS,
@@ -29,6 +30,7 @@ from testbed.simulate.compiled.layout import (
     NONE,
     PROFILE,
     REACTION,
+    REQUEST,
     RUN,
     SESSION,
     USED,
@@ -64,7 +66,9 @@ class Tables:
     serves: NDArray[np.bool_] = field(metadata=_of(bool, 2))  # per cell and group
     candidates: NDArray[np.int32] = field(metadata=_of(np.int32, 2))  # per cell
     queues: Integers = field(metadata=_of(int))  # where each begins in ``queued``, and the end
-    queued: Integers = field(metadata=_of(int))  # jobs
+    queued: Integers = field(metadata=_of(int))  # jobs; after those of the plan jobs in collection
+    requests: Records = field(metadata=_of(REQUEST))  # that the present plan saw, by job
+    collecting: Records = field(metadata=_of(COLLECTING))  # likewise
     heap: Records = field(metadata=_of(COMING))
     said: Records = field(metadata=_of(REACTION))
     fresh: Integers = field(metadata=_of(int))  # sessions
@@ -146,7 +150,9 @@ def tables(
         serves=np.zeros((0, groups), np.bool_),
         candidates=np.zeros((0, count), np.int32),
         queues=np.zeros(count + groups + 2, np.int64),
-        queued=np.zeros(count, np.int64),
+        queued=np.zeros(2 * count, np.int64),
+        requests=np.zeros(count, REQUEST),
+        collecting=np.zeros(count, COLLECTING),
         heap=np.zeros(4 * slots, COMING),
         said=np.zeros(4 * slots + 4 * count, REACTION),
         fresh=np.zeros(slots, np.int64),
