@@ -33,6 +33,7 @@ from testbed.report.drawing import (
     legend_above,
     styled,
 )
+from testbed.report.explain import end_by
 from testbed.report.history import History, SessionHistory
 from testbed.report.host import BUSY_FRACTION
 from testbed.report.population import Compared, Kind, Row
@@ -246,14 +247,14 @@ def _strips(
         rows.append((session.device, session.session, session.started_at, session.ended_at, how, session.in_task))
     for device, index in lane.items():
         mine = sessions.get(device, [])
-        spans = [(one.started_at, _to(one.ended_at, history.ended_s) - one.started_at) for one in mine]
+        spans = [(one.started_at, end_by(one.ended_at, history.ended_s) - one.started_at) for one in mine]
         strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=RULE, linewidth=0)
         lost = sum(one.in_task for one in mine)
         hovers.say(strip, f"{device}: {counted(len(mine), 'session')}, {lost} ended in mid-task")
     work: dict[tuple[str, int], list[tuple[float, float]]] = {}
     for lease in history.leases.values():
         if lease.device in lane:
-            spans = [(since, _to(until, history.ended_s) - since) for since, until in lease.spans]
+            spans = [(since, end_by(until, history.ended_s) - since) for since, until in lease.spans]
             work.setdefault((history.jobs[lease.job].name, lane[lease.device]), []).extend(spans)
     for (job, index), spans in work.items():
         strip = axes.broken_barh(spans, (index - 0.36, 0.72), facecolors=colours[job], linewidth=0)
@@ -277,10 +278,6 @@ def _fleet_labels(axes: Axes, shown: Sequence[DeviceId], fleets: dict[str, str])
     for lanes in members.values():
         if lanes[0] > 0:
             axes.axhline(lanes[0] - 0.5, color=QUIET, linewidth=0.5)
-
-
-def _to(value: float | None, end: float) -> float:
-    return end if value is None else value
 
 
 MOST_PROCESSES = 6  # drawn by name, the latest ones; the CSV has all

@@ -102,7 +102,7 @@ class _EligibleDevices:
         own, others = self._held_in(attempt, window)
         free = self._presence.within(window, own)
         absent, busy = 0.0, defaultdict[Part, float](float)
-        for span in _without([(start, _end(end, self._until)) for start, end, _ in job.pauses], window):
+        for span in _without([(start, end_by(end, self._until)) for start, end, _ in job.pauses], window):
             absent += free.nobody(*span)
             for lease, held in others:
                 rule = self._policy(lease.offered_at)
@@ -181,7 +181,7 @@ def _changes(history: History, able: set[DeviceId]) -> dict[float, int]:
     changes: defaultdict[float, int] = defaultdict(int)
     until: dict[DeviceId, float] = {}
     for session in sorted(history.sessions.values(), key=lambda one: one.started_at):
-        device, end = session.device, _end(session.ended_at, history.ended_s)
+        device, end = session.device, end_by(session.ended_at, history.ended_s)
         start = max(session.started_at, until.get(device, 0.0))
         if device in able and end > start:
             changes[start] += 1
@@ -192,11 +192,11 @@ def _changes(history: History, able: set[DeviceId]) -> dict[float, int]:
 
 def _held(lease: LeaseHistory, until: float) -> Iterator[Span]:
     """The spans in which its device was present and worked for it, or had its offer, until it was free again."""
-    freed = min(_end(lease.ended_at, until), _end(lease.done_at, until))
+    freed = min(end_by(lease.ended_at, until), end_by(lease.done_at, until))
     if not lease.spans:
         yield lease.offered_at, freed
     for place, (start, end) in enumerate(lease.spans):
-        yield (start if place else lease.offered_at), min(_end(end, until), freed)
+        yield (start if place else lease.offered_at), min(end_by(end, until), freed)
 
 
 def _paused(job: JobHistory, window: Span) -> dict[str, float]:
@@ -204,7 +204,7 @@ def _paused(job: JobHistory, window: Span) -> dict[str, float]:
     spent: defaultdict[str, float] = defaultdict(float)
     before: list[Span] = []
     for start, end, why in job.pauses:
-        span = _cut((start, _end(end, window[1])), window)
+        span = _cut((start, end_by(end, window[1])), window)
         spent[why] += sum(to - since for since, to in _without(before, span))
         before.append(span)
     return spent
@@ -225,7 +225,8 @@ def _cut(span: Span, window: Span) -> Span:
     return max(span[0], window[0]), min(span[1], window[1])
 
 
-def _end(end: float | None, until: float) -> float:
+def end_by(end: float | None, until: float) -> float:
+    """The end of a span; ``until`` where it is still open."""
     return until if end is None else end
 
 
