@@ -47,8 +47,8 @@ class LeaseHistory:
     held_back: int = 0  # times that its device's processor limit was used up meanwhile
 
     def device_seconds(self, until: float) -> float:
-        """Seconds that a device worked for it, up to ``until``."""
-        return sum((until if end is None else end) - start for start, end in self.spans)
+        """Seconds that a device was leased for, up to ``until``: absences count, as in the engine's own sum."""
+        return (until if self.ended_at is None else self.ended_at) - self.offered_at
 
     def stop(self, at: float) -> None:
         """Note that it is RUNNING no more."""

@@ -52,7 +52,7 @@ class JobFigures:
     delay_s: float
     collect_s: float
     gaps_s: float | None
-    wasted_device_s: float  # worked on leases that are in no closed round
+    wasted_device_s: float  # leased, and in no closed round
     accuracy: float | None = None  # of the last round
     metrics: dict[str, float] = field(default_factory=dict)  # of the last round
     overhead_s: float | None = None  # of the JCT: neither modelled nor measured on devices; None: not known

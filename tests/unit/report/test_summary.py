@@ -65,7 +65,7 @@ def test_counts(summary: Summary) -> None:
 
 def test_wasted_is_the_time_on_leases_that_are_in_no_closed_round(summary: Summary) -> None:
     assert job(summary, "wide").wasted_device_s == (10.0 - 6.0) + (11.0 - 7.0)
-    assert job(summary, "narrow").wasted_device_s == 9.0 - 8.0  # until its device was lost, not until its end
+    assert job(summary, "narrow").wasted_device_s == 12.0 - 8.0  # leased until its end, its device being gone since 9.0
 
 
 def test_a_goodbye_in_mid_task_is_a_device_lost_in_task_too(tmp_path: Path) -> None:
