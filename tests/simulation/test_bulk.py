@@ -20,8 +20,7 @@ from coordinator.engine.profiles import ResponseTimes
 from coordinator.policies.registry import load_policy
 from testbed.scenario.loader import parse
 from testbed.simulate.build import build
-from testbed.simulate.compiled.bulk import simulate_in_bulk, why_not
-from testbed.simulate.compiled.bulk_plans import planner_of
+from testbed.simulate.compiled.bulk import planner_of, simulate_in_bulk, why_not
 from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Outcome, Progress, SimulatedJob, Simulation

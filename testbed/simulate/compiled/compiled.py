@@ -135,4 +135,4 @@ def _fetch_nothing(table: NDArray[np.generic], row: int) -> None:
 
 
 _Fetch = Callable[[NDArray[np.generic], int], None]
-fetch = cast(_Fetch, import_module("testbed.simulate.compiled.address_types").fetch) if COMPILES else _fetch_nothing
+fetch = cast(_Fetch, import_module("testbed.simulate.compiled.addresses").fetch) if COMPILES else _fetch_nothing

@@ -9,7 +9,6 @@ matching of devices that wait, by the new plan.
 import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled, entry, fetch
-from testbed.simulate.compiled.kernel_devices import limited
 from testbed.simulate.compiled.kernel_lists import (
     ENDS,
     OPENS,
@@ -23,7 +22,7 @@ from testbed.simulate.compiled.kernel_lists import (
     wait_again,
     wait_no_more,
 )
-from testbed.simulate.compiled.kernel_match import choose, room, wanted
+from testbed.simulate.compiled.kernel_match import choose, limited, room, wanted
 from testbed.simulate.compiled.kernel_plan import make_plan
 from testbed.simulate.compiled.kernel_rules import (
     abort,

@@ -20,8 +20,7 @@ from coordinator.policies.venn.whole_queues import VennQueue
 from coordinator.policies.venn_plus import VennPlus, index
 from testbed.simulate.compiled.compiled import compiled, compiled_with, mixed
 from testbed.simulate.compiled.kernel_lists import sort
-from testbed.simulate.compiled.kernel_match import at_target
-from testbed.simulate.compiled.kernel_spares import AUTO, WITH, aim, lacking, restrict_priced
+from testbed.simulate.compiled.kernel_tiers import AUTO, WITH, aim, at_target, lacking, restrict_priced
 from testbed.simulate.compiled.kernel_venn import allocate, fair_demand, unfinished, weights
 from testbed.simulate.compiled.layout import NONE
 from testbed.simulate.compiled.tables import Tables

@@ -8,15 +8,6 @@ import numpy as np
 
 from coordinator.engine.plan import UNDECIDED
 from testbed.simulate.compiled.compiled import compiled, mixed
-from testbed.simulate.compiled.kernel_devices import (
-    ROUND,
-    count_task,
-    forget_round,
-    forget_tasks,
-    lease_round,
-    limited,
-    use,
-)
 from testbed.simulate.compiled.kernel_lists import (
     ABORTED,
     CLOSED,
@@ -33,6 +24,15 @@ from testbed.simulate.compiled.kernel_lists import (
     push,
     say,
     wait_no_more,
+)
+from testbed.simulate.compiled.kernel_match import (
+    ROUND,
+    count_task,
+    forget_round,
+    forget_tasks,
+    lease_round,
+    limited,
+    use,
 )
 from testbed.simulate.compiled.kernel_tiers import is_chosen, profile, profile_loss, unmet
 from testbed.simulate.compiled.layout import COUNTED, EXPIRED, LOST, NONE, REVOKED, STRAGGLER

@@ -12,6 +12,7 @@ from coordinator.engine.plan import Collecting, Requests
 from coordinator.engine.scale import BINS
 
 NONE = -1
+WORDS = 3  # that tell compiled code of a table: its address, and its shape
 _Bits, _Slot = np.uint64, np.int32  # there are never so many slots, jobs and kinds
 
 
@@ -88,7 +89,7 @@ JOB = _record(  # what a look-up reads comes first, side by side
     responses=int,  # counted
     open=int,  # has an open request
     mask=int,  # rows of it less 1, which are a power of 2; NONE: it has none, for devices may count again and again
-    stamp=int,  # of the round on offer, see ``kernel_devices``: changes with each, and with each attempt
+    stamp=int,  # of the round on offer, see ``kernel_match``: changes with each, and with each attempt
     tabled=int,  # there are devices of that round in its table
     group=int,
     needed=int,  # K
@@ -159,9 +160,9 @@ DEVICE = _record(  # a line of the processor's cache
     interval=int,
     check_ins=int,
     tasks=int,
-    today=int,  # the day and the tasks in it, see ``kernel_devices``
+    today=int,  # the day and the tasks in it, see ``kernel_match``
     lease=int,
-    counts_in=int,  # the round that its latest lease was for, see ``kernel_devices``; 0: none that counts
+    counts_in=int,  # the round that its latest lease was for, see ``kernel_match``; 0: none that counts
 )
 KIND = _record(cell=int, per_session=int, per_day=int)
 CELL = _record(  # the devices of one region and one tier; first those without a tier, and so all if there are none
@@ -177,7 +178,7 @@ REQUEST, COLLECTING = (_record(**{name: one.kind for name, one in of.columns.ite
 COMING = _record(at=float, code=int, slot=int)  # an event
 REACTION = _record(what=int, subject=int, number=int)
 GROUND = _record(supply=int, owner=int)  # of a region, and the scarcest contender that can use it
-USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_devices``
+USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_match``
 # A profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
 PROFILE = _record(total=int, at=int, upto=int, percent=int, counts=np.dtype((int, BINS)))
 

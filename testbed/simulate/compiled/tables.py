@@ -15,7 +15,7 @@ from coordinator.engine.model import Repeat, StragglerRule
 from coordinator.engine.plan import UNDECIDED
 from coordinator.engine.profiles import closing_percent
 from coordinator.engine.scale import BINS, EDGES
-from testbed.simulate.compiled.addresses import WORDS, pass_by_address
+from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.compiled.layout import (
     ATTEMPT,
     CELL,
@@ -34,6 +34,7 @@ from testbed.simulate.compiled.layout import (
     RUN,
     SESSION,
     USED,
+    WORDS,
 )
 from testbed.simulate.model import Simulation, noise_table
 from testbed.world.arrays import Matching, Reals
@@ -289,4 +290,7 @@ def more_devices(table: Records, rows: int) -> Records:
     return more
 
 
-pass_by_address(Tables, TABLES, run="runs")
+if COMPILES:
+    from testbed.simulate.compiled.addresses import pass_by_address
+
+    pass_by_address(Tables, TABLES, run="runs")
