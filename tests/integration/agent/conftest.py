@@ -1,4 +1,4 @@
-"""A device in this process, between a scripted coordinator and a scripted driver."""
+"""A device in this process, between a scripted coordinator and a scripted driver; and workers without a device."""
 
 import asyncio
 import json
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from device_agent.activity import ActivityLog
@@ -17,8 +18,15 @@ from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, Interval, always
-from device_agent.workers import WorkerPool
-from tests.integration.agent.scripted import TOKEN, Coordinator, Driver, serving
+from device_agent.workers import Work, WorkerPool
+from job_driver.bundle import pack
+from tests.integration.agent import works
+from tests.integration.agent.scripted import TOKEN, Conversation, Coordinator, Driver, offer, serving
+from venn.v1 import common_pb2 as common
+from venn.wire import tensors
+
+MODEL = tensors.encode({"w": np.zeros(200_000)})  # four chunks
+LONG = "def work(model, task):\n    import time\n    while True: time.sleep(0.01); task.progress(0.5)"
 
 
 class Stage:
@@ -68,3 +76,56 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         stage = Stage(address, coordinator, driver, tmp_path / "device")
         yield stage
         await stage.close()
+
+
+def _code(stage: Stage, body: str) -> bytes:
+    stage.folder.mkdir(exist_ok=True)
+    file = stage.folder / "task.py"
+    text = f"from job_driver import Job, Result\n{body}\njob = Job(initial=lambda rng: {{}}, on_device=work)\n"
+    file.write_text(text)
+    return pack(file)
+
+
+def task_of(stage: Stage, body: str = "def work(model, task): return Result(model)") -> common.Task:
+    task = common.Task(model=stage.driver.artifact(MODEL), seed=7)
+    task.code.CopyFrom(stage.driver.artifact(_code(stage, body)))
+    task.code_name = "task.py"
+    return task
+
+
+def synthetic(stage: Stage) -> common.Task:
+    task = common.Task(model=stage.driver.artifact(MODEL))
+    task.params["kind"].text = "synthetic"
+    return task
+
+
+async def leased(stage: Stage, task: common.Task) -> Conversation:
+    """A welcomed device that has accepted this task, as lease 5."""
+    stream = await stage.coordinator.stream()
+    await stream.welcome()
+    await stream.say(offer=offer(5, stage.driver, task))
+    assert (await stream.hear("accepted")).lease == 5
+    return stream
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[WorkerPool]:
+    pool = WorkerPool(1, nice=0)
+    yield pool
+    await pool.close()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Callable[..., Work]:
+    def make(
+        body: str,
+        *,
+        tail: str = works.TAIL,
+        seconds: float = 30.0,
+        heard: Callable[[float], None] = lambda fraction: None,
+    ) -> Work:
+        file = tmp_path / "task.py"
+        file.write_text(works.HEAD + body + tail)
+        return works.work(pack(file), seconds=seconds, heard=heard)
+
+    return make
