@@ -81,16 +81,19 @@ class Responses:
 
         Raises Refused (ATTEMPT_PURGED; BYTES_NEEDED: it could not count, and now it may), VennError (a disk).
         """
-        async with self._deciding:
-            while self.receipts.waits(header.no, header.lease):
+        while True:
+            while self.receipts.waits(header.no, header.lease):  # others are decided on meanwhile
                 self._turn.clear()
                 await self._turn.wait()
-            if received is not None and received.complete:
-                return await self._decide(header, received.body, received.problem)
-            problem = self._size_problem(header)
-            if not problem and self.wants(header):
-                raise Refused("BYTES_NEEDED", "a round opened meanwhile in which it may count: send it again")
-            return await self._decide(header, None, problem)
+            async with self._deciding:
+                if self.receipts.waits(header.no, header.lease):
+                    continue
+                if received is not None and received.complete:
+                    return await self._decide(header, received.body, received.problem)
+                problem = self._size_problem(header)
+                if not problem and self.wants(header):
+                    raise Refused("BYTES_NEEDED", "a round opened meanwhile in which it may count: send it again")
+                return await self._decide(header, None, problem)
 
     async def _decide(self, header: ResponseHeader, body: memoryview | None, problem: str) -> tuple[Decision, bool]:
         no, lease, current = header.no, header.lease, self.current
