@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
+from numbers import Integral, Real
+from operator import is_
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, overload
 
 import numpy as np
@@ -151,7 +153,7 @@ class Table(Sequence[Row]):
         """Make a table of these rows, in this order, for a view of these groups."""
         given = list(rows)
         numbers = {group.group: number for number, group in enumerate(groups)}
-        return cls(cls.packed([cls._fields(one, numbers) for one in given]), [one.job for one in given], groups)
+        return cls(cls.packed([cls._fields(one, numbers) for one in given]), tuple([one.job for one in given]), groups)
 
     @classmethod
     def packed(cls, rows: Sequence[tuple[float, ...]]) -> Integers:
@@ -181,7 +183,7 @@ class Table(Sequence[Row]):
     def take(self, places: NDArray[np.integer[Any]]) -> Self:
         """The rows at these places, in this order."""
         jobs = self.jobs
-        return type(self)(self.words[:, places], [jobs[place] for place in places.tolist()], self.groups)
+        return type(self)(self.words[:, places], tuple([jobs[place] for place in places.tolist()]), self.groups)
 
     def __len__(self) -> int:
         return len(self.jobs)
@@ -344,12 +346,46 @@ def flaw(plan: object, view: View, before: Plan) -> str:
         return f"it is a {type(plan).__name__}, not a Plan"
     if not (isinstance(plan.queues, tuple) and set(map(type, plan.queues)) <= {tuple}):
         return "its queues are not a tuple of tuples"
-    known = plan.owner is before.owner and len(plan.queues) == len(before.queues)
-    owners = set() if known else set(plan.owner.values())
-    if owners and not 0 <= min(owners) <= max(owners) < len(plan.queues):
-        return f"owner names a queue outside 0 to {len(plan.queues) - 1}"
-    if sum(map(len, plan.queues)) > len(view.requests) and len(set().union(*plan.queues)) < sum(map(len, plan.queues)):
-        return "a request is in its queues twice"
-    if plan.review_at is not None and not plan.review_at > view.now:
-        return f"review_at {plan.review_at} is not after {view.now}"
+    if not isinstance(plan.mode, Mode):
+        return f"its mode is {plan.mode!r}; it is Mode.ORDERED or Mode.UNIFORM"
+    for name, values in (("owner", plan.owner), ("tiers", plan.tiers), ("targets", plan.targets)):
+        if not isinstance(values, Mapping):
+            return f"{name} is a {type(values).__name__}, not a mapping"
+    for name, values in (("tiers", plan.tiers), ("targets", plan.targets)):
+        if values and not _whole(values.values()):
+            return f"{name} has a value that is not a whole number"
+    if not callable(plan.why):
+        return f"why is a {type(plan.why).__name__}, not a function"
+    return _flaw_of_owner(plan, before) or _flaw_of_queues(plan, before) or _flaw_of_review(plan, view)
+
+
+def _flaw_of_owner(plan: Plan, before: Plan) -> str:
+    if not plan.owner or (plan.owner is before.owner and len(plan.queues) == len(before.queues)):
+        return ""
+    owners, count = set(plan.owner.values()), len(plan.queues)
+    if not _whole(owners) or not 0 <= min(owners) <= max(owners) < count:
+        return f"owner names a queue that is not a whole number from 0 to {count - 1}"
     return ""
+
+
+def _flaw_of_queues(plan: Plan, before: Plan) -> str:
+    queues = plan.queues
+    if len(queues) == len(before.queues) and all(map(is_, queues, before.queues)):
+        return ""
+    try:
+        ids: set[RequestId] = set().union(*queues)
+    except TypeError:
+        return "its queues hold something that is no request id"
+    return "a request is in its queues twice" if len(ids) < sum(map(len, queues)) else ""
+
+
+def _flaw_of_review(plan: Plan, view: View) -> str:
+    at = plan.review_at
+    if at is None or (isinstance(at, Real) and at > view.now):
+        return ""
+    return f"review_at is {at!r}; it is None, or a time after {view.now}"
+
+
+def _whole(values: Iterable[object]) -> bool:
+    """Whether all are whole numbers, Python's or NumPy's."""
+    return all(issubclass(kind, Integral) for kind in set(map(type, values)))

@@ -6,6 +6,7 @@ about every second as well. Until a window has passed the counts cover what has 
 
 from collections import deque
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from coordinator.engine.ids import RegionId
 from coordinator.engine.model import EngineSettings
@@ -32,7 +33,7 @@ class Supply:
         self._bucket = 0  # the number of the running one
         self._planned: Mapping[RegionId, int] = {}  # what the last plan saw
         self._planned_span_s = self.cold_s
-        self._by_region: dict[RegionId, int] = {}  # ``published``, of ...
+        self._by_region: Mapping[RegionId, int] = {}  # ``published``, of ...
         self._by_region_of: tuple[object, object] = (None, None)  # ... these counts and views of regions
 
     def count(self, class_id: int, devices: int = 1) -> None:
@@ -52,10 +53,10 @@ class Supply:
         self.published = dict(self.totals)
         self.span_s = max(min(now - self.start, self.window_s), self.cold_s)
 
-    def by_region(self, regions: Regions) -> dict[RegionId, int]:
-        """Published check-ins per region, ascending; regions without any are absent.
+    def by_region(self, regions: Regions) -> Mapping[RegionId, int]:
+        """Published check-ins per region, ascending; regions without any are absent. Read-only: policies see it.
 
-        The same object, which is never changed, until counts are published or regions are numbered anew.
+        The same object until counts are published or regions are numbered anew.
         """
         published, views = self.published, regions.views()
         if self._by_region_of[0] is not published or self._by_region_of[1] is not views:
@@ -63,7 +64,7 @@ class Supply:
             for class_id, count in published.items():
                 region = regions.region_of(class_id)
                 counts[region] = counts.get(region, 0) + count
-            self._by_region, self._by_region_of = dict(sorted(counts.items())), (published, views)
+            self._by_region, self._by_region_of = MappingProxyType(dict(sorted(counts.items()))), (published, views)
         return self._by_region
 
     def plan_made(self, counts: Mapping[RegionId, int]) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coordinator.engine.ids import RequestId
+from coordinator.engine.ids import RegionId, RequestId
 from coordinator.engine.lifecycle import InvariantError
 from coordinator.engine.model import Asynchronous, Repeat, StragglerRule
 from coordinator.engine.plan import ANY_TIER, UNDECIDED, Mode, Plan, Policy, View
@@ -150,7 +150,7 @@ class Whimsical:
         }
         return Plan(
             queues=(*(tuple(queue) for queue in queues), (RequestId(10**6),)),
-            owner={region: pick(3) for region in view.supply},
+            owner={RegionId(-1): 0, **{region: pick(3) for region in view.supply}},  # -1: no region has it
             mode=Mode.UNIFORM if not pick(3) else Mode.ORDERED,
             tiers=tiers,
             or_faster=view.plan_number % 2 == 1,

@@ -112,8 +112,10 @@ class _Run:
                 case layout.LEAVES:
                     world.remove_job(int(world.tables.run.subject))
                     self.plans.ground_moved()
-                case _:
+                case layout.OVER:
                     return False
+                case _:
+                    raise AssertionError(f"the loop asks for {code}, which nothing answers")
 
     def _arrive(self, job: int) -> None:
         """Its driver submits it, follows it and opens round 1."""
@@ -304,7 +306,7 @@ class _Plans:
         owners = t.cells["owner"].reshape(-1, world.width)
         owners[:] = NONE
         for region, number in plan.owner.items():
-            if region < len(owners):
+            if region in range(len(owners)):  # the engine looks up no other either
                 owners[region] = number
 
     def ground_moved(self) -> None:

@@ -6,6 +6,7 @@ Things are shown in full once and named by their id everywhere else. Heap entrie
 from collections import deque
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.state import Device, Job, Lease, Request, Session
@@ -41,7 +42,7 @@ def _plain(value: object, *, top: bool = False) -> Plain:
             return value
         case Fraction():
             return str(value)
-        case dict():
+        case dict() | MappingProxyType():
             return {str(key): _whole(one) if top and is_dataclass(one) else _plain(one) for key, one in value.items()}
         case frozenset() | set():
             return sorted((_plain(one) for one in value), key=str)

@@ -248,6 +248,11 @@ class Past:
     def plan(self, view):
         return Plan((queue(view),), review_at=view.now)
 
+class Letters:
+    name = "letters"
+    def plan(self, view):
+        return Plan((queue(view),), review_at="soon")
+
 class Idle:
     name = "idle"
     def plan(self, view):
@@ -259,10 +264,11 @@ class Idle:
     ("policy", "told"),
     [
         ("Nothing", "plan 1 of policy nothing at 0.000 s: it is a NoneType, not a Plan"),
-        ("Owner", "plan 1 of policy owner at 0.000 s: owner names a queue outside 0 to 0"),
+        ("Owner", "plan 1 of policy owner at 0.000 s: owner names a queue that is not a whole number from 0 to 0"),
         ("Twice", "a request is in its queues twice"),
         ("Lists", "plan 1 of policy lists at 0.000 s: its queues are not a tuple of tuples"),
-        ("Past", "plan 1 of policy past at 0.000 s: review_at 0.0 is not after 0.0"),
+        ("Past", "plan 1 of policy past at 0.000 s: review_at is 0.0; it is None, or a time after 0.0"),
+        ("Letters", "plan 1 of policy letters at 0.000 s: review_at is 'soon'; it is None"),
         ("Idle", "broke an invariant with plan "),
     ],
 )
