@@ -1,6 +1,6 @@
 """Plans that the kernel makes without leaving it: what the policies of these names in ``coordinator.policies`` make.
 
-The tables of a plan: ``queues`` and ``queued``, R_OWNER per region, UNIFORM.
+The tables of a plan: ``queues`` and ``queued``, ``owner`` of each cell, ``uniform`` of the run.
 """
 
 from typing import Any
