@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def engine_architecture() -> str:
-    """As Docker names it. Raises BuildError: the engine is not there, not running, or not ours to use."""
+    """The architecture, as Docker names it. Raises BuildError: the engine is absent, not running or not ours to use."""
     ask = ["docker", "version", "--format", "{{.Server.Arch}}"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, check=False)
@@ -86,7 +86,7 @@ def image_exists(name: str) -> bool:
 
 
 def make_base(name: str, architecture: str, *, foreign: bool) -> None:
-    """From Debian's mirrors; raises BuildError, and nothing is left then."""
+    """Make a base image from Debian's mirrors; raises BuildError, and nothing is left then."""
     if os.geteuid() != 0:
         raise BuildError("debootstrap must be run by root: sudo make image-offline")
     if foreign and not runs_here(architecture):
@@ -154,7 +154,7 @@ def must(failed: str, *command: str) -> None:
 
 
 def build(tag: str, base: str | None, architecture: str) -> None:
-    """Raises BuildError. What was handed over is removed again."""
+    """Build the image and remove again what was handed over. Raises BuildError."""
     arguments = {name: os.environ[name] for name in PROXIES if os.environ.get(name)}
     if base is not None:
         arguments["BASE"] = base

@@ -287,7 +287,7 @@ class Mapped(Mapping[str, np.ndarray]):
     """The arrays of a response's file, in place. Each look lets go of the pages that were read before it."""
 
     def __init__(self, path: Path) -> None:
-        """Raises TensorError."""
+        """Map the file of a response into memory. Raises TensorError."""
         with open(path, "rb") as file:
             self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._arrays = tensors.decode(self._pages)  # type: ignore[arg-type]  # any buffer will do

@@ -38,7 +38,7 @@ class Writer:
     """One stream that writes an upload, until it is sent away."""
 
     def __init__(self, seconds: float) -> None:
-        """It writes for so many ``seconds`` at most."""
+        """Let the stream write for so many ``seconds`` at most."""
         self._loop = asyncio.get_running_loop()
         self._until = self._loop.time() + seconds
         self._limit: asyncio.Timeout | None = None  # while a message is awaited
@@ -176,7 +176,7 @@ class Upload:
                 await asyncio.shield(self._writing)
 
     def check_writer(self, writer: Writer) -> None:
-        """Raises Refused SUPERSEDED unless this stream still writes."""
+        """Check that this stream still writes. Raises Refused SUPERSEDED."""
         if self.writer is not writer:
             raise Refused("SUPERSEDED", "a newer stream submits this response")
 

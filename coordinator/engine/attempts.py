@@ -242,7 +242,7 @@ def _forget_old(world: World, job: Job) -> None:
 
 
 def _forget_ended(world: World, request: Request) -> None:
-    """Those of former rounds that ended before the last flush, and longer ago than any lease can last."""
+    """Forget leases of former rounds that ended before the last flush, and longer ago than any lease can last."""
     settings, spec = world.settings, request.job.spec
     horizon = min(request.flushed_at, world.now - spec.lease_s - settings.driver_grace_s)
     while request.over:

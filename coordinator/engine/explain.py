@@ -98,7 +98,7 @@ class Present:
 
     @cached_property
     def _alike(self) -> tuple[dict[int, _Class], list[tuple[Device, _Class]]]:
-        """By class; and each by itself of those beyond the bound on classes."""
+        """Devices by class; and each by itself of those beyond the bound on classes."""
         classes: dict[int, _Class] = {}
         apart: list[tuple[Device, _Class]] = []
         for session in self._world.sessions.values():

@@ -305,7 +305,7 @@ def _make_room(world: World) -> bool:
 
 
 def _forget_leases(world: World) -> None:
-    """Those of a job after whose end many others have ended: its driver has had its last word."""
+    """Forget leases of a job after whose end many others have ended: its driver has had its last word."""
     long_over = next(islice(reversed(world.over), world.settings.most_over, None), None)
     if long_over is not None:
         for request in world.jobs[long_over].requests():

@@ -337,7 +337,7 @@ def _count(world: World, lease: Lease, *, placed: bool) -> None:
 
 
 def _use_no_more(world: World, lease: Lease) -> None:
-    """Its response does not count after all: its device may be leased to its request again."""
+    """Take back that a response counts: its device may be leased to its request again."""
     device, request = lease.device, lease.request
     if request.used.get(device.id) == lease.seq:
         del request.used[device.id]
@@ -352,7 +352,7 @@ def _place(world: World, request: Request) -> None:
 
 
 def _check_full(world: World, request: Request) -> None:
-    """One place less is unmet. At its target, and full: the plan changes. The first time it is full the scheduling
+    """Note one place less unmet. At its target, and full: the plan changes. The first time it is full the scheduling
     delay ends.
 
     Asynchronously the plan stays: a full request is skipped, and has a place again soon.

@@ -27,11 +27,11 @@ Step = TypeVar("Step", bound=StrEnum)
 
 
 class InvariantError(Exception):
-    """Our bug: something happened that cannot, or an invariant does not hold."""
+    """A bug of ours: something happened that cannot, or an invariant does not hold."""
 
 
 class PlanError(InvariantError):
-    """The policy's: its plan cannot be followed. The message names the plan."""
+    """An error of the policy: its plan cannot be followed. The message names the plan."""
 
 
 class DeviceState(StrEnum):

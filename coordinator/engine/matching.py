@@ -213,7 +213,7 @@ class Matcher:
                 dry.add(alike)
 
     def _has_demand(self, device: Device) -> bool:
-        """Could a device like this be taken, were it not cooling, and not used up?"""
+        """Whether a device like this could be taken, were it not cooling, and not used up."""
         return device.capability_class == OVERFLOW or any(request.unmet > 0 for request in self.candidates(device))
 
     def _list(self, region: RegionId, device: Device) -> Candidates:
@@ -303,7 +303,7 @@ class Matcher:
         return PlanError(f"plan {world.plan_number} of policy {self.policy.name} at {world.now:.3f} s: {what}")
 
     def lift_all(self) -> None:
-        """Another policy need not know what its restrictions are."""
+        """Lift all restrictions: another policy need not know what they are."""
         for request in self.world.open_requests.values() if self._by_tier else ():
             if request.tier >= 0:
                 lift(self.world, request)
@@ -329,7 +329,7 @@ class Matcher:
             world.deadlines.set(Kind.WAKE, session.seq, session.wake_at)
 
     def _send_away(self, session: Session, reason: ComeBackReason, devices: int) -> None:
-        """Until a moment drawn from a window in which so many devices come back at the wanted rate."""
+        """Send away until a moment drawn from a window in which so many devices come back at the wanted rate."""
         world = self.world
         world.leave_idle(session)
         world.move(session.device, DISMISS)
@@ -337,7 +337,7 @@ class Matcher:
 
 
 def _may_restrict(request: Request, tier: int, number: int) -> bool:
-    """It was not decided yet, and its deadline would end it at the latest."""
+    """Whether a tier may restrict it: none was decided yet, and a deadline would end the restriction at the latest."""
     return request.tier == UNDECIDED and 0 <= tier < number and request.deadline_at < math.inf
 
 
@@ -352,7 +352,7 @@ def lift(world: World, request: Request) -> None:
 
 
 def _may_take(request: Request, device: Device, world: World) -> bool:
-    """It is for this device's tier, as those in its list are, and nothing that was between the two is in the way."""
+    """Whether it is for this device's tier, as those in its list are, and nothing that was between the two bars it."""
     return (
         (request.tier < 0 or is_within(device.tier, request.tier, or_faster=world.plan.or_faster))
         and not (request.used and device.id in request.used)

@@ -39,7 +39,7 @@ class LeaseEnd(StrEnum):
 
 
 class Phase(StrEnum):
-    """Where a task failed."""
+    """The part of a task in which it failed."""
 
     FETCH = "fetch"
     IMPORT = "import"
@@ -240,7 +240,7 @@ class EngineSettings:
 
 
 def _of(fraction: Fraction, count: int) -> int:
-    """So much of it, rounded up; in integers, for it is asked for often."""
+    """A fraction of a count, rounded up; in integers, for it is asked for often."""
     return -(-fraction.numerator * count // fraction.denominator)
 
 

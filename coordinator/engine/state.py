@@ -252,11 +252,11 @@ class Request(Places):
         return (lease for lease in self.leases.values() if lease.state is not ENDED)
 
     def counted_leases(self) -> Iterator[Lease]:
-        """Those whose responses are recorded COUNTED."""
+        """Leases whose responses are recorded COUNTED."""
         return (lease for lease in self.leases.values() if lease.recorded is Outcome.COUNTED)
 
     def recount(self) -> int:
-        """``placed``, the slow way."""
+        """Count ``placed`` the slow way."""
         return sum(lease.state in PLACED for lease in self.leases.values())
 
     def __str__(self) -> str:

@@ -28,7 +28,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 def arguments(make: Callable[..., object], texts: Mapping[str, str], *others: str) -> dict[str, Value]:
-    """Raises PolicyError. A parameter is of the type that it is annotated with, or else that of its default.
+    """The values in ``texts``, each of its parameter's annotated type, or of its default's type. Raises PolicyError.
 
     ``others``: names that users may give as well, for whoever reads what is said about a wrong one.
     """

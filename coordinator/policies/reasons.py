@@ -8,7 +8,7 @@ from coordinator.engine.plan import GroupView, Reasons, RequestView, View
 
 
 def behind(queue: Sequence[RequestView], groups: Sequence[GroupView], rule: str) -> Reasons:
-    """For each request the first one ahead of it in ``queue`` that some device could serve as well."""
+    """Reasons that name the first request ahead of each one in ``queue`` that some device could serve as well."""
     eligible = {view.group: view.bits for view in groups}
     heads: dict[GroupId, JobId] = {}
     texts: dict[GroupId, str] = {}  # of groups with somebody ahead: who is first there stays first

@@ -43,7 +43,7 @@ class Spares(StrEnum):
 
 
 def spares_of(text: str) -> Spares:
-    """Raises ValueError."""
+    """The member of this name. Raises ValueError."""
     if text not in list(Spares):
         raise ValueError(f"spares is {text!r}; it is {', '.join(Spares)}")
     return Spares(text)
@@ -118,7 +118,7 @@ def targets(requests: Requests, goals: Integers) -> dict[RequestId, int]:
 
 
 class Stands(NamedTuple):
-    """Those who wait for devices, or soon will: the requests of a view, and any number of others after them."""
+    """The requests of a view, and any number of others after them: what waits for devices, or soon will."""
 
     group: Integers
     lacks: NDArray[np.bool_]  # devices for its K

@@ -64,7 +64,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Raises PluginError: a page loads something from elsewhere."""
+    """Check that no page loads anything from elsewhere. Raises PluginError."""
     for page in Path(config.site_dir).rglob("*.html"):
         for tag in LOADED.findall(page.read_text()):
             raise PluginError(f"{page}: loads from elsewhere: {tag}")

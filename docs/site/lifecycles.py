@@ -47,7 +47,7 @@ class Lifecycle:
                 yield from (Edge(_word(key), _word(each)) for each in sorted(after, key=self.states().index))
 
     def states(self) -> list[Enum]:
-        """In the order of their enumeration: the first is where the life begins."""
+        """The states in the order of their enumeration: the first is where the life begins."""
         key = next(iter(self.table))
         kind: type[Enum] = type(key[0] if isinstance(key, tuple) else key)
         return list(kind)

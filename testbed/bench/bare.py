@@ -25,7 +25,7 @@ LARGE = "--large"
 async def _turns(
     requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
 ) -> AsyncIterator[bytes]:
-    """The first message says how many bytes an answer has; after it, each second message is answered."""
+    """Answer each second message with as many bytes as the first message says."""
     answer, taken = b"", -1
     async for message in requests:
         if taken < 0:
@@ -36,7 +36,7 @@ async def _turns(
 
 
 async def _down(request: bytes, context: object) -> AsyncIterator[bytes]:
-    """So many bytes as the request says, in chunks."""
+    """Stream so many bytes as the request says, in chunks."""
     left, chunk = int(request), bytes(CHUNK_BYTES)
     while left > 0:
         yield chunk if left >= CHUNK_BYTES else chunk[:left]
@@ -67,7 +67,7 @@ async def move_up(channel: grpc.aio.Channel, count: int) -> None:
 
 
 def server() -> grpc.aio.Server:
-    """Not bound or started yet."""
+    """A bare server, not bound or started yet."""
     made = grpc.aio.server(options=server_options())
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Turns": grpc.stream_stream_rpc_method_handler(_turns),
@@ -100,7 +100,7 @@ async def bare_channels(count: int, *flags: str) -> AsyncIterator[list[grpc.aio.
 
 @asynccontextmanager
 async def bare_server(*flags: str) -> AsyncIterator[str]:
-    """Its address, while it runs in a process of its own."""
+    """Run a server in a process of its own and give its address."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "testbed.bench.bare", *flags, stdin=pipe, stdout=pipe

@@ -243,7 +243,7 @@ async def _rates(machine: Machine, target: str, figures: Figures) -> None:
 
 
 async def _delays(machine: Machine, target: str, figures: Figures) -> None:
-    """With a rate by ``tc`` and a delay by the relay or by netem as well: the two together are one means."""
+    """Measure delays alone and with a rate by ``tc``: a relay or netem and ``tc`` together are one means."""
     rate = 5e6
     kinds = ((RELAY, RELAY, None), ("tc_and_relay", TC, rate), (NETEM, NETEM, None), ("tc_and_netem", NETEM, rate))
     for name, means, bits in kinds:
@@ -265,7 +265,7 @@ async def _jitter(machine: Machine, target: str, figures: Figures) -> None:
 
 
 def jitter_of(between_s: float) -> float:
-    """From the range between the quartiles of round trips: their two ways are even over plus and minus half of the
+    """The jitter from the range between the quartiles of round trips: two ways are even over plus and minus half of the
     jitter, so that the sum is triangular over plus and minus all of it, and its quartiles are at 1 - 1 / sqrt(2) of it.
     """
     return between_s / (2 - math.sqrt(2))
@@ -283,7 +283,7 @@ def _cable(limits: Limits, *, netem: bool) -> Iterator[tc.Namespace]:
 
 
 async def _losses(machine: Machine, figures: Figures) -> None:
-    """Past the relay, which loses nothing: datagrams over the cable itself."""
+    """Measure losses past the relay, which loses nothing: datagrams over the cable itself."""
     for loss in LOSSES if machine.can("loss", NETEM) else ():
         with _cable(Limits(loss=loss), netem=True) as cable:
             loop = asyncio.get_running_loop()

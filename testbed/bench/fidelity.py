@@ -86,7 +86,7 @@ def _live(backend: str, name: str, seed: int, say: Say) -> Summary:
 
 
 def _finished(summary: Summary, backend: str, name: str, seed: int, say: Say) -> Summary:
-    """Raises PeerError if a job did not finish."""
+    """The summary, after a line of its JCTs. Raises PeerError if a job did not finish."""
     where = f"{name} on {backend}, seed {seed}"
     if summary.unfinished_jobs:
         raise PeerError("UNFINISHED", f"{summary.unfinished_jobs} jobs did not finish", where=where)

@@ -44,7 +44,7 @@ class Measured:
 
 
 def folded(got: float, asked: float) -> float:
-    """At most 1, and 1 where they are the same."""
+    """The ratio of the two that is at most 1; 1 where they are the same."""
     if got == asked:
         return 1.0
     return min(got / asked, asked / got) if got > 0 and asked > 0 else 0.0
@@ -64,7 +64,7 @@ class Figures:
 
     @property
     def worst(self) -> float:
-        """Got over asked, or asked over got where that is less; 0 where something was got and nothing asked."""
+        """The worst ratio of got to asked, or of asked to got where that is less; 0 where one of the two is nothing."""
         return min((folded(got, self.asked[key]) for key, got in self.got.items()), default=0.0)
 
 

@@ -73,7 +73,7 @@ def lost(target: str, count: int) -> float:
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Without ``venn.wire``, whose libraries would be part of what a load holds."""
+    """Split ``host:port``, without ``venn.wire``, whose libraries would be part of what a load holds."""
     host, _, port = text.rpartition(":")
     return host, int(port)
 

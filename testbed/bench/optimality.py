@@ -112,7 +112,7 @@ def _worst(drawn: Sequence[Case], ratios: Sequence[float], sums: Sequence[float]
 
 
 def cases(number: int, seed: int) -> list[Case]:
-    """Drawn one after the other: regions, weights, order of the cycle, requests and what they can use."""
+    """Cases, drawn one after the other: regions, weights, order of the cycle, requests and what they can use."""
     rng = np.random.default_rng(seed)
     return [_drawn(rng) for _ in range(number)]
 
@@ -206,7 +206,7 @@ def optimum(case: Case) -> int:
 
 @contextmanager
 def _nothing_on_stdout() -> Iterator[None]:
-    """Some versions of HiGHS print where we print results, past Python: let it go to stderr."""
+    """Redirect stdout to stderr: some versions of HiGHS print past Python where we print results."""
     sys.stdout.flush()
     kept = os.dup(1)
     try:

@@ -129,7 +129,7 @@ def _by_rush(chance: np.random.Generator) -> Sessions:
 
 
 def _apart(start: Reals, length: Reals, device: np.ndarray) -> Sessions:
-    """By start; those of a device do not overlap, nor pass the last day."""
+    """Sessions by start; those of a device do not overlap, nor pass the last day."""
     start, length = start % (DAYS * DAY_S), length + 1.0
     order = np.lexsort((start, device))
     start, device, length = start[order], device[order], length[order]

@@ -67,7 +67,7 @@ SEED = 1
 
 
 class _Nobody:
-    """while the world is set up: no device is given to anybody"""
+    """a policy that gives no device to anybody, while the world is set up"""
 
     name = "nobody"
 
@@ -104,7 +104,7 @@ class Host:
 
 
 def _world(skewed: bool, jobs: int, regions: int) -> Host:
-    """All jobs and supply are there, and no request is open."""
+    """A world in which all jobs and supply are there, and no request is open."""
     settings = EngineSettings(seed=SEED, policy="", supply_window_s=LONG_S, liveness_s=LONG_S, accept_timeout_s=LONG_S)
     world = Host(Engine(settings, _Nobody()))
     for number, group in enumerate(_group_of_each_job(skewed, jobs)):
@@ -185,7 +185,7 @@ def _timed(world: Host, event: Event) -> Iterator[float]:
 
 
 def _lookups_per_s(world: Host, lookups: int, of_a_plan: int) -> float:
-    """Devices of all regions, in a random order; the median over ``PARTS`` parts of them."""
+    """Lookups per second for devices of all regions, in a random order; the median over ``PARTS`` parts of them."""
     devices = list(world.engine.devices.values())
     sessions = [
         Session(SessionSeq(number), device, world.now, world.now) for number, device in enumerate(devices, 10**9)
@@ -196,7 +196,7 @@ def _lookups_per_s(world: Host, lookups: int, of_a_plan: int) -> float:
 
 
 def _seconds_to_look_up(world: Host, queue: list[Session], of_a_plan: int) -> float:
-    """Without the plans, of which each is for so many."""
+    """Seconds of the lookups alone, without the plans, of which each is for so many."""
     choose, seconds = world.engine.matcher.choose, 0.0
     for first in range(0, len(queue), of_a_plan):
         world.handle(PolicyChanged(""))

@@ -168,7 +168,7 @@ def run(say: Say) -> Measured:
 
 
 def main() -> None:
-    """In a process of its own: the figures as one line of JSON, progress on stderr."""
+    """Print the figures as one line of JSON, progress on stderr: the part that runs in a process of its own."""
     figures = bulk_figures(MILLIONS, (), lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - progress
     print(json.dumps(figures))  # noqa: T201 - for the process that started this one
 

@@ -70,14 +70,14 @@ def _names(policies: str) -> tuple[str, ...]:
 
 
 def _check_simulated(plan: Plan) -> None:
-    """Raises UsageError for what has no effect in simulations."""
+    """Check that nothing is asked for that has no effect in simulations. Raises UsageError."""
     if plan.simulated and plan.allow_degraded:
         fix = "leave it out, or give --backend process"
         raise UsageError("USAGE", "has no effect in a simulation", where="--allow-degraded", fix=fix)
 
 
 def _load(scenarios: list[str], settings: list[str]) -> tuple[Workload, ...]:
-    """Raises ScenarioError, or UsageError where the scenarios do not go together."""
+    """Load the scenarios. Raises ScenarioError, or UsageError where they do not go together."""
     loaded = tuple(workload(path, load(path, settings)) for path in (named(each).absolute() for each in scenarios))
     if len({each.name for each in loaded}) < len(loaded):
         raise UsageError("SAME_NAME", "two scenarios have the same name", fix="give each its own `name`")

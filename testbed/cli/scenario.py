@@ -142,7 +142,7 @@ def _each(scenario: Scenario, actions: Sequence[Action]) -> Iterator[str]:
 
 
 def _sums(scenario: Scenario, actions: Sequence[Action]) -> Iterator[str]:
-    """Too many to be read one by one: a line for what an entry comes to, and --json has each."""
+    """A line for what an entry comes to, where actions are too many to be read one by one; --json has each."""
     found: dict[tuple[int, Verb], list[Action]] = {}
     for each in actions:
         found.setdefault((each.entry, each.verb), []).append(each)

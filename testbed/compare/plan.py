@@ -93,7 +93,7 @@ def cell_key(world: str, policy: str) -> str:
 
 
 def check_policies(names: Sequence[str], over: Sequence[str] = ()) -> None:
-    """Raises UsageError for a policy that is not there, is named twice, or is in ``over`` and not compared."""
+    """Check that each policy is there, is named once, and is compared if it is in ``over``. Raises UsageError."""
     from coordinator.policies.registry import PolicyError, load_policy
 
     if len(set(names)) != len(names) or not names:

@@ -67,7 +67,7 @@ def _jobs(simulation: Simulation, outcome: Outcome, facts: TraceFacts) -> list[R
 
 
 def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | None]]:
-    """By requirement: devices that requests which are not filled yet ask for, by hour of the day, in the mean.
+    """Devices that requests not filled yet ask for, by requirement and hour of the day, in the mean.
 
     A request counts with all its places until it is filled.
     """
@@ -87,7 +87,7 @@ def _wanted(simulation: Simulation, outcome: Outcome) -> dict[str, list[float | 
 
 
 def _integral(times: Reals, weights: Reals, edges: Reals) -> Reals:
-    """At each edge, the integral of a function that grows by a weight at its time."""
+    """The integral, at each edge, of a function that grows by a weight at its time."""
     order = np.argsort(times, kind="stable")
     times, weights = times[order], weights[order]
     before = np.searchsorted(times, edges, side="right")

@@ -99,7 +99,7 @@ class ComposeRun:
     # -- before
 
     def _make_room(self, live: RunFolder) -> None:
-        """Raises UsageError."""
+        """Make the folder ready, unless this container made it before it was started again. Raises UsageError."""
         owner = live.root / "owner"
         if owner.is_file() and owner.read_text() == socket.gethostname():
             return  # this container was started again, and the others run on

@@ -255,7 +255,7 @@ def _may_be_pending(attempt: AttemptKey, coordinator: _Coordinator, manifests: M
 
 
 def _place(lease: LeaseSeq, attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> str:
-    """Where an acknowledged response is: in a round, an aborted attempt, a pending one, or lost."""
+    """The place of an acknowledged response: a round, an aborted attempt, a pending one, or lost."""
     ended = coordinator.attempts.get(attempt)
     aborted = bool(ended) and all(one.status is AttemptStatus.ABORTED for one in ended or ())
     if aborted:

@@ -313,7 +313,7 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs 
 
 
 def _believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
-    """Finished runs by seed: those on a host that was not too busy, or all if there are none, and no claim."""
+    """The finished runs by seed: those on a host that was not too busy, or all if there are none, and no claim."""
     quiet = [run for run in finished if not run.saturated]
     return {run.seed: run for run in quiet or finished}
 

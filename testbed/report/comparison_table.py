@@ -350,6 +350,6 @@ def _mean(comparisons: Sequence[Comparison], policy: str, base: str, measure: st
 
 
 def _ratios(comparison: Comparison, policy: str, base: str, measure: str) -> list[float | None]:
-    """By seed: how many times better one policy is than the other; None where one of them is missing."""
+    """How many times better one policy is than the other, by seed; None where one of them is missing."""
     pair = comparison.pair(policy, base)
     return [pair.by_seed[measure].get(seed) if pair else None for seed in comparison.seeds]

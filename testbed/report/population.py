@@ -64,7 +64,7 @@ class Compared:
 
     @property
     def worst(self) -> Row | None:
-        """Where what was made is furthest from what was asked: by ratio for percentiles, by difference for the rest.
+        """The row whose made is furthest from its asked: by ratio for percentiles, by difference for the rest.
 
         None: nothing was asked.
         """

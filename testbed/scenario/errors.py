@@ -23,7 +23,7 @@ KeyPath = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands: ``at`` is ``file:line``, or the ``--set`` that it comes from; ``path``, its keys there."""
+    """The place of a value: ``at`` is ``file:line``, or the ``--set`` that it comes from; ``path``, its keys there."""
 
     at: str
     line: int  # for order; 0 for a --set

@@ -1,4 +1,4 @@
-"""From a file to a scenario: read, override, inherit, give what profiles give, validate, check.
+"""Load a scenario from a file: read, override, inherit, give what profiles give, validate, check.
 
 Every problem is told with its line. ``every_job`` and ``every_device`` hold what each job and each fleet has unless it
 says otherwise. Mappings are inherited key by key, and ``key: null`` takes an inherited key away. A job that says how
@@ -129,7 +129,7 @@ def _apply(root: Value, text: str, places: Places) -> Value:
 
 
 def _give_processes(document: Document) -> None:
-    """Where each device of a backend is a container, or the like: ``processes`` is ``count`` unless a fleet says it."""
+    """Set ``processes`` to ``count`` unless a fleet says it, where each device is a container, or the like."""
     root = document.root
     fleets = root.get("fleets") if isinstance(root, dict) and _backend_of(root).each_device else None
     for name, fleet in fleets.items() if isinstance(fleets, dict) else ():
@@ -257,7 +257,7 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
 
 
 def _problems(findings: Sequence[Finding], places: Places) -> list[Problem]:
-    """In the order of the file; what many inherit is told once."""
+    """The problems in the order of the file; what many inherit is told once."""
     told = sorted(((places.find(each.path), each) for each in findings), key=lambda pair: pair[0].line)
     return list(dict.fromkeys(Problem(str(place), each.message, each.fix) for place, each in told))
 

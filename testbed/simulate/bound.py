@@ -48,7 +48,7 @@ BEYOND = 1.5  # how far the trace is read, over that horizon
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bound:
-    """In seconds, by job; the mean of ``jct_s`` is the bound. (The bound is on the mean, not on each of them.)"""
+    """The bound in seconds, by job; the mean of ``jct_s`` is it. (It is on the mean, not on each of them.)"""
 
     jct_s: Reals
     alone_s: Reals  # each is a bound on that job's JCT
@@ -89,7 +89,7 @@ class _Supply:
 
 
 def _read(simulation: Simulation) -> _Supply:
-    """So many check-ins that all jobs could be done within the horizon."""
+    """Read so many check-ins that all jobs could be done within the horizon."""
     can_use, region_of = _regions(simulation)
     takes = np.array([job.rounds * job.spec.responses_needed for job in simulation.jobs], np.int64)
     arrives = np.array([job.arrives_s for job in simulation.jobs])
@@ -268,7 +268,7 @@ class Contention:
 
 
 def contention(simulation: Simulation) -> list[Contention]:
-    """By requirement, the one most jobs have first, and all together at the end.
+    """The contention by requirement, the one most jobs have first, and all together at the end.
 
     The supply is that of the first day, or of as much of it as the trace has.
     """
@@ -285,7 +285,7 @@ def contention(simulation: Simulation) -> list[Contention]:
 
 
 def _check_ins_per_day(simulation: Simulation) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """By kind of device."""
+    """Check-ins per day by kind of device."""
     counts = np.zeros(len(simulation.kinds))
     last = 0.0
     for block in simulation.trace():

@@ -34,7 +34,7 @@ Made = Callable[..., Simulation]  # takes the fields of a simulation that are ab
 
 
 def _of_population(made: Made, scenario: Scenario, population: Population, asked: Sequence[Requirement]) -> Simulation:
-    """On the devices of a scenario's ``population``; ``asked`` are the requirements of all jobs. Raises UsageError."""
+    """A simulation on devices of a ``population``; ``asked`` are the requirements of all jobs. Raises UsageError."""
     found = check_ins(population.spec(), seed=scenario.seed, requirements=asked)
     found, actions = on_population(scenario.churn, found, seed=scenario.seed)
     _check_filled(scenario, found)
@@ -56,7 +56,7 @@ def device_specs(scenario: Scenario) -> list[DeviceSpec]:
 
 
 def _of_fleets(made: Made, scenario: Scenario, asked: Sequence[Requirement]) -> Simulation:
-    """On the devices of ``scenario.fleets``; ``asked`` are the requirements of all jobs.
+    """A simulation on the devices of ``scenario.fleets``; ``asked`` are the requirements of all jobs.
 
     Raises UsageError for fleets that no devices can be made of.
     """
@@ -135,7 +135,7 @@ def silent_at(since_s: float, began_s: float) -> float:
 
 
 def simulated_settings(seed: int, policy: str, *, silent: bool = False) -> EngineSettings:
-    """Where a device is alive, answers at once and says when it leaves, no time of the protocol ever runs out.
+    """Settings for devices that answer at once and say when they leave, so that no time of the protocol ever runs out.
 
     ``silent``: devices can be out of reach, and take no offer then.
     """
@@ -175,7 +175,7 @@ def build(scenario: Scenario) -> Simulation:
 
 
 def _check_filled(whole: Scenario, population: MadePopulation) -> None:
-    """Raises UsageError for a job that asks for more devices than a population has for it."""
+    """Check that each job finds as many devices in a population as it asks for. Raises UsageError."""
     eligible: dict[str, int] = {}
     for name, job in whole.jobs.items():
         _, text = whole.requirement_of(name)
@@ -228,7 +228,7 @@ def _breaks(scenario: Scenario) -> Iterator[Break]:
 
 
 def _with_data(requirement: Requirement, data: str | None) -> Requirement:
-    """Only devices that have the job's data are eligible, as its driver tells the coordinator."""
+    """The requirement, narrowed to devices that have the job's data, as its driver tells the coordinator."""
     if data is None:
         return requirement
     has_data = Comparison("data", "=", data)

@@ -15,7 +15,7 @@ class FakeTimer:
         self.cancelled = False
 
     def cancel(self) -> None:
-        """It does not fire any more."""
+        """Cancel the timer: it does not fire any more."""
         self.cancelled = True
 
 

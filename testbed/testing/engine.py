@@ -96,7 +96,7 @@ class ScriptedEngine:
         return self.effects
 
     def _hear(self, event: Event) -> list[Effect]:
-        """Through the record, as a replay would."""
+        """Handle an event through the record, as a replay would."""
         text = text_of(event)
         event = event_from_json(json.loads(text))
         effects = self.engine.handle(event, self.now)

@@ -66,7 +66,7 @@ def on_programs(entries: Sequence[Entry], *, scale: float) -> Iterator[Action]:
 
 
 def selected(entry: Entry) -> Selector:
-    """Whom it is about, whatever part of them."""
+    """The devices that an entry is about, whatever part of them."""
     return entry.of.of if isinstance(entry.of, Rate) else entry.of
 
 
@@ -156,7 +156,7 @@ def without(
     crash = np.array([one.how is not AbsenceKind.LEAVE for one in rows], np.bool_)
 
     def left_of(block: CheckIns) -> CheckIns:
-        """With room for pieces between the numbers of intervals. Its pieces, by row; those of a row in order."""
+        """The pieces of a block, by row; those of a row in order. There is room for them between intervals' numbers."""
         block = replace(block, interval=block.interval * gone.most)
         pieces = gone.cut(block.device, block.start_s, block.end_s)
         if pieces is None:

@@ -170,7 +170,7 @@ def phones(count: int, seed: int, first: int = 0) -> Phones:
 
 @cache
 def _factor() -> Reals:
-    """Independent normal scores times this are correlated as they should be (the Cholesky factor)."""
+    """The Cholesky factor: independent normal scores times this are correlated as they should be."""
     found = score_correlations(MARGINALS, CORRELATIONS)
     cpu, os = NAMES.index("cpu"), NAMES.index("os")
     found[os, :os] = found[:os, os] = OS_WITH_CPU * found[cpu, :os]

@@ -76,7 +76,7 @@ class Columns:
 
 
 class Devices(Protocol):
-    """Where devices come from. A device is its number, from 0."""
+    """A source of devices. A device is its number, from 0."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class Devices(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GeneratedPhones:
-    """As many as one likes."""
+    """Generated phones, as many as one likes."""
 
     seed: int
     names: tuple[str, ...] = REPORTED
@@ -101,7 +101,7 @@ class GeneratedPhones:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedDevices:
-    """Those of a file, gone through again where more are wanted than it has."""
+    """The devices of a file, gone through again where more are wanted than it has."""
 
     listed: Columns  # at least one row
     names: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ class _RefusedError(Exception):
 
 
 class _Dtype:
-    """In place of ``numpy.dtype``: the type of one number."""
+    """A stand-in for ``numpy.dtype``: the type of one number."""
 
     __slots__ = ("name", "order")
 
@@ -78,7 +78,7 @@ class _MakeDtype:
 
 
 class _MakeScalar:
-    """In place of ``numpy.core.multiarray.scalar``."""
+    """A stand-in for ``numpy.core.multiarray.scalar``."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class _MakeScalar:
 
 
 class _Encode:
-    """In place of ``_codecs.encode``, with which old pickles hold bytes."""
+    """A stand-in for ``_codecs.encode``, with which old pickles hold bytes."""
 
     __slots__ = ()
 

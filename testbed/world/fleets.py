@@ -143,7 +143,7 @@ def capabilities_of(fleet: FleetSpec, seed: int) -> list[Capabilities]:
 
 
 def _check_given(fleet: FleetSpec, number: int, has: Capabilities) -> None:
-    """Raises UsageError for a device whose task times would not be known, or with a label of ours."""
+    """Check that a device's task times are known, and that it has no label of ours. Raises UsageError."""
     where = f"fleets.{fleet.name}.devices"
     if fleet.cpu is None and not has.numbers.get("cpu", 0.0) > 0:
         told = f"reports {has.numbers['cpu']:g} as its" if "cpu" in has.numbers else "reports no"
@@ -200,7 +200,7 @@ def _generator(seed: int, fleet: str, index: int, capability: str) -> np.random.
 
 
 def _sessions(fleet: FleetSpec, device: str, spans: Spans, time_scale: float) -> tuple[tuple[float, float], ...]:
-    """Those of a device in its fleet's trace; what lies before the start is left out."""
+    """Sessions of a device in its fleet's trace; what lies before the start is left out."""
     if device not in spans:
         where = f"fleets.{fleet.name}.trace"
         raise UsageError("TRACE", f"{fleet.trace} has no device {device}", where=where, fix="give it a row there")

@@ -132,7 +132,7 @@ def draw_jobs(
     *,
     seed: int,
 ) -> tuple[DrawnJob, ...]:
-    """So many jobs in order of arrival, each a row of the table, all rows alike likely.
+    """Draw so many jobs in order of arrival, each a row of the table, all rows alike likely.
 
     ``requirements``: the probability of each name, in all 1. ``gap``: seconds between two arrivals, and before the
     first.

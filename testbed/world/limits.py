@@ -36,7 +36,7 @@ class Limits:
 
 
 def same(got: float | None, asked: float | None) -> bool:
-    """As near as a kernel comes to it."""
+    """Whether the two are the same, as near as a kernel comes to it."""
     if got is None or asked is None:
         return got is asked
     return abs(got - asked) <= SAME * asked
@@ -58,7 +58,7 @@ class Relayed(TypedDict):
 
 
 def changed(limits: Limits, change: "LinkChange") -> Limits:
-    """Those of a device whose link a timeline has changed."""
+    """The limits of a device whose link a timeline has changed."""
     return replace(
         limits,
         up_bits=limits.up_bits if change.up is None else change.up,

@@ -66,18 +66,18 @@ class Delay:
     """How long one direction takes beyond its rate; what is sent first arrives first."""
 
     def __init__(self, delay_s: float, jitter_s: float, rng: random.Random, *, stall: float = 0.0) -> None:
-        """Both times are of a round trip: each way has half. ``stall``: the part of its packets that hold all up behind
+        """Set times of a round trip: each way has half. ``stall``: the part of its packets that hold all up behind
         them for a retransmission timeout."""
         self._rng = rng
         self.set(delay_s, jitter_s, stall)
 
     def set(self, delay_s: float, jitter_s: float, stall: float) -> None:
-        """From now on."""
+        """Set the times from now on."""
         self.mean_s, self._spread_s, self._stall = delay_s * WAY_SHARE, jitter_s * WAY_SHARE, stall
 
     @property
     def of_both_ways(self) -> dict[str, float]:
-        """As they were set."""
+        """The times of a round trip, as they were set."""
         return {"delay_s": self.mean_s / WAY_SHARE, "jitter_s": self._spread_s / WAY_SHARE, "stall": self._stall}
 
     @property

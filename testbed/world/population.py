@@ -76,7 +76,7 @@ class KindTable:
 
     @property
     def capabilities(self) -> tuple[Capabilities, ...]:
-        """By kind."""
+        """Capabilities by kind."""
         return tuple(self._capabilities)
 
     def kinds(self, columns: Columns) -> Kinds:
@@ -184,7 +184,7 @@ def _world(spec: PopulationSpec, seed: int) -> _World:
 
 
 def _check_names(devices: Devices, slow: str | None) -> None:
-    """Raises UsageError for a capability that no device reports."""
+    """Check that some device reports the capability that task times depend on. Raises UsageError."""
     wanted = slow or "cpu"
     if wanted not in devices.names:
         hint = did_you_mean(wanted, devices.names) or f"known are {', '.join(devices.names)}"

@@ -119,7 +119,7 @@ def is_link(profile: Profile) -> bool:
 
 
 def file_of(reference: str, folder: Path) -> Path:
-    """Raises UsageError PROFILE."""
+    """The file of a profile: a path relative to ``folder``, or a packaged one by name. Raises UsageError PROFILE."""
     if reference.endswith((".yaml", ".yml")):
         return (folder / Path(reference).expanduser()).absolute()
     known = packaged_profiles()

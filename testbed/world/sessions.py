@@ -69,12 +69,12 @@ class _Part:
 
 
 class Replay:
-    """``sessions`` come in order of start; those that begin before ``period_s`` are kept as they are first read."""
+    """Sessions repeated for ever, in order of start; those that begin before ``period_s`` are kept as first read."""
 
     def __init__(
         self, sessions: Callable[[], Iterable[Block]], devices: int, period_s: float, *, begun_before: bool
     ) -> None:
-        """``begun_before``: sessions that start at 0 had begun before."""
+        """Prepare the repetition. ``begun_before``: sessions that start at 0 had begun before."""
         self._sessions = sessions
         self._devices = devices
         self.period_s = max(float(ticks(np.array(period_s))), TICK_S)
@@ -83,7 +83,7 @@ class Replay:
         self._each = np.zeros(0, np.int32)  # sessions of a device in a repeat
 
     def __call__(self) -> Iterator[Block]:
-        """From the start, the same each time, for ever. Raises UsageError if there is no session in the period."""
+        """All sessions from the start, the same each time, for ever. Raises UsageError if none begins in the period."""
         yield from self._first_time() if self._parts is None else map(_block, self._parts)
         if not self._parts:
             raise UsageError("REPLAY", "no session begins in the period that is repeated", fix="lengthen replay")

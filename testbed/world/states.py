@@ -54,7 +54,7 @@ class Roster:
         return self.names[device] if self.names else str(device)
 
     def pool(self, selector: Selector) -> Pool:
-        """Those that a selector means, before it takes a part of them: one object for all that mean the same."""
+        """The devices that a selector means, before it takes a part: one object for all that mean the same."""
         key = selector.whom, selector.name, selector.value
         if key not in self._pools:
             self._pools[key] = self.meant(selector)
@@ -81,7 +81,7 @@ class States:
         self._now = 0.0
 
     def absences(self) -> Mapping[int, Sequence[Absence]]:
-        """Those of each device that has some, in order of time."""
+        """Absences of each device that has some, in order of time."""
         return self._absences
 
     def away(self, device: int, at: float) -> Absence | None:
@@ -90,7 +90,7 @@ class States:
         return absences[-1] if absences and at < absences[-1].until_s else None
 
     def stay_away(self, device: int) -> None:
-        """It is not there from the start, until it joins."""
+        """Keep a device away from the start, until it joins."""
         self._absences[device] = [Absence(0.0, math.inf, AbsenceKind.LEAVE)]
 
     def grant(self, selection: Selection) -> Iterator[Action]:
@@ -139,14 +139,14 @@ class States:
         return Action(now, selection.verb, name, selection.entry, ends, selection.change)
 
     def _unsaid(self, verb: Verb, device: int) -> float:
-        """Until when, if nothing says so: a device that crashed comes back with its next session."""
+        """The end of an absence where nothing says it: a device that crashed comes back with its next session."""
         ends = None if verb is not Verb.CRASH or self._presence is None else self._presence.ends(device)
         if ends is None:
             return math.inf
         return ends if math.isfinite(ends) else self._now + RESTART_S
 
     def _begin(self, now: float) -> None:
-        """The first open selection is to be granted."""
+        """Begin to follow who is there, for the first open selection."""
         pools = {id(each.of): np.asarray(each.of) for each in self._open}
         of = np.zeros(self._roster.devices, np.bool_)
         for pool in pools.values():
@@ -165,7 +165,7 @@ class States:
             self._sort(device)
 
     def _go(self, device: int) -> None:
-        """Its absence has begun; nothing can be done to it at the same moment."""
+        """Let a device's absence begin; nothing can be done to it at the same moment."""
         if self._presence is not None:
             self._put(device, _NOTHING)
             self._going.append(device)
@@ -273,7 +273,7 @@ class Presence:
         self._next = 0
 
     def there(self) -> NDArray[np.bool_]:
-        """By device."""
+        """Whether each device is there, by device."""
         return np.asarray(np.frombuffer(self._session, np.int32) != _NONE)
 
     def ends(self, device: int) -> float | None:

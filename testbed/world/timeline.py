@@ -31,7 +31,7 @@ class LinkChange:
     loss: Fraction | None = None
 
     def to_json(self) -> dict[str, str]:
-        """In the notation of a scenario; without what stays."""
+        """The change in the notation of a scenario; without what stays."""
         told = {}
         for key, rate in (("up", self.up), ("down", self.down)):
             if rate is not None:
@@ -83,7 +83,7 @@ class Entry:
         return last if inside else last + (self.for_s or 0.0)
 
     def to_json(self) -> dict[str, str]:
-        """As it stands in a scenario."""
+        """The entry as it stands in a scenario."""
         if self.to_s is None:
             when = {"at": format_duration(self.from_s)}
         else:
@@ -126,7 +126,7 @@ HITS = (Verb.CRASH, Verb.SUSPEND, Verb.DISCONNECT)  # of a storm, in equal parts
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Selection:
-    """``verb`` for ``count`` devices of a pool at ``at_s``, or for one device that is known already."""
+    """A choice of ``count`` devices of a pool for ``verb`` at ``at_s``, or one device that is known already."""
 
     at_s: float
     entry: int
@@ -194,12 +194,12 @@ def selections(entry: Entry, number: int, pool: Pool, *, seed: int, scale: float
 
 
 def _spread(rng: np.random.Generator, count: int, start: float, end: float) -> list[float]:
-    """So many times, one at random in each of as many equal parts."""
+    """Draw so many times, one at random in each of as many equal parts."""
     return [start + (end - start) * (index + float(rng.random())) / count for index in range(count)]
 
 
 def _flapping(rng: np.random.Generator, start: float, end: float, lasting: float) -> Iterator[tuple[float, float]]:
-    """Away for ``lasting``, there for as long, and so on, from a time at random in the first turn."""
+    """Absences of ``lasting``, with as long between them, from a time at random in the first turn."""
     since = start + float(rng.random()) * lasting
     while since + lasting <= end:
         yield since, since + lasting
@@ -207,7 +207,7 @@ def _flapping(rng: np.random.Generator, start: float, end: float, lasting: float
 
 
 def _on_off(rng: np.random.Generator, start: float, end: float, lasting: float) -> Iterator[tuple[float, float]]:
-    """There and away in turn, each exponential with the mean ``lasting``."""
+    """Absences with presences between them, each exponential with the mean ``lasting``."""
     since = start + float(rng.exponential(lasting))
     while since < end:
         until = min(end, since + max(float(rng.exponential(lasting)), lasting / 100))

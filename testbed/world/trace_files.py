@@ -41,7 +41,7 @@ class DeviceFile:
 
 
 def read_devices(path: Path) -> DeviceFile:
-    """Raises UsageError, with the line."""
+    """Read a file of devices. Raises UsageError, with the line."""
     match path.suffix:
         case ".csv":
             file = _read_csv(path)
@@ -70,7 +70,7 @@ def _read_csv(path: Path) -> DeviceFile:
 
 
 def _name(ids: dict[str, int], name: str) -> None:
-    """Raises ValueError if there is no name, or a second one like it."""
+    """Give a device's name its number. Raises ValueError if there is none, or a second one like it."""
     if not name:
         raise ValueError("has no device")
     if name in ids:

@@ -60,7 +60,7 @@ class Ground:
 
 @lru_cache(maxsize=MOST_GROUNDS)
 def _after(ground: Ground, taker: int, number: int) -> Ground:
-    """``taker`` has taken what it shares with the first ``number`` (> 0) of the scarcer ones.
+    """The ground when ``taker`` has taken what it shares with the first ``number`` (> 0) of the scarcer ones.
 
     Only the intersection moves: nobody ever owns devices that it cannot use. Most plans take what plans before took.
     """

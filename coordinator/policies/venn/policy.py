@@ -79,7 +79,7 @@ class Venn:
 
 
 def _holdings(queues: Queues, first: int, ground: Ground) -> Iterator[Holding]:
-    """Those of queues that have somebody to restrict, or restricted; ``first``: the first queue with supply."""
+    """Holdings of queues that have somebody to restrict, or restricted; ``first``: the first queue with supply."""
     requests, order, starts = queues.requests, queues.order, queues.starts[first:]
     if (requests.tier < UNDECIDED).all():
         return
@@ -103,7 +103,7 @@ def _owned(ground: Ground, index: int) -> list[RegionId]:
 
 
 def _reasons(queues: Queues, first: int, allocation: Allocation) -> Reasons:
-    """``first``: the first queue with supply."""
+    """Reasons of jobs that others come before. ``first``: the first queue with supply."""
     for queue in range(len(queues.names)):
         jobs, rival = queues.jobs(queue), allocation.rivals.get(queue - first)
         if jobs and rival is not None:

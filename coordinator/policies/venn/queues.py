@@ -87,7 +87,7 @@ class Landscape:
 
     @cached_property
     def _owners(self) -> dict[RegionId, int]:
-        """... queue. A simulation in bulk does without."""
+        """The queue that owns each region. A simulation in bulk does without."""
         owner = self.ground.owner
         regions = np.flatnonzero(owner != NOBODY)
         return dict(zip(map(RegionId, regions.tolist()), (owner[regions] + self.unsupplied).tolist(), strict=True))

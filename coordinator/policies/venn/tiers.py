@@ -145,5 +145,5 @@ def pays_by_paper(tiers: int, work: float, rate: int, tail_s: float, fast_s: flo
 
 
 def latest_s(deadline: float, work: float, rate: int, tail_s: float) -> float:
-    """Until when a restricted request can wait for its tier's devices and their responses; -inf if none come."""
+    """The time to which a restricted request can wait for its tier's devices and their responses; -inf if none come."""
     return deadline - (work / rate + tail_s) if rate > 0 else -math.inf

@@ -41,7 +41,7 @@ def duration(length: float) -> Duration:
 
 
 def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
-    """Raises MalformedError."""
+    """Parse a frame of a device, of at most MOST_FRAME_BYTES. Raises MalformedError."""
     if len(raw) > fields.MOST_FRAME_BYTES:
         raise MalformedError("frame", f"{len(raw)} bytes; a frame has at most {fields.MOST_FRAME_BYTES}")
     try:
@@ -71,7 +71,7 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -
 
 
 def capabilities(message: common_pb2.Capabilities) -> Capabilities:
-    """Raises MalformedError."""
+    """The capabilities in a message, within the bounds of the protocol. Raises MalformedError."""
     fields.at_most(len(message.numbers), fields.MOST_CAPABILITIES, "capabilities.numbers")
     fields.at_most(len(message.labels), fields.MOST_CAPABILITIES, "capabilities.labels")
     numbers = {

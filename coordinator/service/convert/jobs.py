@@ -49,7 +49,7 @@ def attempt_of(key: common_pb2.AttemptKey) -> tuple[JobId, int, int]:
 
 
 def job_spec(job: JobId, message: job_pb2.JobSpec) -> JobSpec:
-    """Raises MalformedError."""
+    """The specification in a message, checked. Raises MalformedError."""
     if not 1 <= message.demand <= fields.MOST_DEMAND:
         raise MalformedError("spec.demand", f"{message.demand} is not between 1 and {fields.MOST_DEMAND}")
     requirement = requirement_from_wire(message.requirement)

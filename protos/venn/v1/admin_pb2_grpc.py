@@ -117,7 +117,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """From now on, this policy.
+        """Set this policy from now on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

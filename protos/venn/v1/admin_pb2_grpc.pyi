@@ -55,7 +55,7 @@ class AdminServiceStub:
         venn.v1.admin_pb2.SetPolicyRequest,
         venn.v1.admin_pb2.SetPolicyResponse,
     ]
-    """From now on, this policy."""
+    """Set this policy from now on."""
 
     DrainDevices: grpc.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.DrainDevicesRequest,
@@ -106,7 +106,7 @@ class AdminServiceAsyncStub:
         venn.v1.admin_pb2.SetPolicyRequest,
         venn.v1.admin_pb2.SetPolicyResponse,
     ]
-    """From now on, this policy."""
+    """Set this policy from now on."""
 
     DrainDevices: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.admin_pb2.DrainDevicesRequest,
@@ -169,7 +169,7 @@ class AdminServiceServicer(metaclass=abc.ABCMeta):
         request: venn.v1.admin_pb2.SetPolicyRequest,
         context: _ServicerContext,
     ) -> typing.Union[venn.v1.admin_pb2.SetPolicyResponse, collections.abc.Awaitable[venn.v1.admin_pb2.SetPolicyResponse]]:
-        """From now on, this policy."""
+        """Set this policy from now on."""
 
     @abc.abstractmethod
     def DrainDevices(

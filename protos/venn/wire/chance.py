@@ -22,7 +22,7 @@ Bits = TypeVar("Bits", np.uint64, NDArray[np.uint64])
 
 
 class Purpose(IntEnum):
-    """Beside those of the engine, which are small."""
+    """Purposes of draws beside those of the engine, which are small."""
 
     CAPABILITY = 101  # ids: device, place of the capability
     PHASE = 102  # ids: device

@@ -118,7 +118,7 @@ class _Run:
                     raise AssertionError(f"the loop asks for {code}, which nothing answers")
 
     def _arrive(self, job: int) -> None:
-        """Its driver submits it, follows it and opens round 1."""
+        """Let a job arrive: its driver submits it, follows it and opens round 1."""
         tables = self.world.tables
         self.world.add_job(job)
         tables = self.world.tables
@@ -270,7 +270,7 @@ class _Plans:
         self._show(plan, jobs)
 
     def _decide(self, plan: Plan, jobs: dict[RequestId, int], number: int) -> None:
-        """As the engine does: tiers, once per attempt, and when the plan is to be looked at again."""
+        """Decide as the engine does: tiers, once per attempt, and when the plan is to be looked at again."""
         t, policy = self._world.tables, self._policy.name
         for request, tier in plan.tiers.items():
             job = jobs.get(request)

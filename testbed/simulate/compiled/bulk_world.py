@@ -68,7 +68,7 @@ class BulkWorld:
     # -- jobs
 
     def add_job(self, job: int) -> None:
-        """As ``coordinator.engine.jobs`` when a job is submitted."""
+        """Add a job, as ``coordinator.engine.jobs`` when one is submitted."""
         spec = self._simulation.jobs[job].spec
         group = self._unfinished[job] = self.regions.add_job(spec.requirement, spec.requirement_name)
         if group.jobs == 1:
@@ -77,7 +77,7 @@ class BulkWorld:
             self._rebuild()
 
     def remove_job(self, job: int) -> None:
-        """It has ended."""
+        """Remove a job that has ended."""
         group = self._unfinished.pop(job)
         self.regions.remove_job(group)
         if group.jobs == 0:
@@ -192,7 +192,7 @@ class BulkWorld:
         return kind(words, [self._names[job] for job in jobs.tolist()], views)
 
     def jobs_by_request(self) -> dict[RequestId, int]:
-        """Of open requests."""
+        """Jobs of open requests, by request."""
         jobs = self.tables.jobs
         return {RequestId(int(jobs[row].request)): row for row in np.flatnonzero(jobs["open"]).tolist()}
 
@@ -226,7 +226,7 @@ class OpenJobs(Mapping[JobId, JobView]):
         return float(one.attained + one.live * t.run.now - one.granted_sum)
 
     def _tails(self, row: int) -> tuple[float, ...]:
-        """Over all tiers, then of each; none before the first response."""
+        """The tails over all tiers, then of each; none before the first response."""
         t = self._world.tables
         profiles = t.profiles[row]
         if not profiles["total"].any():

@@ -66,7 +66,7 @@ def _stamp() -> str:
 
 @cache
 def _folder() -> Path | None:
-    """Where this user keeps what was compiled of this source, wherever it is installed; None: nothing can be written
+    """The folder of what this user has compiled of this source, wherever it is installed; None: nothing can be written
     there, and it lies beside the source.
     """
     caches = numba.config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME")  # type: ignore[attr-defined]
@@ -119,7 +119,7 @@ def entry(function: Function) -> Function:
 
 
 def plain(function: Function) -> Function:
-    """As it is written, for Python to call now and then. It must not call compiled functions itself."""
+    """The function as it is written, for Python to call now and then. It must not call compiled functions itself."""
     return cast(Function, getattr(function, "py_func", function))
 
 

@@ -349,7 +349,7 @@ def _pass_time(t: Tables, due: float) -> int:
 
 @compiled
 def _next_due(t: Tables) -> float:
-    """Of attempts and leases. Leases of a job run equally long, so its oldest one is its first."""
+    """The first time an attempt or a lease is due. Leases of a job run equally long, so its oldest one is its first."""
     due = np.inf
     for job in range(t.run.arrived):
         due = min(due, t.jobs[job].deadline)

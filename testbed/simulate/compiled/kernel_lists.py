@@ -24,7 +24,7 @@ def note(t: Tables, what: np.uint64, request: int) -> None:
 
 @compiled
 def say(t: Tables, what: int, subject: int, number: int) -> None:
-    """To be heard before the next event."""
+    """Note what is to be heard before the next event."""
     place = t.run.said
     one = t.said[place]
     one.what, one.subject, one.number = what, subject, number
@@ -36,7 +36,7 @@ def say(t: Tables, what: int, subject: int, number: int) -> None:
 
 @compiled
 def push(t: Tables, at: float, code: int, slot: int) -> None:
-    """There is room: ``room`` of ``kernel_rules``."""
+    """Push an event onto the heap. There is room: ``room`` of ``kernel_rules``."""
     heap = t.heap
     place = t.run.heap
     t.run.heap = place + 1
@@ -130,7 +130,7 @@ def _without_top(t: Tables, top: int) -> int:
 
 @compiled
 def cell_of(t: Tables, slot: int) -> int:
-    """Of a session."""
+    """The cell of a session."""
     return int(t.kinds[t.sessions[slot].kind].cell + t.sessions[slot].tier + 1)
 
 
@@ -178,7 +178,7 @@ def wait_again(t: Tables) -> None:
 
 @compiled
 def new_session(t: Tables, seq: int) -> int:
-    """Its slot. There is one."""
+    """Take a slot for a session. There is one."""
     slot = t.run.free_session
     t.run.free_session = t.sessions[slot].next
     t.sessions[slot].seq = seq
@@ -194,7 +194,7 @@ def free_session(t: Tables, slot: int) -> None:
 
 @compiled
 def new_lease(t: Tables, seq: int, job: int) -> int:
-    """Its slot, in the list of its job. There is one."""
+    """Take a slot for a lease, in the list of its job. There is one."""
     leases, slot, tail = t.leases, t.run.free_lease, t.jobs[job].tail
     t.run.free_lease = leases[slot].next
     leases[slot].seq, leases[slot].job = seq, job
@@ -226,7 +226,7 @@ def free_lease(t: Tables, slot: int) -> None:
 
 @compiled
 def sort(items: NDArray[np.generic], keys: NDArray[np.generic]) -> None:
-    """By key; equal ones stay as they are. There are few, and this moves few of them."""
+    """Sort by key; equal ones stay as they are. There are few, and this moves few of them."""
     for place in range(1, len(items)):
         item, key, at = items[place], keys[place], place
         while at > 0 and keys[at - 1] > key:

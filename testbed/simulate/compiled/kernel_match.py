@@ -69,7 +69,7 @@ def _takes(t: Tables, job: int, device: int) -> bool:
 
 @compiled
 def wanted(t: Tables, cell: int) -> bool:
-    """Would a device of this cell be taken, were it not used up? Its candidates are those of the present plan."""
+    """Whether a device of this cell would be taken, were it not used up. Its candidates are those of this plan."""
     open_ = 0
     for place in range(t.cells[cell].count):
         open_ += unmet(t, t.candidates[cell, place]) > 0
@@ -106,7 +106,7 @@ def _is_within(t: Tables, tier: int, asked: int) -> bool:
 
 @compiled
 def room(t: Tables) -> bool:
-    """For one more session and one more lease, and what they bring about."""
+    """Whether there is room for one more session and one more lease, and what they bring about."""
     run = t.run
     return bool(min(run.free_lease, run.free_session) > NONE and run.heap + 3 <= len(t.heap))
 
@@ -116,7 +116,7 @@ def room(t: Tables) -> bool:
 
 @compiled
 def count_task(t: Tables, device: int) -> None:
-    """It accepts a lease."""
+    """Count a lease that the device accepts."""
     t.devices[device].tasks += 1
     if t.run.daily == 1:
         t.devices[device].today = max(t.devices[device].today, _today(t)) + 1
@@ -136,7 +136,7 @@ def forget_tasks(t: Tables, job: int, after: int) -> None:
 
 @compiled
 def limited(t: Tables, device: int) -> bool:
-    """It has reached a limit of its own."""
+    """Whether the device has reached a limit of its own."""
     devices, kind = t.devices, t.devices[device].kind
     per_session, per_day = t.kinds[kind].per_session, t.kinds[kind].per_day
     if 0 < per_session <= devices[device].tasks:
@@ -155,7 +155,7 @@ def _today(t: Tables) -> int:
 
 @compiled
 def used_up(t: Tables, job: int, device: int) -> bool:
-    """It is not to be leased to the job now."""
+    """Whether the device is not to be leased to the job now."""
     jobs = t.jobs
     if jobs[job].mask == NONE:
         return False
@@ -166,7 +166,7 @@ def used_up(t: Tables, job: int, device: int) -> bool:
 
 @compiled
 def lease_round(t: Tables, job: int, device: int) -> None:
-    """It is leased to the job, and counts in the round, unless ``forget_round`` is called."""
+    """Count the device, which is leased to the job, in the round, unless ``forget_round`` is called."""
     jobs, before = t.jobs, t.devices[device].counts_in
     other = before & (ROUND - 1)
     if jobs[other].stamp == before and jobs[other].open == 1:
@@ -177,13 +177,13 @@ def lease_round(t: Tables, job: int, device: int) -> None:
 
 @compiled
 def forget_round(t: Tables, device: int) -> None:
-    """Its latest lease has ended without a response, while the round may be on offer."""
+    """Forget the latest lease, which has ended without a response while the round may be on offer."""
     t.devices[device].counts_in = 0
 
 
 @compiled
 def use(t: Tables, job: int, device: int) -> None:
-    """It counts in the round."""
+    """Count the device in the round."""
     if t.jobs[job].mask != NONE:
         row = _row(t, job, device)
         t.used[row].device_no, t.used[row].stamp = device, t.jobs[job].stamp
@@ -192,7 +192,7 @@ def use(t: Tables, job: int, device: int) -> None:
 
 @compiled
 def _row(t: Tables, job: int, device: int) -> int:
-    """That the device has, or a free one, where it belongs."""
+    """The row that the device has, or a free one, where it belongs."""
     used, first, mask, stamp = t.used, t.jobs[job].used, t.jobs[job].mask, t.jobs[job].stamp
     place = (device * _SPREAD >> 16) & mask
     while used[first + place].stamp == stamp and used[first + place].device_no != device:

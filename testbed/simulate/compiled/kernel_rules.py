@@ -80,7 +80,7 @@ def grant(t: Tables, slot: int, job: int) -> None:
 
 @compiled
 def _foresee(t: Tables, slot: int, lease: int, seq: int, job: int) -> None:
-    """Its response, where neither the lease nor the session ends before."""
+    """Foresee the response, where neither the lease nor the session ends before."""
     jobs, now = t.jobs, t.run.now
     seconds = jobs[job].compute_s * t.sessions[slot].slow + jobs[job].bytes * t.sessions[slot].byte_s
     if len(t.noise) > 0:
@@ -97,7 +97,7 @@ def _foresee(t: Tables, slot: int, lease: int, seq: int, job: int) -> None:
 
 @compiled
 def end_lease(t: Tables, lease: int, reason: int) -> None:
-    """It is over; what that does to its place and to its device is done by who calls."""
+    """End a lease; what that does to its place and to its device is done by who calls."""
     job, granted, now = t.leases[lease].job, t.leases[lease].granted, t.run.now
     t.run.live -= 1
     t.ends[reason] += 1
@@ -173,7 +173,7 @@ def _respond_in_any_round(t: Tables, lease: int, job: int) -> None:
 
 @compiled
 def expire(t: Tables, lease: int) -> None:
-    """Its time has run out."""
+    """End a lease whose time has run out."""
     slot = t.leases[lease].session
     if slot == NONE:
         lose_absent(t, lease)
@@ -187,7 +187,7 @@ def expire(t: Tables, lease: int) -> None:
 
 @compiled
 def lose_absent(t: Tables, lease: int) -> None:
-    """Its device had left, and it is sure now that it does not resume."""
+    """End a lease whose device had left, when it is sure that it does not resume."""
     device = t.leases[lease].device_no
     t.devices[device].lease = NONE
     forget_round(t, device)
@@ -230,7 +230,7 @@ def free_device(t: Tables, slot: int) -> None:
 
 @compiled
 def close_session(t: Tables, slot: int) -> None:
-    """It is over. A lease in hand is ABSENT: its place is free."""
+    """End a session. A lease in hand is ABSENT: its place is free."""
     lease = t.sessions[slot].lease
     if t.sessions[slot].waits == 1:
         wait_no_more(t, slot)
@@ -282,7 +282,7 @@ def _finish(t: Tables, job: int, closed: bool) -> None:
 
 @compiled
 def _close(t: Tables, job: int) -> None:
-    """Enough responses. Asynchronously the next round begins with the leases there are, if more rounds are known of."""
+    """Close a round. Asynchronously the next one begins with the leases there are, if more rounds are known of."""
     jobs = t.jobs
     if jobs[job].asynchronous == 0 or jobs[job].round_no == jobs[job].known:
         _finish(t, job, True)
@@ -314,14 +314,14 @@ def _end_round(t: Tables, job: int, closed: bool) -> None:
 
 @compiled
 def abort(t: Tables, job: int) -> None:
-    """Its deadline has come."""
+    """Abort the attempt whose deadline has come."""
     _finish(t, job, False)
     _revoke(t, job, t.jobs[job].request, True)
 
 
 @compiled
 def end_job(t: Tables, job: int, leases: int) -> None:
-    """All its rounds have closed, with so many leases granted."""
+    """End a job whose rounds have all closed, with so many leases granted."""
     forget_tasks(t, job, leases)
     if t.jobs[job].open == 1:  # an asynchronous request that knew of no last round
         t.jobs[job].open = 0

@@ -52,7 +52,7 @@ def lacking(t: Tables, job: int) -> int:
 
 @compiled
 def at_target(t: Tables, job: int) -> bool:
-    """Only spare places of its request are left."""
+    """Whether only spare places of the job's request are left."""
     target = t.jobs[job].target
     return bool(t.jobs[job].placed + t.jobs[job].responses >= target < t.jobs[job].places)
 
@@ -141,7 +141,7 @@ def quantile(t: Tables, job: int, row: int, part: int, whole: int) -> float:
 
 @compiled
 def tier_of(t: Tables, reference_s: float, again: bool) -> int:
-    """Of a device that checks in, which counts unless it did so before in this interval."""
+    """The tier of a device that checks in, which counts unless it did so before in this interval."""
     bin_ = _bin_of(t, reference_s)
     if not again:
         t.scores[bin_] += 1

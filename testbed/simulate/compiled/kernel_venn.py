@@ -182,7 +182,7 @@ def weights(t: Tables) -> Reals:
 
 @compiled
 def _times(t: Tables, job: int, jobs: int) -> tuple[float, float]:
-    """Since it arrived, and its fair one."""
+    """The time since a job arrived, and its fair one."""
     known, everyone, supply = t.jobs[job].known, t.profiles[job, 0], t.group_rates[t.jobs[job].group]
     rounds = max(t.jobs[job].round_no, 1) if known == NONE else known
     tail_s = t.edges[everyone.at] if everyone.total >= ENOUGH else 0.0

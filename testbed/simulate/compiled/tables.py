@@ -116,7 +116,7 @@ class Tables:
 
     @property
     def address(self) -> int:
-        """Of ``words``. The tables stay where they are as long as this object lives."""
+        """The address of ``words``. The tables stay where they are as long as this object lives."""
         return int(self.words.ctypes.data)
 
     def with_(self, **others: NDArray[np.generic]) -> "Tables":
@@ -130,7 +130,7 @@ TABLES = {one.name: (one.metadata["kind"], one.metadata["dimensions"]) for one i
 def tables(
     simulation: Simulation, group_of: list[int], tiers: int, *, profiled: bool = True, slots: int = 1024
 ) -> Tables:
-    """Before the first event. ``group_of``: number of each job's group. ``tiers``: that somebody asks for.
+    """The tables before the first event. ``group_of``: number of each job's group. ``tiers``: somebody asks for them.
 
     ``profiled``: somebody asks for response times.
     """
@@ -258,7 +258,7 @@ def _free(slots: int, kind: np.dtype[np.void]) -> Records:
 
 
 def more_slots(now: Tables) -> Tables:
-    """Twice as many of them, and of entries of the heap; there was none left of one or the other."""
+    """The tables with twice as many slots and entries of the heap; there was none left of one or the other."""
     slots = len(now.leases)
     leases, sessions = _free(2 * slots, LEASE), _free(2 * slots, SESSION)
     for table, old, free in ((leases, now.leases, "free_lease"), (sessions, now.sessions, "free_session")):

@@ -85,7 +85,7 @@ class Accounts:
     # -- a coordinator that was killed
 
     def unheard(self, life: int, event: ResponsesRecorded) -> None:
-        """No coordinator will ever hear what a driver has decided."""
+        """Note what a driver has decided and no coordinator will ever hear."""
         for lease, outcome in event.responses:
             self._unheard.append(Unheard(life, lease, event.job, event.round, event.attempt, outcome))
 
@@ -110,7 +110,7 @@ class Accounts:
         self._digest = Digest()
 
     def _is_new(self, accepted: AcceptAttempt) -> bool:
-        """Not one that is taken up by a driver that was killed."""
+        """Whether an attempt is new: not one that is taken up by a driver that was killed."""
         if accepted.request in self._opened or accepted.status is not AttemptStatus.OPEN:
             return False
         if self._digests:

@@ -118,18 +118,18 @@ class Devices:
         return response
 
     def has(self, response: Response) -> bool:
-        """Its device is there and has it in hand."""
+        """Whether the device is there and has the response in hand."""
         return self._stands((response.at, RESPONSE, response))
 
     def let_go(self, response: Response) -> None:
-        """Its driver has answered: the device lets go of it, unless its link has to be passed first."""
+        """Let the device go of an answered response, unless its link has to be passed first."""
         present = self._present[response.session]
         present.task = None
         if not self._links or self._links[present.row.device] is None:
             present.lease = None
 
     def acknowledge(self, response: Response, outcome: Outcome, now: float) -> TaskFinished | None:
-        """Its driver has answered. What its device says to that; None: it will, when it has heard."""
+        """What the device says to its driver's answer; None: it will say it when it has heard."""
         lease, session = response.lease, response.session
         present = self._present.get(session) if self._links else None
         link = None if present is None else self._links[present.row.device]
@@ -165,7 +165,7 @@ class Devices:
         return SessionEnded(seq, SessionEnd.CONNECTION_ENDED if present.row.crash else SessionEnd.GOODBYE_SESSION_OVER)
 
     def idles(self, session: SessionSeq) -> bool:
-        """It is there and has nothing in hand."""
+        """Whether the device is there and has nothing in hand."""
         present = self._present.get(session)
         return present is not None and present.lease is None
 
@@ -173,11 +173,11 @@ class Devices:
 
     @property
     def attended(self) -> bool:
-        """Somebody is there."""
+        """Whether somebody is there."""
         return bool(self._present)
 
     def unheard(self, event: Event) -> None:
-        """No coordinator will ever hear what a device has said."""
+        """Take back what a device has said and no coordinator will ever hear."""
         match event:
             case DeviceCheckedIn():
                 self.check_ins -= 1
@@ -199,7 +199,7 @@ class Devices:
                 assert_never(event)
 
     def check_in_again(self, now: float) -> Iterator[DeviceCheckedIn]:
-        """All who are there, with another coordinator, in order of their sessions."""
+        """Check in again all who are there, with another coordinator, in order of their sessions."""
         self._life, self._began_s = self._life + 1, now
         former, self._present = self._present, {}
         for present in former.values():
@@ -232,7 +232,7 @@ class Devices:
         self._present.pop(ended.session, None)
 
     def _attend(self, present: Present, now: float) -> SessionSeq:
-        """A session of its own, from here on."""
+        """Give the device a session of its own, from here on."""
         self._sessions += 1
         seq = SessionSeq(self._sessions)
         self._present[seq] = present
@@ -240,7 +240,7 @@ class Devices:
         return seq
 
     def _stay(self, seq: SessionSeq, present: Present, now: float) -> None:
-        """Until the end of its row; what it has in hand it delivers when it is done, or now."""
+        """Keep the device until the end of its row; what it has in hand it delivers when it is done, or now."""
         present.ends_s = present.row.end_s
         self.due.note((present.ends_s, SESSION_END, seq))
         if present.task is not None:
@@ -248,7 +248,7 @@ class Devices:
             self.due.note((present.task.at, RESPONSE, present.task))
 
     def _expect(self, present: Present, finish: Finish) -> None:
-        """Its receipt is under way to it, and it will say so."""
+        """Expect a receipt that is under way to the device, which will say so."""
         present.receipt = finish
         self.due.note((finish.at, FINISH, finish))
 
@@ -263,7 +263,7 @@ class Devices:
         return None
 
     def _miss(self, present: Present | None, effect: Effect) -> None:
-        """Its device does not hear of it, or not yet."""
+        """Keep from a device an effect that it does not hear of, or not yet."""
         if present is not None and present.how is Cut.SUSPEND:
             present.missed += (effect,)
 
@@ -280,7 +280,7 @@ class Devices:
         return LeaseAccepted(offer.session, offer.lease)
 
     def _stands(self, entry: tuple[float, Kind, Any]) -> bool:
-        """False: it was overtaken. Its device has left or is out of reach, or its session ends at another time."""
+        """Whether an entry still holds: its device is within reach, and has this in hand or ends its session then."""
         at, kind, what = entry
         if kind is SESSION_END:
             present = self._present.get(what)

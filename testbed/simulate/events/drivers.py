@@ -137,7 +137,7 @@ class Driver:
         return self._asks(no)
 
     def submits(self, life: int) -> list[Event]:
-        """It brings its job to the coordinator, or back to it, and follows it from where it is."""
+        """Bring the job to the coordinator, or back to it, and follow it from where it is."""
         spec, latest = self.job.spec, self.collector.latest
         strange = self.life not in (0, life) and (self.decided or not self.reborn)
         if strange:
@@ -146,7 +146,7 @@ class Driver:
         return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), asks]
 
     def takes(self, response: Response) -> bool:
-        """It decides about a response that comes now. Between two rounds of an asynchronous job none is decided."""
+        """Whether it decides about a response that comes now: between two rounds of an asynchronous job about none."""
         if self.job.spec.asynchronous is None:
             return self.state is THERE
         return self.state is THERE and not self.collector.waits(AttemptNo(response.round, response.attempt))
@@ -182,11 +182,11 @@ class Drivers:
         return driver.submits(self.life) if driver.state is THERE else []
 
     def takes(self, response: Response) -> bool:
-        """False: it has to wait."""
+        """Whether the driver takes a response; else it has to wait."""
         return self._drivers[response.job].takes(response)
 
     def keep(self, response: Response) -> None:
-        """It waits for its driver."""
+        """Keep a response that waits for its driver."""
         self._drivers[response.job].missed.append(response)
 
     def record(self, response: Response) -> ResponsesRecorded:
@@ -216,7 +216,7 @@ class Drivers:
     # -- what the timeline does to them, and to the coordinator
 
     def submissions(self) -> Iterator[list[Event]]:
-        """Another coordinator has begun: what each driver that is there says to it, in order of arrival."""
+        """What each driver that is there says to another coordinator that has begun, in order of arrival."""
         self.life += 1
         for driver in self._drivers.values():
             driver.forget()
@@ -234,7 +234,7 @@ class Drivers:
         return [DriverLost(job, driver.incarnation)] if knows else []
 
     def return_(self, job: JobId, before: State) -> list[Event]:
-        """It is there again, or goes on; what it has to catch up with is yet to be heard."""
+        """Bring a driver back, or let it go on; what it has to catch up with is yet to be heard."""
         driver = self._drivers[job]
         driver.state = THERE
         if before is AWAY:

@@ -254,7 +254,7 @@ class _Run:
             self._lose(self._inbox.popleft())
 
     def _begin(self) -> None:
-        """Another coordinator."""
+        """Begin another coordinator."""
         self.accounts.end_life(self.engine)
         self.engine = Engine(self.engine.settings, deepcopy(self._fresh))
         self.coordinator = THERE
@@ -275,7 +275,7 @@ class _Run:
                 self._check_out_idle(event.session)
 
     def _lose(self, event: Event) -> None:
-        """It was said to a coordinator that is away."""
+        """Lose what was said to a coordinator that is away."""
         if isinstance(event, ResponsesRecorded):
             self.accounts.unheard(self.drivers.life, event)
         else:

@@ -48,7 +48,7 @@ def simulate(
 
 
 def at_least_leases(simulation: Simulation) -> int:
-    """Every response takes one."""
+    """The least number of leases: every response takes one."""
     return sum(job.rounds * job.spec.responses_needed for job in simulation.jobs)
 
 

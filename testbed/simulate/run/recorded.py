@@ -47,14 +47,14 @@ class KeptJournal:
         self._journal = self._begin(now)
 
     def close(self, *, killed: bool) -> None:
-        """``killed``: the last one did not live to the end."""
+        """Close the journal. ``killed``: the last one did not live to the end."""
         if killed:
             self._journal.break_off()
         else:
             self._journal.close()
 
     def discard(self) -> None:
-        """There is none after all."""
+        """Discard the journal: there is none after all."""
         self._journal.break_off()
         for path in journal_files(self._folder.root):
             path.unlink()
@@ -99,7 +99,7 @@ def keep_timeline(folder: RunFolder, simulation: Simulation, outcome: Outcome) -
 
 
 def _done(simulation: Simulation, outcome: Outcome) -> Iterator[Action]:
-    """By the timeline, until it was over."""
+    """What the timeline has done until the run was over."""
     return (each for each in simulation.actions if each.at_s <= outcome.now_s)
 
 

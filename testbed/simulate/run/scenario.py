@@ -121,7 +121,7 @@ class VirtualRun:
         return Result(self.folder, summary, None, ending), stopped_by
 
     def _summary(self) -> Summary:
-        """Raises PeerError if the disk is full."""
+        """The summary of the folder. Raises PeerError if the disk is full."""
         try:
             return build_summary(self.folder.root)
         except Exception as error:
@@ -131,7 +131,7 @@ class VirtualRun:
             raise full from error
 
     def _simulate(self, simulation: Simulation) -> tuple[Outcome, int]:
-        """With a journal, unless it turns out to be too large for one: then once more without."""
+        """Simulate with a journal, unless it turns out to be too large for one: then once more without."""
         if self.validate or journaled(simulation):
             journal = KeptJournal(self.folder, simulation.settings, self.scenario.name)
             try:
