@@ -101,7 +101,7 @@ def render(snapshot: Snapshot, width: int, height: int, now: float, frame: Frame
     """Draws one screen of at most ``height`` lines. ``now`` is seconds since the coordinator started."""
     keys = [_keys(frame, width)] if frame.keys else []
     foot: list[RenderableType] = [*_leases(snapshot, width)]
-    foot += [_host(snapshot)] if width >= VERY_NARROW else []
+    foot += [_host(snapshot, width)] if width >= VERY_NARROW else []
     foot += [_line(warning, width, "bold red") for warning in _latest(frame.warnings)]
     jobs, folded = _foremost(snapshot.jobs, height - LEAST_LINES - len(foot))
     head: list[RenderableType] = [_headline(snapshot, width, now, frame), _rule(width), _jobs(jobs, width)]
@@ -148,7 +148,7 @@ def _headline(snapshot: Snapshot, width: int, now: float, frame: Frame) -> Text:
     left.append("   " + "   ".join(facts))
     limit = f" / {clock(frame.limit_s)} at most" if frame.limit_s else ""
     right = f"{clock(now)}{limit}"
-    left.truncate(max(1, width - len(right) - 1))
+    left.truncate(max(1, width - len(right) - 1), overflow="ellipsis")
     left.append(" " * max(1, width - left.cell_len - len(right)) + right)
     return _fitted(left, width)
 
@@ -261,7 +261,8 @@ def _regions(snapshot: Snapshot, width: int, room: int) -> list[RenderableType]:
     for name, region in zip(names, shown, strict=True):
         order = " > ".join(printable(job) for job in region.order) or "-"
         figures = f"{region.devices:>7}  {region.check_ins_per_s:>7.1f}/s  {region.waiting:>7}"
-        lines.append(_line(f"{name[:column]:<{column}}  {figures}  {order}", width))
+        shown_name = name if len(name) <= column else f"{name[: column - 1]}…"
+        lines.append(_line(f"{shown_name:<{column}}  {figures}  {order}", width))
     if more := len(snapshot.regions) - len(shown) + snapshot.more_regions:
         lines.append(_line(f"and {more} more", width, RULE))
     return lines
@@ -295,7 +296,7 @@ def _leases(snapshot: Snapshot, width: int) -> list[RenderableType]:
     return [_line(line, width) for line in lines]
 
 
-def _host(snapshot: Snapshot) -> Text:
+def _host(snapshot: Snapshot, width: int) -> Text:
     host = snapshot.host
     lag = host.loop_lag_p99.ToTimedelta().total_seconds()
     late = lag > STALL_S or host.cpu_fraction > BUSY_FRACTION
@@ -305,8 +306,7 @@ def _host(snapshot: Snapshot) -> Text:
         f"event loop late by {lag * 1000:.0f} ms   "
     )
     text.append("too busy" if late else "ok", style="bold red" if late else "green")
-    text.no_wrap, text.overflow = True, "crop"
-    return text
+    return _fitted(text, width)
 
 
 def _keys(frame: Frame, width: int) -> Text:
@@ -362,7 +362,7 @@ def _line(said: str, width: int, style: str = "") -> Text:
 
 
 def _fitted(text: Text, width: int) -> Text:
-    """The text, cut to one line."""
-    text.no_wrap, text.overflow = True, "crop"
-    text.truncate(width)
+    """The text in one line; a cut shows as …."""
+    text.no_wrap = True
+    text.truncate(width, overflow="ellipsis")
     return text

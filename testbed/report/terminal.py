@@ -30,7 +30,9 @@ def console(context: Context, *, least_width: int = 0, errors: bool = False) -> 
 def pressed(heard: Callable[[str], None]) -> Iterator[None]:
     """Calls ``heard`` for each key while it is open; does nothing where standard input is not a terminal.
 
-    Must be entered in a running event loop. Ctrl-C stays a signal.
+    Must be entered in a running event loop. Ctrl-C stays a signal. The terminal stays blocking, if it is: what uvloop
+    reads it makes non-blocking, standard output is the same open file, and a long print would lose what the terminal
+    does not take at once.
     """
     if not sys.stdin.isatty():
         yield
@@ -39,7 +41,7 @@ def pressed(heard: Callable[[str], None]) -> Iterator[None]:
     import tty
 
     descriptor, loop = sys.stdin.fileno(), asyncio.get_running_loop()
-    before = termios.tcgetattr(descriptor)
+    before, blocking = termios.tcgetattr(descriptor), os.get_blocking(descriptor)
 
     def read() -> None:
         for key in os.read(descriptor, 64).decode(errors="ignore"):
@@ -47,6 +49,7 @@ def pressed(heard: Callable[[str], None]) -> Iterator[None]:
 
     tty.setcbreak(descriptor)
     loop.add_reader(descriptor, read)
+    os.set_blocking(descriptor, blocking)
     try:
         yield
     finally:

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from venn.wire.errors import ExitCode, PeerError, UsageError, VennError
 
@@ -18,7 +19,32 @@ ISSUES = "please report it with that file"
 
 
 def guard(run: Callable[[], int | None], argv: list[str], name: str) -> int:
-    """Run a command, and turn whatever it raises into words and an exit code; no traceback reaches the user."""
+    """Run a command, and turn whatever it raises into words and an exit code; no traceback reaches the user.
+
+    Standard output and errors are blocking meanwhile: a program before us may have left the terminal non-blocking, and
+    Python loses what such a file does not take at once, without an error where it does not buffer (PYTHONUNBUFFERED).
+    """
+    changed = [stream for stream in (sys.stdout, sys.stderr) if _is_blocking(stream) is False]
+    for stream in changed:
+        os.set_blocking(stream.fileno(), True)
+    try:
+        return _guarded(run, argv, name)
+    finally:
+        for stream in changed:
+            with suppress(OSError, ValueError):
+                stream.flush()
+                os.set_blocking(stream.fileno(), False)
+
+
+def _is_blocking(stream: "TextIO") -> bool | None:
+    """Whether a stream waits until all is written; None if it is no file."""
+    try:
+        return os.get_blocking(stream.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _guarded(run: Callable[[], int | None], argv: list[str], name: str) -> int:
     try:
         return int(run() or 0)
     except SystemExit as leaving:

@@ -58,6 +58,20 @@ def test_what_devices_say_has_no_control_characters() -> None:
     assert not any("\x1b" in line for line in drawn(120, frame=Frame(panel=Panel.LOG)))
 
 
+@pytest.mark.parametrize("width", [60, 110, 120])
+def test_what_is_cut_ends_in_a_sign(width: int) -> None:
+    shown = snapshot()
+    shown.name = "a-very-long-name-" * 9
+    shown.log[0].text = "said at length " * 12
+    shown.regions[0].groups[:] = ["a-requirement-of-many-words"] * 9
+    shown.regions[0].order[:] = ["a-job-with-a-long-name"] * 9
+    lines = drawn(width, frame=Frame(backend="process", limit_s=240), shown=shown)
+    assert "… " in lines[0]
+    assert next(line for line in lines if "said at length" in line).endswith("…")
+    assert next(line for line in lines if "a-job-with" in line or "a-requirement" in line).endswith("…")
+    assert all(len(line) <= width for line in lines)
+
+
 def test_regions_beyond_six_fold() -> None:
     shown = snapshot()
     del shown.regions[:]
