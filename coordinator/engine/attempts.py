@@ -195,7 +195,7 @@ def _record_one(world: World, lease: Lease, outcome: Outcome) -> None:
 
 
 def _profile(world: World, lease: Lease) -> None:
-    """A live lease has brought its response: so long it took."""
+    """Note how long a live lease took that has brought its response."""
     request, job = lease.request, lease.request.job
     if job.ended_at is not None:
         return
@@ -206,7 +206,7 @@ def _profile(world: World, lease: Lease) -> None:
 
 
 def _flush(world: World, request: Request) -> None:
-    """The buffer is full: the next round begins, with the leases there are."""
+    """Close the round of a full buffer: the next one begins, with the leases there are."""
     job = request.job
     world.note(job, "FLUSHED", f"{request}: {request.held} responses")
     world.effects.append(

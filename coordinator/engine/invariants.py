@@ -35,7 +35,7 @@ def check(world: World, matcher: Matcher) -> None:
 
 
 def _check_device(world: World, device: Device) -> None:
-    """One lease at most; its state, its session and the pool of idle devices agree."""
+    """Check that a device has one lease at most, and that its state, its session and the pool of idle devices agree."""
     session, lease = device.session, device.lease
 
     def need(holds: bool, what: str) -> None:
@@ -161,7 +161,7 @@ def need(holds: bool, what: Callable[[], str]) -> None:
 
 
 def _check_work_conservation(world: World, matcher: Matcher) -> None:
-    """No idle device waits while a request could take it (4): it rests, cools, or the plan gives the reason."""
+    """Check that no idle device waits which a request could take (4): it rests, cools, or the plan gives the reason."""
     wanting = [request for request in world.open_requests.values() if request.unmet > 0 and request.job.servable]
     if not wanting:
         return

@@ -91,7 +91,7 @@ class Supply:
         return guessed
 
     def _roll(self, bucket: int) -> None:
-        """The running bucket is now number ``bucket``."""
+        """Make number ``bucket`` the running bucket."""
         for _ in range(min(bucket - self._bucket, self._most + 1)):
             self.buckets.append({})
             if len(self.buckets) > self._most + 1:
@@ -108,7 +108,7 @@ def _microseconds(seconds: float) -> int:
 
 
 def _recut(counts: Mapping[int, int], shares: Mapping[int, tuple[tuple[int, int], ...]]) -> dict[int, int]:
-    """Each count goes to its new classes in proportion to their weights; what is left over by largest remainder."""
+    """Divide each count among its new classes in proportion to their weights; what is left, by largest remainder."""
     result: dict[int, int] = {}
     for class_id, count in counts.items():
         into = shares[class_id]

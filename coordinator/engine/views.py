@@ -107,7 +107,7 @@ class _Rows:
         self.words = of.packed([])  # never changed: whoever has seen it may keep it
 
     def renumber(self, numbers: Integers) -> None:
-        """Groups have other numbers."""
+        """Give groups other numbers."""
         self.words = self.words.copy()
         group = self.words[self._of.columns["group"].place]
         group[:] = numbers[group]

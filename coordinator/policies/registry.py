@@ -125,7 +125,7 @@ def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str)
 
 
 def _with_parameters(make: Callable[..., object], text: str) -> object:
-    """``spares`` is a parameter of every policy: one that has none of its own is followed with it."""
+    """Make a policy with its parameters. A policy without ``spares`` of its own is followed with it."""
     texts = pairs(text)
     own = SPARES in inspect.signature(make).parameters
     spares = Spares.WITH if own else spares_of(texts.pop(SPARES, Spares.WITH))

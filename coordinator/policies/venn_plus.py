@@ -186,7 +186,7 @@ class _Priced:
 
 
 def _holdings(view: View, order: Places) -> Iterator[Holding]:
-    """Each request is asked on its own; all that its group can use is its own."""
+    """Holdings of one request each; all that its group can use is its own."""
     requests = view.requests
     tiers = requests.tier[order]
     for place in order[(tiers >= 0) | (tiers == UNDECIDED)].tolist():

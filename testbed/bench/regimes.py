@@ -241,7 +241,7 @@ def run(say: Say) -> Measured:
 
 
 def measure(regime: Regime, seed: int) -> Jct:
-    """Every policy on the same devices and jobs. Raises RuntimeError where a job does not end."""
+    """Measure each policy on the same devices and jobs. Raises RuntimeError where a job does not end."""
     made = regime.simulation(seed)
     arrived = np.array([job.arrives_s for job in made.jobs])
     found = {}

@@ -157,7 +157,7 @@ def split(source: str, *, devices: int, split: str, held_out: Fraction, seed: in
 
 
 def _none_empty(shares: Sequence[Rows]) -> list[Rows]:
-    """A device left empty takes one sample from the largest share, the first of equals."""
+    """Give each device that is left empty one sample of the largest share, the first of equals."""
     filled = list(shares)
     for index, share in enumerate(filled):
         if len(share) == 0:

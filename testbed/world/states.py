@@ -68,7 +68,7 @@ class States:
     """
 
     def __init__(self, roster: Roster, selections: Sequence[Selection], seed: int) -> None:
-        """Nothing has been done so far. The roster's trace is read from the first selection of a pool to the last."""
+        """Begin with nothing done. The roster's trace is read from the first selection of a pool to the last."""
         self._roster, self._seed = roster, seed
         self._open = [each for each in selections if not isinstance(each.of, int)]
         self._absences: dict[int, list[Absence]] = {}
@@ -282,7 +282,7 @@ class Presence:
         return None if row == _NONE else self._ends[row]
 
     def advance(self, to_s: float) -> Iterator[int]:
-        """Whoever comes or goes until then, ``to_s`` included; one by one, each as it does."""
+        """Yield whoever comes or goes until then, ``to_s`` included; one by one, each as it does."""
         times, session = self._times, self._session
         while self._next < len(times) and times[self._next] <= to_s:
             what = self._what[self._next]

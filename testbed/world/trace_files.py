@@ -265,7 +265,7 @@ class _CsvSessions:
                 raise bad(f"{self._path}:{part.lines[int(found[0])]}", told)
 
     def _check_overlaps(self, part: "_Part", ends: Reals) -> None:
-        """``ends`` is brought up to date."""
+        """Check that no session overlaps its device's last, and bring ``ends`` up to date."""
         order = np.argsort(part.device, kind="stable")
         mine, begun, left = part.device[order], part.start_s[order], part.end_s[order]
         again = np.concatenate([[False], mine[1:] == mine[:-1]])

@@ -32,7 +32,7 @@ class VennNosched:
 
 
 def _holdings(view: View) -> Iterator[Holding]:
-    """Each group's requests, by arrival; a region is the first group's whose request could use it."""
+    """Holdings of each group's requests, by arrival; a region is the first group's whose request could use it."""
     requests, taken = view.requests, set[RegionId]()
     for first in np.sort(np.unique(requests.group, return_index=True)[1]).tolist():
         group = requests.group[first]

@@ -310,7 +310,7 @@ class _Plans:
                 owners[region] = number
 
     def ground_moved(self) -> None:
-        """Regions or their supply have changed."""
+        """Bring what is planned up to date when regions or their supply have changed."""
         if self._places or self._plus:
             self._contend()
         if not self._grounded or self._plus:

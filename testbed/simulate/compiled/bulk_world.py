@@ -43,7 +43,7 @@ class BulkWorld:
         self._tier_supply = TierSupply(self)
 
     def start(self, now: float) -> None:
-        """The first event is about to happen."""
+        """Start supply and tiers, as the first event is about to happen."""
         self.supply = Supply(self._simulation.settings, now)
         self.tiers = Tiers(self._simulation.settings, now)
         self.tables.run.tick, self.tables.run.span_s = self.supply.next_tick, self.supply.span_s
@@ -129,7 +129,7 @@ class BulkWorld:
     # -- supply
 
     def tick(self) -> None:
-        """The supply is to be published: the inputs of the plan change where it has moved."""
+        """Publish the supply: the inputs of the plan change where it has moved."""
         run = self.tables.run
         self._tell_supply()
         if run.plans > self._plans:

@@ -165,7 +165,7 @@ def wait_no_more(t: Tables, slot: int) -> None:
 
 @compiled
 def wait_again(t: Tables) -> None:
-    """Regions were numbered anew."""
+    """Put all that wait into pools again, when regions were numbered anew."""
     t.cells["pool"][:] = NONE
     t.run.waiting = 0
     for slot in range(len(t.sessions)):

@@ -109,7 +109,7 @@ def end_lease(t: Tables, lease: int, reason: int) -> None:
 
 @compiled
 def unplace(t: Tables, job: int, request: int) -> None:
-    """A place is given back."""
+    """Give a place back."""
     if t.jobs[job].open == 1 and t.jobs[job].request == request:
         t.jobs[job].placed -= 1
         taken = t.jobs[job].placed + t.jobs[job].responses
@@ -270,7 +270,7 @@ def open_attempt(t: Tables, job: int, next_round: int) -> None:
 
 @compiled
 def _finish(t: Tables, job: int, closed: bool) -> None:
-    """The request is over, and so is its present round, or the attempt at it."""
+    """End a request, and its present round, or the attempt at it."""
     t.jobs[job].open, t.jobs[job].deadline = 0, np.inf
     t.run.dirty = 1
     _end_round(t, job, closed)

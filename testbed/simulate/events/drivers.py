@@ -224,7 +224,7 @@ class Drivers:
                 yield driver.submits(self.life)
 
     def stop(self, job: JobId, state: State) -> list[Event]:
-        """A driver is killed, or stands still from here on."""
+        """Kill a driver, or let it stand still from here on."""
         driver = self._drivers[job]
         driver.state = state
         if state is STILL:

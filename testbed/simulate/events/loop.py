@@ -164,7 +164,7 @@ class _Run:
         return self.accounts.outcome(self.engine, self.devices.check_ins, self.now, killed=killed)
 
     def _anybody(self) -> bool:
-        """A session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
+        """Whether a session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
         return bool(self.engine.sessions if self.coordinator is THERE else self.devices.attended or self._inbox)
 
     def _finish(self) -> None:
@@ -247,7 +247,7 @@ class _Run:
             self.coordinator = state
 
     def _die(self) -> None:
-        """The coordinator is killed; the last that it does is to look at its clock, so that its end has a time."""
+        """Kill the coordinator; the last that it does is to look at its clock, so that its end has a time."""
         self._say(TimePassed())
         self.coordinator = AWAY
         while self._inbox:

@@ -42,7 +42,7 @@ class KeptJournal:
             self._journal.flush()
 
     def reborn(self, now: float) -> None:
-        """The coordinator was killed, and another begins."""
+        """Begin another journal, as the coordinator was killed and another begins."""
         self._journal.break_off()
         self._journal = self._begin(now)
 
