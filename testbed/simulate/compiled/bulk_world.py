@@ -19,6 +19,7 @@ from testbed.simulate.compiled.tables import Integers, Records, Tables, longer, 
 from testbed.simulate.model import Simulation
 
 Shown = TypeVar("Shown", Requests, Collecting)
+_NEVER = 2**62  # no session has this number
 
 
 class BulkWorld:
@@ -96,11 +97,12 @@ class BulkWorld:
     def _kinds_by_first_device(self) -> list[tuple[int, int]]:
         """(kind, intervals of its devices) of all kinds that known devices are of."""
         devices = self.tables.devices
-        devices = devices[devices["first"] > 0]
-        devices = devices[np.argsort(devices["first"])]
-        kinds, first, which = np.unique(devices["kind"], return_index=True, return_inverse=True)
-        weights = np.bincount(which, weights=np.maximum(devices["check_ins"], 1), minlength=len(kinds))
-        return [(int(kinds[one]), int(weights[one])) for one in np.argsort(first)]
+        known = np.flatnonzero(devices["first"])
+        kind, since = devices["kind"][known], devices["first"][known]  # to copy whole records takes much longer
+        first = np.full(len(self._class_of), _NEVER)  # session, of each kind
+        np.minimum.at(first, kind, since)
+        weights = np.bincount(kind, weights=np.maximum(devices["check_ins"][known], 1), minlength=len(first))
+        return [(one, int(weights[one])) for one in np.argsort(first).tolist() if first[one] < _NEVER]
 
     def _rebuild(self) -> None:
         self.regions.rebuild()
