@@ -343,7 +343,7 @@ def flaw(plan: object, view: View, before: Plan) -> str:
     ``before``: the plan before, which could be.
     """
     if not isinstance(plan, Plan):
-        return f"it is a {type(plan).__name__}, not a Plan"
+        return f"it is of type {type(plan).__name__}, not a Plan"
     if not (isinstance(plan.queues, tuple) and set(map(type, plan.queues)) <= {tuple}):
         return "its queues are not a tuple of tuples"
     if not isinstance(plan.mode, Mode):

@@ -103,6 +103,8 @@ def _from_file(path: Path, attribute: str) -> Callable[..., object]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up there
     spec.loader.exec_module(module)
+    if not attribute:
+        raise PolicyError(f"{path}: names no policy of the file; write {path}:NAME")
     if not hasattr(module, attribute):
         raise PolicyError(f"{path} has no {attribute}")
     made: Callable[..., object] = getattr(module, attribute)
@@ -120,7 +122,7 @@ def _made(name: str, load: Callable[[], Callable[..., object]], parameters: str)
             raise PolicyError(f"policy {name!r}: {error}") from error
         raise PolicyError(f"policy {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
     if not callable(getattr(policy, "plan", None)) or not isinstance(getattr(policy, "name", None), str):
-        raise PolicyError(f"policy {name!r} is a {type(policy).__name__} without `name` and `plan(view)`")
+        raise PolicyError(f"policy {name!r} is of type {type(policy).__name__}, without `name` and `plan(view)`")
     return policy  # type: ignore[return-value]  # just checked, as far as it can be without calling it
 
 

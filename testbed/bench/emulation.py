@@ -392,4 +392,4 @@ def missing() -> str:
         from testbed.live.containers.engine import checks
     except ModuleNotFoundError as error:
         return f"there is no Python package {error.name}"
-    return next((wrong for _, _, wrong in checks() if wrong), "")
+    return next((each.missing for each in checks() if each.missing), "")

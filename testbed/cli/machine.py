@@ -11,10 +11,11 @@ import typer
 from testbed.cli.shared import answer
 from testbed.live.backend.broker import check as check_broker
 from testbed.live.throttle.means import FIELDS, probe
-from testbed.scenario.backends import Leftover, Need, leftovers_of_backends, needs_of_backends
+from testbed.scenario.backends import Faults, Leftover, Need, leftovers_of_backends, needs_of_backends
 from venn.wire.command import Context, application, command
 from venn.wire.errors import ExitCode, UsageError
-from venn.wire.exits import write_line
+from venn.wire.exits import as_object, write_line
+from venn.wire.process import MARK
 from venn.wire.text import did_you_mean, printable
 
 if TYPE_CHECKING:
@@ -42,20 +43,21 @@ app = application()
 def doctor(context: Context) -> int:
     """Check each means of each limit, and what backends and a broker need: PASSED, or how to fix it.
 
-    The exit code is 1 if nothing enforces a limit.
+    The exit code is 1 if nothing enforces a limit, or a backend cannot be asked.
     """
     machine = probe()
-    backends, broker = dict(needs_of_backends()), check_broker()
+    (backends, faults), broker = needs_of_backends(), check_broker()
     used = {field: machine.means(field) for field in FIELDS}
     checks = [asdict(each) | {"used": used[each.field] == each.means} for each in machine.checks]
     facts = {
-        "passed": None not in used.values(),
+        "passed": None not in used.values() and not faults,
         "cores": machine.cores,
         "memory_bytes": machine.memory_bytes,
         "means": used,
         "checks": checks,
         "backends": {name: _rows(needs) for name, needs in backends.items()},
         "broker": _rows([broker]),
+        "faults": _faults(faults),
     }
 
     def lines() -> Iterator[str]:
@@ -63,10 +65,11 @@ def doctor(context: Context) -> int:
             first = "" if used[each.field] in (each.means, None) or not each.passed else "; not needed"
             yield _verdict(each.passed, each.field, each.means, each.says) + first
         for who, needs in (*backends.items(), ("broker", [broker])):
-            yield from (_verdict(not wrong, who, name, found or wrong) for name, found, wrong in needs)
+            yield from (_verdict(not each.missing, who, each.name, each.found or each.missing) for each in needs)
+        yield from _fault_lines(faults)
 
     answer(context, facts, lines())
-    return ExitCode.FAILED if None in used.values() else ExitCode.OK
+    return ExitCode.OK if facts["passed"] else ExitCode.FAILED
 
 
 def _verdict(passed: bool, what: str, means: str, says: str) -> str:
@@ -74,7 +77,15 @@ def _verdict(passed: bool, what: str, means: str, says: str) -> str:
 
 
 def _rows(needs: Iterable[Need]) -> list[dict[str, object]]:
-    return [{"needs": name, "passed": not wrong, "says": found or wrong} for name, found, wrong in needs]
+    return [{"needs": each.name, "passed": not each.missing, "says": each.found or each.missing} for each in needs]
+
+
+def _faults(faults: Faults) -> dict[str, dict[str, str]]:
+    return {name: as_object(error) for name, error in faults.items()}
+
+
+def _fault_lines(faults: Faults) -> Iterator[str]:
+    yield from (f"{'FAULTY':<8} {name:<7} {printable(str(error), 1000)}" for name, error in faults.items())
 
 
 @app.command(epilog="Example: venn down --dry-run")
@@ -90,16 +101,20 @@ def down(
 ) -> int:
     """Remove what testbeds that are gone have left: processes, cgroups, namespaces, containers, networks.
 
-    The exit code is 4 if something could not be removed."""
-    found = [each for each in leftovers_of_backends() if of in (None, each.mark)]
+    The exit code is 4 if something could not be removed, or a backend cannot be asked."""
+    if of is not None and not MARK.fullmatch(of):
+        fix = "`venn down --dry-run` shows marks in brackets"
+        raise UsageError("MARK", f"{of!r} is not a mark", where="--of", fix=fix)
+    left, faults = leftovers_of_backends()
+    found = [each for each in left if of in (None, each.mark)]
     spared = [each for each in found if each.in_use and not in_use_too]
     due = [each for each in found if each not in spared]
     failed: dict[str, str] = {}
     for each in due if not dry_run else ():
         try:
             each.remove()
-        except OSError as error:
-            failed[each.name] = str(error)
+        except Exception as error:  # foreign code, too, may do it: the others are still due
+            failed[each.name] = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
 
     def row(each: Leftover) -> dict[str, str]:
         why = {"failed": failed[each.name]} if each.name in failed else {}
@@ -113,11 +128,17 @@ def down(
         if spared:
             yield f"left alone: {len(spared)} items of runs that still go on (--all removes them too)"
         if not found:
-            yield "nothing is left to remove"
+            yield "nothing is left to remove" + (", as far as could be found" if faults else "")
+        yield from _fault_lines(faults)
 
-    shape = {"dry_run": dry_run, "removed": [row(each) for each in due], "spared": [row(each) for each in spared]}
+    shape = {
+        "dry_run": dry_run,
+        "removed": [row(each) for each in due],
+        "spared": [row(each) for each in spared],
+        "faults": _faults(faults),
+    }
     answer(context, shape, lines(), unless_quiet=True)
-    return ExitCode.PEER if failed else ExitCode.OK
+    return ExitCode.PEER if failed or faults else ExitCode.OK
 
 
 @app.command(epilog="Example: venn bench round --json")

@@ -3,7 +3,7 @@
 ``Injector`` does and writes down each action at its time. ``Faults`` has a method for each verb, and one that ends it.
 
 Devices know their own absences from their population file, so that nothing has to be told to them in time: they leave,
-crash and fall silent by themselves. Only what a part cannot do to itself is done here.
+crash and fall silent by themselves. Only what the backend does to a device from outside is done here.
 """
 
 import asyncio
@@ -32,9 +32,14 @@ class _Down:
 class Faults:
     """What each verb does to a component, and what ends it. What a device does itself is left to it."""
 
-    def __init__(self, find: Find, backend: Backend) -> None:
-        self._find, self._backend = find, backend
+    def __init__(self, find: Find, backend: Backend, carried: Mapping[str, frozenset[Verb]]) -> None:
+        """``carried``: by device, what the backend does to it."""
+        self._find, self._backend, self._carried = find, backend, carried
         self._down: dict[str, _Down] = {}  # by target
+
+    def carries(self, action: Action) -> bool:
+        """Whether an action is done here: to a program always, to a device as its backend says."""
+        return action.target.partition(" ")[0] in PROGRAMS or action.verb in self._carried[action.target]
 
     async def crash(self, action: Action) -> None:
         """Kill it; a program stays away until ``restart``."""
@@ -110,7 +115,7 @@ class Injector:
 
     def __init__(self, actions: Sequence[Action], path: Path, faults: Faults) -> None:
         self._steps = sorted(_steps(actions), key=lambda step: step[0])
-        self._path = path
+        self._path, self._faults = path, faults
         self._verbs: Mapping[Verb, tuple[Carry, Carry]] = {  # what is done, and what ends it
             Verb.CRASH: (faults.crash, faults.restart),
             Verb.SUSPEND: (faults.suspend, faults.resume),
@@ -145,7 +150,7 @@ class Injector:
     async def _begin(self, action: Action) -> None:
         for verb in _ENDS.get(action.verb, ()):
             await self._end(self._lasting.get((action.target, verb)))
-        if action.verb not in self._verbs:
+        if action.verb not in self._verbs or not self._faults.carries(action):
             return
         self._lasting[action.target, action.verb] = action
         await self._verbs[action.verb][0](action)

@@ -48,7 +48,7 @@ class Supervisor:
         self._drivers: dict[str, Component] = {}
         self._hosts: dict[str, Component] = {}
         self._resumed: Counter[str] = Counter()  # by job: drivers that took it up after one that nobody had killed
-        self._faults = Faults(self._component, backend)
+        self._faults = Faults(self._component, backend, prepared.carried)
         self.address = ""
         self.epoch = 0.0  # Unix seconds: the run's clock starts here
         self.ending = Ending()

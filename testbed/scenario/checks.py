@@ -76,9 +76,11 @@ def _expect(scenario: Scenario) -> Iterator[Finding]:
 
 def _policy(name: str) -> Iterator[Finding]:
     base, parameters = split(name)
-    file, _ = in_file(base)
+    file, attribute = in_file(base)
     if file is not None and not file.is_file():
         yield no_file(("policy",), file)
+    elif file is not None and not attribute:
+        yield Finding(("policy",), f"'{base}' names no policy of the file", f"write {base}NAME")
     elif file is None and "(" in base:
         yield Finding(("policy",), f"'{base}' has no )", "write e.g. venn(tiers=4)")
     elif file is None and base not in policy_names():

@@ -107,7 +107,11 @@ def _limits(scenario: Scenario) -> Iterator[Finding]:
 
 def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -> Iterator[Finding]:
     """Findings about an entry of ``churn`` that changes links."""
-    here = ("churn", number)
+    here, backend = ("churn", number), scenario.backend_spec
+    if beyond := [key for key in LINK if getattr(change, key) is not None and key not in backend.limits]:
+        can = ", ".join(key for key in LINK if key in backend.limits)
+        fix = f"it can limit {can}" if can else "remove it"
+        yield Finding(here, f"limit: backend {backend.name} cannot limit {', '.join(beyond)}", fix)
     if scenario.time_scale != 1:
         yield Finding(here, "limit is not scaled, and time_scale is not 1", "remove time_scale, or the entry")
     for name in meant_fleets(scenario, of):
@@ -116,7 +120,7 @@ def _change(scenario: Scenario, number: int, of: Selector, change: LinkChange) -
         if (fleet.jitter if change.jitter is None else change.jitter) > delay:
             message = f"the jitter of {name} is more than its delay, which cannot go below 0"
             yield Finding(here, message, "add a delay, or a smaller jitter")
-        if change.loss and not scenario.backend_spec.simulated and fleet.processes != fleet.count:
+        if change.loss and not backend.simulated and fleet.processes != fleet.count:
             message = f"loss needs a process for each device of {name}: a relay loses nothing"
             yield Finding(here, message, f"add processes: {fleet.count} there")
 

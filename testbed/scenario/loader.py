@@ -103,6 +103,8 @@ def _apply(root: Value, text: str, places: Places) -> Value:
     if not equals or not all(keys):
         raise fault("is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")
     new = parse_value(written, source)
+    if flag and isinstance(new, dict):  # the value of a flag is a word, as FILE.py: is one
+        new = written
 
     def changed(node: Value, path: KeyPath) -> Value:
         """``node``, which stands at ``path``, with the change made below it."""

@@ -39,9 +39,9 @@ SLOWED_S = 2 * 0.8  # a round at least: a model is fetched, and an update handed
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     engine = pytest.importorskip("testbed.live.containers.engine", exc_type=ImportError)
-    for name, _, missing in engine.checks():
-        if missing:
-            pytest.skip(f"{name}: {missing}")
+    for each in engine.checks():
+        if each.missing:
+            pytest.skip(f"{each.name}: {each.missing}")
     connected = engine.connect()
     yield connected
     connected.close()

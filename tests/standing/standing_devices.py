@@ -37,7 +37,10 @@ def names() -> list[str]:
 
 def checks() -> Iterator[Need]:
     found = names()
-    yield "devices", f"{len(found)} run: {' '.join(found)}" if found else "", "no device runs; start their agents"
+    if found:
+        yield Need("devices", found=f"{len(found)} run: {' '.join(found)}")
+    else:
+        yield Need("devices", missing="no device runs; start their agents")
 
 
 def leftovers() -> Iterator[Leftover]:

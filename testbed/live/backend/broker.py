@@ -11,6 +11,7 @@ from venn.wire.files import file_error, write_atomic
 from venn.wire.requirements import Selector, Whom
 
 if TYPE_CHECKING:  # a broker that starts again has no need of it
+    from testbed.scenario.backends import Need
     from testbed.scenario.model import Scenario
 
 NAME = str(Whom.BROKER)
@@ -26,12 +27,14 @@ log_type warning
 """
 
 
-def check() -> tuple[str, str, str]:
-    """The line of `venn doctor` about the broker: what is needed, what is there, and else what is wrong and its fix."""
+def check() -> "Need":
+    """The line of `venn doctor` about the broker."""
+    from testbed.scenario.backends import Need
+
     try:
-        return "mosquitto", find_programs()[0], ""
+        return Need("mosquitto", found=find_programs()[0])
     except VennError as error:
-        return "mosquitto", "", f"{error.message}; {error.fix}"
+        return Need("mosquitto", missing=f"{error.message}; {error.fix}")
 
 
 def is_broken(scenario: "Scenario") -> bool:

@@ -9,13 +9,13 @@ swarm; one that works, as much again for its driver. Each connection is an open 
 import math
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from device_agent.spec import AbsenceKind, DeviceSpec
+from device_agent.spec import DeviceSpec
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.scenario.requirements import meant_fleets
@@ -48,6 +48,7 @@ class Prepared:
     hosts: tuple[DeviceHost, ...]  # the swarm first
     held_out: Mapping[str, Path]  # by data set; only where something is held out
     timeline: tuple[Action, ...]  # what is done to the devices and programs, in order of time
+    carried: Mapping[str, frozenset[Verb]]  # by device: what its backend does to it, whether it plays it as well or not
 
 
 def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
@@ -71,11 +72,13 @@ def prepare(scenario: Scenario, folder: RunFolder) -> Prepared:
             held_out[name] = where / HELD_OUT
     made = expand(scenario.fleet_specs(), seed=scenario.seed, time_scale=scenario.time_scale, data=shares)
     timeline = scenario.timeline(made)
-    links = relayed(scenario) if Verb.DISCONNECT in scenario.backend_spec.outside else ()
-    devices = tuple(_left_to_itself(device, linked=device.fleet in links) for device in with_absences(made, timeline))
+    outside = _outside(scenario, made)
+    devices = tuple(_left_to_itself(device, outside[device.device]) for device in with_absences(made, timeline))
     folder.population.parent.mkdir(parents=True, exist_ok=True)
     write_population(folder.population, devices)
-    return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions)
+    as_well = scenario.backend_spec.as_well | {Verb.LIMIT}
+    carried = {device: verbs | as_well for device, verbs in outside.items()}
+    return Prepared(devices, _hosts(devices, folder), held_out, timeline.actions, carried)
 
 
 def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
@@ -88,20 +91,19 @@ def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
     )
 
 
-def relayed(scenario: Scenario) -> frozenset[str]:
-    """The fleets whose devices have a relay each, with a backend that limits links by relays."""
-    fleets = scenario.fleets.items()
-    return frozenset(name for name, each in fleets if each.limits.link or changes_of(scenario, name))
+def _outside(scenario: Scenario, devices: Iterable[DeviceSpec]) -> dict[str, frozenset[Verb]]:
+    """By device: what its backend does to it from outside, so that the device does not play it."""
+    spec = scenario.backend_spec
+    of = dict.fromkeys(scenario.fleets, spec.outside)
+    if spec.outside_of:
+        of = {name: spec.outside & frozenset(spec.call(spec.outside_of, scenario, name)) for name in scenario.fleets}
+    shared = {name: verbs - {Verb.SUSPEND} for name, verbs in of.items()}  # a program of several is never paused
+    return {device.device: (of if device.alone else shared)[device.fleet] for device in devices}
 
 
-def _left_to_itself(device: DeviceSpec, *, linked: bool) -> DeviceSpec:
-    """Take the absences out of a device that the backend causes from outside.
-
-    The process of a single device is suspended, and a link with a relay (``linked``) is cut.
-    """
-    really = {AbsenceKind.SUSPEND} if device.alone else set()
-    really |= {AbsenceKind.DISCONNECT, AbsenceKind.PARTITION} if linked else set()
-    return replace(device, absences=tuple(each for each in device.absences if each.how not in really))
+def _left_to_itself(device: DeviceSpec, outside: frozenset[Verb]) -> DeviceSpec:
+    """Take the absences out of a device that its backend causes from outside."""
+    return replace(device, absences=tuple(each for each in device.absences if Verb(each.how) not in outside))
 
 
 def _hosts(devices: tuple[DeviceSpec, ...], folder: RunFolder) -> tuple[DeviceHost, ...]:

@@ -53,7 +53,10 @@ class Component(Protocol):
         """Kill it at once, with all that it has started."""
 
     async def pause(self) -> None:
-        """Suspend it until ``unpause``, with all that it has started. Its connections stay open."""
+        """Suspend it until ``unpause``, with all that it has started. Its connections stay open.
+
+        Called for the coordinator, a driver and the broker, and for a device's own program if ``outside`` has SUSPEND.
+        """
 
     async def unpause(self) -> None:
         """Let it go on."""
@@ -75,12 +78,13 @@ class Backend(Protocol):
         """The program of one device, or of several."""
 
     async def crash(self, device: str) -> None:
-        """Kill a device, unless the device does this itself."""
+        """Kill a device, if ``as_well`` of the spec has CRASH; a device kills itself, too."""
 
     async def cut(self, device: str, *, reset: bool) -> None:
-        """Let nothing through a device's link until ``mend``, unless the device does this itself. Raises VennError.
+        """Let nothing through a device's link until ``mend``. Raises VennError.
 
-        ``reset``: its connections break, too.
+        Called if the spec has DISCONNECT or PARTITION, in ``outside`` for this device or in ``as_well``.
+        ``reset``: its connections break, too (DISCONNECT).
         """
 
     async def mend(self, device: str) -> None:
@@ -131,8 +135,8 @@ class Run:
 def backend_of(run: Run) -> Backend:
     """The backend that the scenario names. Raises CannotEnforceError, and UsageError where it is not installed."""
     spec = run.scenario.backend_spec
-    make: Callable[[Run], Backend] = spec.load(spec.make)
-    return make(run)
+    made: Backend = spec.call(spec.make, run)
+    return made
 
 
 async def to_its_end(work: Coroutine[Any, Any, None]) -> None:

@@ -12,6 +12,7 @@ COMPOSE = BackendSpec(
     requires="venn-testbed[compose]",
     limits=frozenset((*OF_A_TASK, *LINK)),
     outside=frozenset({Verb.SUSPEND}),
+    as_well=frozenset((Verb.CRASH, Verb.DISCONNECT, Verb.PARTITION)),
     each_device="container",
     overhead_bytes=15_000_000,
 )

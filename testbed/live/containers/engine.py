@@ -91,29 +91,29 @@ def check_image(client: DockerClient) -> str:
 
 
 def checks() -> Iterator[Need]:
-    """The lines of `venn doctor` about containers: what is needed, what is there, and else what is wrong and its
-    fix."""
+    """The lines of `venn doctor` about containers."""
     try:
         client = connect(PROBE_S)
     except VennError as error:
-        yield "engine", "", _told(error)
+        yield Need("engine", missing=_told(error))
         return
     try:
         version = client.version()
-        yield "engine", f"Docker Engine {version['Version']}, cgroup v{client.info().get('CgroupVersion', '1')}", ""
-        yield "image", *_tried(lambda: f"{image_name()} {check_image(client)[7:19]}")
+        cgroups = client.info().get("CgroupVersion", "1")
+        yield Need("engine", found=f"Docker Engine {version['Version']}, cgroup v{cgroups}")
+        yield _tried("image", lambda: f"{image_name()} {check_image(client)[7:19]}")
     except (DockerException, RequestException) as error:
-        yield "engine", "", str(error)
+        yield Need("engine", missing=str(error) or type(error).__name__)
     finally:
         client.close()
-    yield "program", *_tried(lambda: " ".join(compose_program()))
+    yield _tried("program", lambda: " ".join(compose_program()))
 
 
-def _tried(find: Callable[[], str]) -> tuple[str, str]:
+def _tried(name: str, find: Callable[[], str]) -> Need:
     try:
-        return find(), ""
+        return Need(name, found=find())
     except VennError as error:
-        return "", _told(error)
+        return Need(name, missing=_told(error))
 
 
 def _told(error: VennError) -> str:

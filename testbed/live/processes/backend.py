@@ -105,14 +105,12 @@ class Processes:
         """Do nothing: a device kills itself."""
 
     async def cut(self, device: str, *, reset: bool) -> None:
-        if self._throttles.linked(device):
-            await self._order(device, "cut")
-            if reset:
-                await self._order(device, "reset")
+        await self._order(device, "cut")
+        if reset:
+            await self._order(device, "reset")
 
     async def mend(self, device: str) -> None:
-        if self._throttles.linked(device):
-            await self._order(device, "mend")
+        await self._order(device, "mend")
 
     async def limit(self, device: str, change: LinkChange | None) -> None:
         wanted = await asyncio.to_thread(self._throttles.relink, device, change)

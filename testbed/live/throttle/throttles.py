@@ -28,9 +28,10 @@ from testbed.live.throttle.means import (
 from testbed.live.throttle.relay import LinkSpec, write_specs
 from testbed.live.throttle.tc import RefusedError
 from testbed.runfolder.paths import RunFolder
+from testbed.scenario.backends import OUTSIDE
 from testbed.scenario.model import Scenario
 from testbed.world.limits import Limits, Relayed, changed, same
-from testbed.world.timeline import LinkChange
+from testbed.world.timeline import LinkChange, Verb
 from venn.wire.errors import CannotEnforceError
 from venn.wire.notation import format_bytes
 from venn.wire.process import PREFIX, own_mark
@@ -68,6 +69,12 @@ def make_plan(scenario: "Scenario", machine: Machine) -> Plan:
     problems += _too_many_cores(scenario, fleets, machine)
     problems += _too_much_memory(fleets, machine)
     return Plan(fleets, tuple(problems))
+
+
+def outside_of(scenario: Scenario, fleet: str) -> frozenset[Verb]:
+    """What is done to a fleet's devices from outside, with relays: only a link that is limited has one, to be cut."""
+    linked = scenario.fleets[fleet].limits.link or changes_of(scenario, fleet)
+    return OUTSIDE if linked else OUTSIDE - {Verb.DISCONNECT, Verb.PARTITION}
 
 
 def _fleet(
@@ -209,10 +216,6 @@ class Throttles:
         """The command that a host's program is started through."""
         made = self._devices.get(host.name)
         return made.cable.enter if host.single and made is not None and made.cable is not None else ()
-
-    def linked(self, device: str) -> bool:
-        """Whether a device has a link in the relay."""
-        return device in self._linked()
 
     def relink(self, device: str, change: LinkChange | None) -> Relayed:
         """Change a device's link as the timeline wants it; None: its own again. Do and read back what ``tc`` can do,

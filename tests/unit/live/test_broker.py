@@ -11,6 +11,7 @@ from testbed.live.backend.protocol import Run
 from testbed.live.processes.backend import Processes
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario, parse
+from testbed.scenario.backends import Need
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError
 
 HASHES = "#!/bin/sh\nsed -i s/secret/HASHED/ $2\n"
@@ -55,9 +56,9 @@ def test_it_listens_at_one_place_and_lets_nobody_in_without_the_password(
 def test_without_mosquitto_it_says_what_to_install(programs: Path, token: Path) -> None:
     with pytest.raises(CannotEnforceError, match=r"no mosquitto on this machine; .*apt install mosquitto"):
         broker.make_broker(token, "127.0.0.1", 4711)
-    assert broker.check()[1] == ""
+    assert "apt install mosquitto" in broker.check().missing
     install(programs)
-    assert broker.check() == ("mosquitto", str(programs / "mosquitto"), "")
+    assert broker.check() == Need("mosquitto", found=str(programs / "mosquitto"))
 
 
 def test_a_password_that_is_not_there_or_not_hashed_is_one_line(programs: Path, token: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from testbed.live.backend.protocol import Backend
 from testbed.live.injector import Faults, Injector
 from testbed.live.processes.programs import Program
+from testbed.scenario.backends import OUTSIDE
 from testbed.world.timeline import Action, LinkChange, Verb
 from tests.unit.live.conftest import until
 
@@ -57,8 +58,9 @@ def signals() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def faults(signals: list[tuple[str, str]]) -> Faults:
-    programs = {name: Recorded(name, signals) for name in ("bench-01", "driver wide", "coordinator")}
-    return Faults(programs.get, cast(Backend, Linked(signals)))
+    programs = {name: Recorded(name, signals) for name in ("bench-01", "plays", "driver wide", "coordinator")}
+    carried = dict.fromkeys(("bench-01", "a", "b"), OUTSIDE | {Verb.LIMIT}) | {"plays": frozenset()}
+    return Faults(programs.get, cast(Backend, Linked(signals)), carried)
 
 
 async def test_in_order_and_written_down(tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]) -> None:
@@ -95,6 +97,22 @@ async def test_what_is_done_to_links_is_ended_once(
     assert [what for _, what in signals] == ["limit", "reset", "unlimit", "mend", "cut", "mend"]
     first = json.loads((tmp_path / "churn.jsonl").read_text().splitlines()[0])
     assert first["link"] == {"up": "1 Mbit/s"}
+
+
+@pytest.mark.parametrize("verb", [Verb.CRASH, Verb.SUSPEND, Verb.DISCONNECT, Verb.PARTITION])
+async def test_what_a_device_plays_is_not_done_to_it(
+    tmp_path: Path, faults: Faults, signals: list[tuple[str, str]], verb: Verb
+) -> None:
+    actions = [
+        Action(1.0, verb, "plays", 0, 3.0),
+        Action(4.0, verb, "plays", 0),
+        Action(5.0, Verb.RECONNECT, "plays", 1),
+    ]
+    made = Injector(actions, tmp_path / "churn.jsonl", faults)
+    await made.run(time.time() - 100)
+    await made.end()
+    assert signals == []
+    assert len((tmp_path / "churn.jsonl").read_text().splitlines()) == 3
 
 
 async def test_what_takes_its_time_on_one_holds_up_no_other(

@@ -11,6 +11,7 @@ from device_agent.spec import Absence, AbsenceKind, read_population
 from testbed.live.backend.prepare import SWARM, prepare
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
+from testbed.scenario.backends import OUTSIDE, BackendSpec
 from testbed.simulate.build import device_specs
 from testbed.world.timeline import Entry, Verb
 from venn.wire.errors import UsageError
@@ -101,6 +102,44 @@ def test_a_process_of_its_own_is_really_suspended_and_a_device_of_a_swarm_plays_
             assert gone == (Absence(1.0, 2.5, AbsenceKind.SUSPEND),)  # the time scale is a half
     [row] = [row for row in rows(folder.population) if row["device"] == "bench-01"]
     assert row["absences"] == []
+
+
+@pytest.mark.parametrize("verb", [Verb.SUSPEND, Verb.DISCONNECT, Verb.PARTITION])
+@pytest.mark.parametrize("outside", [True, False])
+def test_a_verb_is_done_by_the_backend_or_played_by_the_device(
+    scenario: Scenario, folder: RunFolder, monkeypatch: pytest.MonkeyPatch, verb: Verb, outside: bool
+) -> None:
+    """No fleet has a limited link: that is of no account to a backend that names no ``outside_of``."""
+    spec = BackendSpec(name="process", outside=frozenset({verb} if outside else OUTSIDE - {verb}))
+    monkeypatch.setattr(Scenario, "backend_spec", spec)
+    bench = scenario.fleets["bench"].model_copy(update={"session": None, "gap": None})
+    entry = Entry(verb, parse_selector("all"), 2.0, for_s=3.0)
+    made = prepare(scenario.model_copy(update={"churn": (entry,), "fleets": {"bench": bench}}), folder)
+    for device in made.devices:
+        assert device.absences == (() if outside else (Absence(1.0, 2.5, AbsenceKind(verb)),))
+        assert (verb in made.carried[device.device]) is outside
+
+
+def test_what_is_done_as_well_is_played_too(
+    scenario: Scenario, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = BackendSpec(name="process", as_well=frozenset({Verb.PARTITION}))
+    monkeypatch.setattr(Scenario, "backend_spec", spec)
+    entry = Entry(Verb.PARTITION, parse_selector("all"), 2.0, for_s=3.0)
+    made = prepare(scenario.model_copy(update={"churn": (entry,)}), folder)
+    assert {device.absences for device in made.devices} == {(Absence(1.0, 2.5, AbsenceKind.PARTITION),)}
+    assert set(made.carried.values()) == {frozenset((Verb.PARTITION, Verb.LIMIT))}
+
+
+@pytest.mark.parametrize("limit", ["", "up"])
+def test_the_links_of_processes_are_cut_only_where_they_have_a_relay(
+    scenario: Scenario, folder: RunFolder, limit: str
+) -> None:
+    fleets = {name: each.model_copy(update={"up": 1e6} if limit else {}) for name, each in scenario.fleets.items()}
+    entry = Entry(Verb.DISCONNECT, parse_selector("all"), 2.0, for_s=3.0)
+    made = prepare(scenario.model_copy(update={"churn": (entry,), "fleets": fleets}), folder)
+    assert {bool(device.absences) for device in made.devices} == {not limit}
+    assert {Verb.DISCONNECT in verbs for verbs in made.carried.values()} == {bool(limit)}
 
 
 def test_devices_of_a_trace_are_there_as_it_says_live_and_simulated(

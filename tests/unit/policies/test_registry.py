@@ -100,9 +100,10 @@ def test_a_policy_of_ones_own_comes_from_a_file(mine: Path) -> None:
     ("name", "says"),
     [
         ("{}:Other", "mine.py has no Other"),
+        ("{}:", "mine.py: names no policy of the file; write .*mine.py:NAME"),
         ("{}:Broken", "cannot be loaded: RuntimeError: out of ideas"),
         ("{}:number", "cannot be loaded: TypeError"),
-        ("{}:Plan", "is a Plan without `name` and"),
+        ("{}:Plan", "is of type Plan, without `name` and"),
         ("no/such/file.py:Idle", "no/such/file.py is not a file"),
     ],
 )

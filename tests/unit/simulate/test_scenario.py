@@ -263,7 +263,7 @@ class Idle:
 @pytest.mark.parametrize(
     ("policy", "told"),
     [
-        ("Nothing", "plan 1 of policy nothing at 0.000 s: it is a NoneType, not a Plan"),
+        ("Nothing", "plan 1 of policy nothing at 0.000 s: it is of type NoneType, not a Plan"),
         ("Owner", "plan 1 of policy owner at 0.000 s: owner names a queue that is not a whole number from 0 to 0"),
         ("Twice", "a request is in its queues twice"),
         ("Lists", "plan 1 of policy lists at 0.000 s: its queues are not a tuple of tuples"),

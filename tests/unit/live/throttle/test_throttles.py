@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from testbed.live.backend.prepare import relayed
 from testbed.live.throttle.cgroup import Trees
 from testbed.live.throttle.means import Machine, checks_of
-from testbed.live.throttle.throttles import Plan, make_plan
+from testbed.live.throttle.throttles import Plan, make_plan, outside_of
 from testbed.scenario.loader import parse
 from testbed.world.limits import Limits
+from testbed.world.timeline import Verb
 
 JOB = """\
 import numpy as np
@@ -79,7 +79,8 @@ churn: [{at: 1s, limit: pi, up: 1 Mbit/s}, {at: 1s, limit: 1 of phone, link: 3g,
     }
     assert made.fleets["pi"].limits == Limits()
     assert made.fleets["phone"].changes == (Limits(up_bits=768e3, down_bits=1.6e6, delay_s=1.0, jitter_s=0.06),)
-    assert relayed(scenario) == {"pi", "phone"}
+    assert {name for name in scenario.fleets if Verb.DISCONNECT in outside_of(scenario, name)} == {"pi", "phone"}
+    assert outside_of(scenario, "other") == {Verb.SUSPEND}
 
 
 def test_a_plain_user_has_the_duty_cycle_and_the_relay(tmp_path: Path) -> None:
