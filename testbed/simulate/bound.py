@@ -96,7 +96,7 @@ def _read(simulation: Simulation) -> _Supply:
     seen = np.zeros(can_use.shape[1], np.int64)
     parts: list[tuple[Reals, Kinds, Reals, Reals]] = []
     horizon = until = np.inf
-    for block in simulation.trace():
+    for block in filter(len, simulation.trace()):
         region = region_of[block.kind]
         kept = (region >= 0) & (block.start_s <= until)
         parts.append((block.start_s[kept], region[kept], block.slow[kept], block.byte_s[kept]))
@@ -288,7 +288,7 @@ def _check_ins_per_day(simulation: Simulation) -> np.ndarray[tuple[int], np.dtyp
     """Check-ins per day by kind of device."""
     counts = np.zeros(len(simulation.kinds))
     last = 0.0
-    for block in simulation.trace():
+    for block in filter(len, simulation.trace()):
         today = block.start_s < DAY_S
         counts += np.bincount(block.kind[today], minlength=len(counts))
         last = float(block.start_s[-1])

@@ -36,7 +36,7 @@ Made = Callable[..., Simulation]  # takes the fields of a simulation that are ab
 def _of_population(made: Made, scenario: Scenario, population: Population, asked: Sequence[Requirement]) -> Simulation:
     """A simulation on devices of a ``population``; ``asked`` are the requirements of all jobs. Raises UsageError."""
     found = check_ins(population.spec(), seed=scenario.seed, requirements=asked)
-    found, actions = on_population(scenario.churn, found, seed=scenario.seed)
+    found, actions = on_population(scenario.churn, found, seed=scenario.seed, until_s=scenario.duration)
     _check_filled(scenario, found)
     return made(
         settings=simulated_settings(scenario.seed, scenario.policy),

@@ -4,6 +4,7 @@ It is the same in every run, on every backend: it depends on (seed, timeline, de
 their absences in their descriptions; out of the sessions of a population they are taken block by block.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -140,11 +141,16 @@ ROWS = 1 << 18  # of a block, at most
 
 
 def without(
-    trace: Callable[[], Iterator[CheckIns]], absences: Mapping[int, Sequence[Absence]], devices: int
+    trace: Callable[[], Iterator[CheckIns]],
+    absences: Mapping[int, Sequence[Absence]],
+    devices: int,
+    until_s: float = math.inf,
 ) -> Callable[[], Iterator[CheckIns]]:
     """The trace of ``devices`` but for the absences, by the rule of ``device_agent.sessions``.
 
     Only the numbers of intervals are others: what is left of interval n is numbered from n times the same factor on.
+    It ends when all devices are away for good, or, after ``until_s``, with the first block of which nothing is left.
+    Before that, such a block is there without rows, so that whoever reads can stop in between.
     """
     if not absences:
         return trace
@@ -154,6 +160,10 @@ def without(
     rows = [one for device in sorted(absences) for one in absences[device]]
     gone = Absences(each, ((one.from_s, one.until_s) for one in rows))
     crash = np.array([one.how is not AbsenceKind.LEAVE for one in rows], np.bool_)
+    last = [one[-1] for one in absences.values()]
+    everybody = len(last) == devices and all(one.until_s == math.inf for one in last)
+    nobody_from_s = max(one.from_s for one in last) if everybody else math.inf
+    over_s = max(until_s, *(one.until_s for one in last if one.until_s < math.inf), 0.0)  # nobody returns later
 
     def left_of(block: CheckIns) -> CheckIns:
         """The pieces of a block, by row; those of a row in order. There is room for them between intervals' numbers."""
@@ -173,11 +183,15 @@ def without(
     def blocks() -> Iterator[CheckIns]:
         held: CheckIns | None = None  # what begins later than the last block did
         for block in trace():
+            if len(block) and block.start_s[0] >= nobody_from_s:
+                break
             left = left_of(block)
             if held is not None or left.start_s is not block.start_s:
                 last = block.start_s[-1] if len(block) else -np.inf
                 later, left = _split(_in_order([left] if held is None else [held, left]), last)
                 held = later if len(later) else None
+            if len(block) and block.start_s[0] > over_s and held is None and not len(left):
+                break
             yield from _blocks(left)
         if held is not None:
             yield from _blocks(held)
@@ -197,12 +211,14 @@ def _split(block: CheckIns, at_s: float) -> tuple[CheckIns, CheckIns]:
 
 
 def _blocks(block: CheckIns) -> Iterator[CheckIns]:
-    for first in range(0, len(block), ROWS):
+    for first in range(0, max(len(block), 1), ROWS):
         yield block if len(block) <= ROWS else block.take(slice(first, first + ROWS))
 
 
-def on_population(entries: Sequence[Entry], made: Population, *, seed: int) -> tuple[Population, tuple[Action, ...]]:
-    """The population as the timeline leaves it, and what is done to it.
+def on_population(
+    entries: Sequence[Entry], made: Population, *, seed: int, until_s: float
+) -> tuple[Population, tuple[Action, ...]]:
+    """The population as the timeline leaves it, and what is done to it; ``until_s``: when the simulation ends.
 
     Raises UsageError: a selector that means nobody, a label that no device has, a timeline that is too large.
     """
@@ -222,7 +238,8 @@ def on_population(entries: Sequence[Entry], made: Population, *, seed: int) -> t
         if selected(entry).whom not in PROGRAMS:
             _check(entry, number, len(roster.pool(selected(entry))))
     expansion = expand_timeline(entries, roster, seed=seed, scale=1.0)
-    return replace(made, trace=without(made.trace, expansion.absences, made.devices)), expansion.actions
+    left = without(made.trace, expansion.absences, made.devices, until_s)
+    return replace(made, trace=left), expansion.actions
 
 
 def _check(entry: Entry, number: int, devices: int) -> None:

@@ -1,7 +1,7 @@
 """Sessions as arrays, for millions of them: a *row* is one session of one device.
 
 Times are seconds of engine time. Rows come in blocks in order of time, at most MOST_ROWS to a block, so that memory
-does not grow with the trace.
+does not grow with the trace. A block may have no rows.
 """
 
 from collections.abc import Sequence

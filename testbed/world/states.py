@@ -72,6 +72,7 @@ class States:
         self._roster, self._seed = roster, seed
         self._open = [each for each in selections if not isinstance(each.of, int)]
         self._absences: dict[int, list[Absence]] = {}
+        self._yet_to_join: set[int] = set()  # away from the start
         self._limited: dict[int, float] = {}  # until when the timeline has changed a device's link
         self._classes: dict[int, Classes] = {}  # by the identity of a pool
         self._presence: Presence | None = None  # from the first open selection on
@@ -91,6 +92,7 @@ class States:
 
     def stay_away(self, device: int) -> None:
         """Keep a device away from the start, until it joins."""
+        self._yet_to_join.add(device)
         self._absences[device] = [Absence(0.0, math.inf, AbsenceKind.LEAVE)]
 
     def grant(self, selection: Selection) -> Iterator[Action]:
@@ -125,7 +127,11 @@ class States:
         now, name = selection.at_s, self._roster.name(device)
         if selection.verb in OVER:
             absences = self._absences[device]
-            absences[-1] = Absence(absences[-1].from_s, now, absences[-1].how)
+            self._yet_to_join.discard(device)
+            if absences[-1].from_s < now:
+                absences[-1] = Absence(absences[-1].from_s, now, absences[-1].how)
+            else:  # it joins at the start: it is never away
+                del self._absences[device]
             self._sort(device)
             return Action(now, selection.verb, name, selection.entry)
         until = now + selection.for_s if selection.for_s is not None else self._unsaid(selection.verb, device)
@@ -191,7 +197,8 @@ class States:
         if away is None:
             self._put(device, _FREE)
         else:
-            self._put(device, _GONE.get(away.how, _NOTHING) if away.from_s < self._now else _NOTHING)
+            can_return = away.from_s < self._now or device in self._yet_to_join
+            self._put(device, _GONE.get(away.how, _NOTHING) if can_return else _NOTHING)
 
     def _put(self, device: int, kind: int) -> None:
         assert self._presence is not None

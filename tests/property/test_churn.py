@@ -57,6 +57,11 @@ class Watched(States):
         super().__init__(roster, selections, seed)
         self._rows = rows
         self._changed: dict[int, float] = {}  # until when a device's link is
+        self._absent: set[int] = set()  # from the start, and have not joined yet
+
+    def stay_away(self, device: int) -> None:
+        super().stay_away(device)
+        self._absent.add(device)
 
     def choose(self, selection: Selection) -> Sequence[int]:
         now, chosen = selection.at_s, super().choose(selection)
@@ -67,6 +72,8 @@ class Watched(States):
         assert set(chosen) <= set(able)
         first = there.intersection(able)
         assert len(first.intersection(chosen)) == min(len(first), len(chosen)) or isinstance(selection.of, int)
+        if selection.verb is Verb.JOIN:
+            self._absent.difference_update(chosen)
         if selection.verb is Verb.LIMIT:
             lasting = math.inf if selection.for_s is None else selection.for_s
             self._changed.update(dict.fromkeys(chosen, now + lasting))
@@ -75,7 +82,8 @@ class Watched(States):
     def _able(self, selection: Selection, device: int, there: set[int]) -> bool:
         away = self.away(device, selection.at_s)
         if selection.verb in OVER:
-            return away is not None and away.how in OVER[selection.verb] and away.from_s < selection.at_s
+            since = away is not None and (away.from_s < selection.at_s or device in self._absent)
+            return away is not None and since and away.how in OVER[selection.verb]
         if away is not None or (selection.verb is Verb.LIMIT and selection.at_s < self._changed.get(device, 0.0)):
             return False
         return selection.verb not in WHILE_THERE or device in there

@@ -6,8 +6,6 @@ with what Venn keeps between its plans; any other policy is asked for each plan,
 give it.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -38,7 +36,7 @@ from testbed.simulate.compiled.kernel_tiers import decide
 from testbed.simulate.compiled.layout import ENDS, GROUND, NONE
 from testbed.simulate.compiled.tables import longer, more_slots
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
-from testbed.world.arrays import CheckIns, Reals
+from testbed.world.arrays import Reals
 
 
 def why_not(simulation: Simulation) -> str:
@@ -72,13 +70,10 @@ class _Run:
         self._jobs = simulation.jobs
         self._blocks = simulation.trace()
         self.world = BulkWorld(simulation, tiers=_asks_for_tiers(policy), profiled=_asks_for_profiles(policy))
-        self._load()
+        self._policy = policy
+        self._begun = False
+        self.plans: _Plans  # once it has begun
         self._await_arrival()
-        run = self.world.tables.run
-        rows = self.world.tables.start_s
-        start = min(float(rows[0]) if len(rows) else np.inf, float(run.next_arrival))
-        self.world.start(start if np.isfinite(start) else 0.0)
-        self.plans = _Plans(self.world, policy)
 
     def progress(self) -> Progress:
         run = self.world.tables.run
@@ -87,7 +82,12 @@ class _Run:
 
     def step(self) -> bool:
         """Go on until the next tick of the supply or the end of a block. False: it is over."""
-        world = self.world
+        world, run = self.world, self.world.tables.run
+        if not self._begun:
+            if run.rows == 0 and run.trace_over == 0:
+                self._load()
+                return True
+            self._begin()
         while True:
             code = kernel.loop(world.tables)
             match code:
@@ -117,6 +117,15 @@ class _Run:
                 case _:
                     raise AssertionError(f"the loop asks for {code}, which nothing answers")
 
+    def _begin(self) -> None:
+        """Start the clock of supply and plans: the first event is about to happen."""
+        tables = self.world.tables
+        rows = tables.start_s
+        start = min(float(rows[0]) if len(rows) else np.inf, float(tables.run.next_arrival))
+        self.world.start(start if np.isfinite(start) else 0.0)
+        self.plans = _Plans(self.world, self._policy)
+        self._begun = True
+
     def _arrive(self, job: int) -> None:
         """Let a job arrive: its driver submits it, follows it and opens round 1."""
         tables = self.world.tables
@@ -135,12 +144,14 @@ class _Run:
         tables.run.next_arrival = self._jobs[arrived].arrives_s if arrived < len(self._jobs) else np.inf
 
     def _load(self) -> None:
-        """The next block that is not empty."""
+        """Load the next block; nothing changes if it has no rows."""
         world = self.world
-        block = _next(self._blocks)
+        block = next(self._blocks, None)
         run = world.tables.run
         if block is None:
             run.trace_over = 1
+            return
+        if not len(block):
             return
         world.tables = world.tables.with_(
             start_s=_contiguous(block.start_s, np.float64),
@@ -192,10 +203,6 @@ class _Run:
             closed=table["closed"].astype(np.bool_),
             counted=table["counted"].astype(np.int32),
         )
-
-
-def _next(blocks: Iterator[CheckIns]) -> CheckIns | None:
-    return next((block for block in blocks if len(block)), None)
 
 
 def _contiguous(column: NDArray[np.generic], kind: type) -> Reals:

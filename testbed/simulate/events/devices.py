@@ -13,7 +13,7 @@ not ended, and first hears what was said to it meanwhile.
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from dataclasses import replace
 from typing import Any, assert_never
 
 from coordinator.engine import events as said
@@ -36,6 +36,7 @@ from testbed.world.arrays import Matching
 from testbed.world.links import CONNECT, FETCH_CODE, Part, chances, free_at, task_end
 
 _NO_MORE = Row(math.inf, math.inf, -1, -1, -1, 0.0, 0.0, False)
+_UNREAD = replace(_NO_MORE, start_s=-math.inf)
 _TOLD_TO = SessionEnd.GOODBYE_TOLD_TO
 _INSTANCE = "0" * 32  # no device is ever copied
 
@@ -45,8 +46,9 @@ class Devices:
 
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
-        self._rows = chain.from_iterable(map(rows, simulation.trace()))
-        self._next = next(self._rows, _NO_MORE)
+        self._blocks = simulation.trace()
+        self._rows: Iterator[Row] = iter(())
+        self._next = _UNREAD
         self._links = simulation.links
         self._present: dict[SessionSeq, Present] = {}  # whose sessions a coordinator has not ended
         self._out_of_reach: dict[int, tuple[SessionSeq, Present]] = {}  # by device
@@ -62,19 +64,29 @@ class Devices:
         self._noise = noise_table(simulation.noise_sigma).tolist() if simulation.noise_sigma > 0 else None
         self._code: dict[int, set[JobId]] = {}  # by device with a link: the jobs whose code it has
         self._limits = _limits(simulation)
-        self.next_check_in = self._next.start_s  # inf: the trace has ended
+        self.next_check_in = self._next.start_s  # inf: the trace has ended; -inf: its next block is to be read first
         self.check_ins = 0  # that were said so far
         self._sessions = 0  # that were begun so far; also the last one
         self._life, self._began_s = 1, 0.0  # of the coordinator
 
     # -- what happens next
 
+    def read(self) -> None:
+        """Read the next block of the trace; it may have no rows."""
+        block = next(self._blocks, None)
+        if block is None:
+            self._next = _NO_MORE
+        else:
+            self._rows = rows(block)
+            self._next = next(self._rows, _UNREAD)
+        self.next_check_in = self._next.start_s
+
     def arrive(self) -> tuple[SessionSeq, tuple[Effect, ...] | None]:
         """The next row of the trace: a device is there from here on. Its session, and what it has yet to hear in it;
         None: it begins.
         """
         row = self._next
-        self._next = next(self._rows, _NO_MORE)
+        self._next = next(self._rows, _UNREAD)
         self.next_check_in = self._next.start_s
         if row.device not in self._out_of_reach:
             return self._attend(Present(row), row.start_s), None

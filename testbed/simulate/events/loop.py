@@ -136,6 +136,9 @@ class _Run:
             if drivers.unfinished == 0:
                 return False
             at, arrival = devices.next_check_in, drivers.next_arrival
+            if at == -math.inf:
+                devices.read()
+                return True  # there may be many blocks without rows: the watch is called in between
             if at == arrival == math.inf and not self._anybody():
                 return False
             what = CHECK_IN

@@ -1,5 +1,10 @@
 """A timeline in virtual time, held against cases worked by hand."""
 
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count, islice
 from pathlib import Path
 
 import numpy as np
@@ -8,13 +13,19 @@ import pytest
 from coordinator.engine.model import LeaseEnd
 from coordinator.policies.fifo import Fifo
 from coordinator.policies.registry import load_policy
+from device_agent.spec import Absence, AbsenceKind
 from testbed.scenario.loader import parse
 from testbed.simulate.build import build
+from testbed.simulate.compiled.bulk import simulate_in_bulk
+from testbed.simulate.compiled.compiled import COMPILES
 from testbed.simulate.events.loop import simulate_events
 from testbed.simulate.model import Outcome, Simulation
 from testbed.simulate.run import simulate
+from testbed.testing.worlds import Session, block, job, world
 from testbed.world import states
+from testbed.world.absences import without
 from testbed.world.arrays import CheckIns
+from tests.simulation.test_bulk import assert_equal
 from venn.wire.errors import UsageError
 
 ONE = """
@@ -91,11 +102,11 @@ def of(churn: str, population: str = "{count: 2000}", folder: Path | None = None
 def until(made: Simulation, to_s: float) -> CheckIns:
     """The sessions that begin by then."""
     found = []
-    for block in made.trace():
-        found.append(block)
-        if block.start_s[-1] > to_s:
+    for each in made.trace():
+        found.append(each)
+        if len(each) and each.start_s[-1] > to_s:
             break
-    rows = np.concatenate([block.start_s for block in found]) <= to_s
+    rows = np.concatenate([each.start_s for each in found]) <= to_s
     return CheckIns.joined(found).take(rows)
 
 
@@ -169,3 +180,77 @@ def test_too_many_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     of("{at: 10h, leave: all}")
     with pytest.raises(UsageError, match="more than 2,000 sessions lie between its first and last action, 1h and 10h"):
         of("{at: 1h, leave: 5 of all}, {at: 10h, leave: 5 of all}")
+
+
+def test_a_population_that_joins_at_the_start_was_never_away() -> None:
+    one, other = of(""), of("{at: 0s, join: all}")
+    assert len(other.actions) == 2000
+    assert simulate(one, load_policy("venn")).digest == simulate(other, load_policy("venn")).digest
+
+
+GONE = """
+version: 1
+name: gone
+backend: sim
+duration: 10m
+jobs: {j: {demand: 5, rounds: 200, deadline: 20s, workload: {compute: 5s}}}
+population: {count: 300}
+"""
+FOR_GOOD = ("{at: 5s, leave: all}", "{at: 5s, disconnect: all}", "{at: 0s, leave: all}", "{at: 1m, partition: all}")
+
+
+@pytest.mark.parametrize("churn", FOR_GOOD)
+def test_the_trace_of_a_population_that_is_gone_for_good_ends(churn: str) -> None:
+    made = build(parse(f"{GONE}churn: [{churn}]"))
+    blocks = list(islice(made.trace(), 100))
+    assert len(blocks) < 100
+    ended = CheckIns.joined(blocks).end_s
+    assert (ended <= made.actions[0].at_s).all()
+    outcome = simulate_events(replace(made, trace=lambda: iter(blocks)), load_policy("venn"), validate=True)
+    assert np.isnan(outcome.ended_s).all()
+    assert outcome.now_s <= made.until_s
+
+
+@pytest.mark.bulk
+@pytest.mark.skipif(not COMPILES, reason="needs Numba")
+@pytest.mark.parametrize("churn", FOR_GOOD)
+def test_a_population_that_is_gone_for_good_is_the_same_in_bulk(churn: str) -> None:
+    whole = build(parse(f"{GONE}churn: [{churn}]"))
+    made = replace(whole, trace=lambda: islice(whole.trace(), 100))
+    assert_equal(simulate_events(made, load_policy("venn")), simulate_in_bulk(made, load_policy("venn")))
+
+
+def endless(read: list[int]) -> Iterator[CheckIns]:
+    """A session of device 0 each 10 s, a block each; device 1 has none. Counts the blocks that are ``read``."""
+    for number in count():
+        assert number < 1000, "it does not end"
+        read.append(number)
+        yield replace(block([Session(10.0 * number, 10.0 * number + 5, 0)]), interval=np.array([number]))
+
+
+def test_a_trace_ends_where_the_simulation_does_if_nothing_is_left() -> None:
+    gone = {0: [Absence(20.0, math.inf, AbsenceKind.LEAVE)]}
+    read: list[int] = []
+    left = list(without(partial(endless, read), gone, 2, 100.0)())
+    assert [len(each) for each in left] == [1, 1] + [0] * 9  # and without rows up to 100 s
+    assert read[-1] == 11
+    read.clear()
+    assert len(list(without(partial(endless, read), gone, 1, 100.0)())) == 2
+    assert read[-1] == 2  # there is no other device
+
+
+PATHS = [
+    simulate_events,
+    pytest.param(simulate_in_bulk, marks=[pytest.mark.bulk, pytest.mark.skipif(not COMPILES, reason="needs Numba")]),
+]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("since", [0.0, 20.0])
+def test_a_watch_is_asked_while_nobody_is_there(path: Callable[..., Outcome], since: float) -> None:
+    read: list[int] = []
+    away = {0: [Absence(since, 5000.0, AbsenceKind.LEAVE)]}
+    made = world([job("a", 1, rounds=99, compute=1.0)], [], trace=without(partial(endless, read), away, 1))
+    outcome = path(made, load_policy("fifo"), watch=lambda _: len(read) < 50)
+    assert len(read) == 50
+    assert np.isnan(outcome.ended_s).all()

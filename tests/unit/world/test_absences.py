@@ -115,6 +115,18 @@ def test_who_joins_was_not_there() -> None:
         assert 5 <= absence.until_s < 10
 
 
+def test_who_joins_at_the_start_was_never_away() -> None:
+    found = expand([entry("join", "all", 0)], always(3))
+    assert told(found) == [(0, "join", "d-0"), (0, "join", "d-1"), (0, "join", "d-2")]
+    assert found.absences == {}
+    found = expand([entry("join", "2 of all", 0), entry("join", "all", 5)], always(5))
+    assert [at for at, _, _ in told(found)] == [0, 0, 5, 5, 5]
+    assert list(found.absences.values()) == [[Absence(0, 5, AbsenceKind.LEAVE)]] * 3
+    at_once = expand([entry("join", "all", 0), entry("leave", "all", 0), entry("join", "all", 0)], always(1))
+    assert told(at_once) == [(0, "join", "d-0"), (0, "leave", "d-0")]
+    assert at_once.absences == {0: [Absence(0, math.inf, AbsenceKind.LEAVE)]}
+
+
 def test_a_storm_hits_its_part_in_three_ways() -> None:
     found = expand([entry("churn", "20%/min of all", 10, to=70, lasts=5)], always(30))
     assert len(found.actions) == 6
