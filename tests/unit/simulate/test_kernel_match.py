@@ -80,6 +80,8 @@ def test_tasks_in_a_day_are_limited_until_the_day_is_over() -> None:
     assert MATCH.limited(t, 0)
     t.run.now = DAY_S
     assert not MATCH.limited(t, 0)
+    MATCH.count_task(t, 0)
+    assert MATCH.limited(t, 0)
 
 
 def test_a_device_counts_once_in_a_round_even_if_it_worked_for_another_job_meanwhile() -> None:

@@ -112,13 +112,14 @@ def test_stragglers_are_revoked_when_the_round_closes_where_the_job_says_so() ->
 
 def test_a_deadline_aborts_the_attempt_and_the_next_one_tries_the_same_round() -> None:
     t = small([job("a", 2, deadline=100.0), job("b", 2)])
-    lease(t, 0, 5)
-    lease(t, 1, 6)
+    (_, one), _, _ = lease(t, 0, 5), lease(t, 0, 6), lease(t, 1, 7)
     assert t.jobs[0].deadline == 100.0
+    t.run.now = 30.0
+    RULES.respond(t, one)
     t.run.now = 100.0
     RULES.abort(t, 0)
-    assert (t.attempts[0].closed, t.attempts[0].counted, t.jobs[0].open) == (0, 0, 0)
-    assert (ends(t), t.jobs[0].useful_s, t.jobs[1].live) == ({REVOKED: 1}, 0.0, 1)
+    assert (t.attempts[0].closed, t.attempts[0].counted, t.jobs[0].open) == (0, 1, 0)
+    assert (ends(t), t.jobs[0].useful_s, t.jobs[1].live) == ({COUNTED: 1, REVOKED: 1}, 0.0, 1)
     assert said(t)[0] == (OPENS, 0, 0)
     RULES.open_attempt(t, 0, 0)
-    assert (t.jobs[0].round_no, t.jobs[0].attempt, t.jobs[0].placed, t.jobs[0].deadline) == (1, 2, 0, 200.0)
+    assert (t.jobs[0].round_no, t.jobs[0].attempt, t.jobs[0].responses, t.jobs[0].deadline) == (1, 2, 0, 200.0)

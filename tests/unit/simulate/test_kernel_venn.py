@@ -1,5 +1,7 @@
 """Which group owns which region under Venn, in the compiled loop."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
@@ -14,22 +16,23 @@ VENN, TIERS = uncompiled(kernel_venn), uncompiled(kernel_tiers)
 NOT_WEIGHED = np.empty(0)
 
 
-def two_groups(scarce: list[int], other: list[int], supply: tuple[int, int] = (4, 2)) -> Tables:
-    """Requests of these demands, of a scarce group and of one that can use all devices.
+def contenders(
+    *demands: list[int], regions: Sequence[Sequence[int]] = ((1,), (0, 1)), supply: Sequence[int] = (4, 2)
+) -> Tables:
+    """Requests of these demands of each group, the scarcest group first, and the groups that each region serves.
 
-    Region 0 serves the other group alone, region 1 serves both; ``supply``: of each.
+    Unless given, region 0 serves the second group alone, and region 1 both. ``supply``: of each region.
     """
-    demands = scarce + other
-    t = small(
-        [job(f"{place:02}", 1) for place in range(len(demands))],
-        [0] * len(scarce) + [1] * len(other),
-        serves=[[1], [0, 1]],
-    )
-    t.jobs["places"] = demands
-    t = t.with_(ground=np.zeros(2, GROUND), usable=np.array([[0, 1], [1, 1]]), rates=np.array(supply[::-1]))
-    t.ground["supply"], t.ground["owner"] = supply, (1, 0)
-    t.run.merged, t.run.span_s = 2, 1.0
-    plan(t, range(len(scarce)), range(len(scarce), len(demands)))
+    groups = [group for group, each in enumerate(demands) for _ in each]
+    t = small([job(f"{place:02}", 1) for place in range(len(groups))], groups, serves=regions)
+    t.jobs["places"] = [demand for each in demands for demand in each]
+    owner = [min(region) for region in regions]
+    usable = np.array([[int(group in region) for region in regions] for group in range(len(demands))])
+    rates = np.bincount(owner, supply, len(demands)).astype(np.int64)
+    t = t.with_(ground=np.zeros(len(regions), GROUND), usable=usable, rates=rates)
+    t.ground["supply"], t.ground["owner"] = supply, owner
+    t.run.merged = len(demands)
+    plan(t, *[np.flatnonzero(np.array(groups) == group).tolist() for group in range(len(demands))])
     return t
 
 
@@ -39,34 +42,41 @@ def owners(t: Tables, *, whole_queues: bool = False) -> list[int]:
 
 
 def test_the_scarce_group_owns_the_devices_that_both_can_use() -> None:
-    assert owners(two_groups([5], [1, 1])) == [1, 0]
-    assert owners(two_groups([5], [1])) == [1, 0]
+    assert owners(contenders([5], [1, 1])) == [1, 0]
+    assert owners(contenders([5], [1])) == [1, 0]
 
 
 def test_the_other_group_takes_them_where_more_of_its_requests_are_held_up() -> None:
     """Per device: more than 4 / 2 for one of the owner."""
-    assert owners(two_groups([100], [1, 1])) == [1, 0]
-    assert owners(two_groups([100], [1, 1, 1])) == [1, 1]
+    assert owners(contenders([100], [1, 1])) == [1, 0]
+    assert owners(contenders([100], [1, 1, 1])) == [1, 1]
 
 
 def test_requests_are_held_up_only_if_they_would_be_served_before_the_owner_is_done() -> None:
     """The third one would have its devices after 3 x 10 / 4 windows; the owner is done after 14 / 2, or 15 / 2."""
-    assert owners(two_groups([14], [10, 10, 10])) == [1, 0]
-    assert owners(two_groups([15], [10, 10, 10])) == [1, 1]
-    assert owners(two_groups([14], [10, 10, 10]), whole_queues=True) == [1, 1]
+    assert owners(contenders([14], [10, 10, 10])) == [1, 0]
+    assert owners(contenders([15], [10, 10, 10])) == [1, 1]
+    assert owners(contenders([14], [10, 10, 10]), whole_queues=True) == [1, 1]
 
 
 def test_a_group_without_requests_gives_up_what_another_can_use() -> None:
-    assert owners(two_groups([], [9])) == [1, 1]
+    assert owners(contenders([], [9])) == [1, 1]
 
 
 def test_a_group_that_owns_nothing_takes_only_from_an_owner_with_fewer_requests() -> None:
-    assert owners(two_groups([100, 100], [1, 1], (0, 2))) == [1, 0]
-    assert owners(two_groups([100, 100], [1, 1, 1], (0, 2))) == [1, 1]
+    assert owners(contenders([100, 100], [1, 1], supply=(0, 2))) == [1, 0]
+    assert owners(contenders([100, 100], [1, 1, 1], supply=(0, 2))) == [1, 1]
+
+
+def test_the_search_ends_at_the_first_owner_that_keeps_its_devices() -> None:
+    """The least scarce of the others comes first: it has many requests. The scarcest would lose its devices."""
+    regions, supply = [[2], [1, 2], [0, 2]], (4, 2, 2)
+    assert owners(contenders([100], [100] * 10, [1, 1, 1], regions=regions, supply=supply)) == [2, 1, 0]
+    assert owners(contenders([100], [], [1, 1, 1, 1], regions=regions, supply=supply)) == [2, 2, 2]
 
 
 def test_a_region_that_no_contender_can_use_has_no_owner_and_queues_without_supply_come_first() -> None:
-    t = two_groups([5], [1])
+    t = contenders([5], [1])
     t.ground["owner"] = NONE, 0
     t.run.merged, t.run.unsupplied = 3, 1
     plan(t, [], [0], [1])
@@ -76,7 +86,7 @@ def test_a_region_that_no_contender_can_use_has_no_owner_and_queues_without_supp
 def test_a_comparison_too_close_for_64_bits_leaves_the_plan_to_python() -> None:
     """3 x 2e9 / 2e9 windows against 3e9 / 1e9: equal, and the products are beyond 4e18."""
     billion = 10**9
-    t = two_groups([3 * billion], [2 * billion] * 3, (2 * billion, billion))
+    t = contenders([3 * billion], [2 * billion] * 3, supply=(2 * billion, billion))
     assert not VENN.allocate(t, NOT_WEIGHED, False, False)
 
 
