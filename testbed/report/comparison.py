@@ -8,10 +8,11 @@ from itertools import combinations
 import numpy as np
 from scipy.special import stdtrit  # type: ignore[import-untyped]
 
+from coordinator.engine.explain import Why
 from testbed.report.words import policy as short
 from testbed.runfolder.attempts import mean_jct
 from testbed.runfolder.jsonlines import Row, integer, maybe, plain_fields, rows_in, text
-from testbed.runfolder.summary import JobFigures
+from testbed.runfolder.summary import JobFigures, Waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class RunResult:
 def read_run(summary: Row, folder: str) -> RunResult:
     """Makes a result from the object of a summary.json, or of a cell's file."""
     rows = rows_in(summary.get("jobs"))
-    jobs = tuple(JobFigures(**plain_fields(JobFigures, row)) for row in rows)
+    jobs = tuple(JobFigures(**plain_fields(JobFigures, row), waits=_waits(row)) for row in rows)
     host = summary.get("host")
     reasons = host.get("reasons", []) if isinstance(host, Mapping) and host.get("saturated") else []
     wanted = summary.get("wanted")
@@ -56,6 +57,12 @@ def read_run(summary: Row, folder: str) -> RunResult:
         "wanted": {str(name): _hours(values) for name, values in wanted.items()} if isinstance(wanted, dict) else {},
     }
     return RunResult(**found)
+
+
+def _waits(job: Row) -> tuple[Waited, ...]:
+    """The reasons of a job's delay; none where its run kept no journal."""
+    known = [row for row in rows_in(job.get("waits")) if row.get("why") in set(Why)]
+    return tuple(Waited(**plain_fields(Waited, row), why=Why(text(row, "why"))) for row in known)
 
 
 HOURS = 24  # of the day
@@ -248,7 +255,7 @@ def compare(
 ) -> Comparison:
     """Compares policies by their runs, of which there is at least one. ``over``: by default the first policy."""
     finished = {
-        policy: _believed([run for run in runs if run.policy == policy and run.mean_jct_s]) for policy in policies
+        policy: believed([run for run in runs if run.policy == policy and run.mean_jct_s]) for policy in policies
     }
     busy = {policy: _seeds(run for run in runs if run.policy == policy and run.saturated) for policy in policies}
     left_out = {
@@ -312,7 +319,7 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {  # of a run whose jobs 
 }
 
 
-def _believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
+def believed(finished: Sequence[RunResult]) -> dict[int, RunResult]:
     """The finished runs by seed: those on a host that was not too busy, or all if there are none, and no claim."""
     quiet = [run for run in finished if not run.saturated]
     return {run.seed: run for run in quiet or finished}

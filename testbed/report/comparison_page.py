@@ -2,12 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
-from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison, Pair, PolicyResult
+from testbed.report.comparison import MEAN_COLLECT, MEAN_DELAY, MEAN_JCT, Comparison, Pair, PolicyResult, believed
 from testbed.report.comparison_table import headline, overview_sheets, overviews, problems, sheets
 from testbed.report.draw_comparison import (
     completion_times,
@@ -18,15 +19,13 @@ from testbed.report.draw_comparison import (
     tier_times,
     workloads,
 )
-from testbed.report.drawing import Drawing, save, styled
+from testbed.report.drawing import NARROW_IN, WIDTH_IN, Drawing, save, styled
+from testbed.report.explain import LEAST_S, shortened
 from testbed.report.page import (
     BETWEEN,
-    BETWEEN_LOOK,
-    COLLECTING_LOOK,
     FOR_DEVICES,
     FOR_RESPONSES,
     REPRODUCE,
-    WAITING_LOOK,
     WAITS,
     Section,
     Times,
@@ -36,15 +35,15 @@ from testbed.report.page import (
 )
 from testbed.report.words import counted, duration, percent, policy
 from testbed.runfolder.jsonlines import Row, texts
+from testbed.runfolder.summary import Waited
 from venn.wire.files import write_atomic
 
 PAGE = "comparison.html"
 FIGURES = "figures"
 
-DRAWN: tuple[tuple[str, str, Callable[[Comparison, str], Drawing | None]], ...] = (
+DRAWN: tuple[tuple[str, str, Callable[[Comparison, str, float], Drawing | None]], ...] = (
     ("Mean JCT, seed by seed", "A dot for each seed; the mean with its 95 % interval.", speed_up),
     ("Job completion times", "", completion_times),
-    ("Where the time goes", "", delay_split),
     (
         "Fairness and its price",
         "As the knob grows, jobs come closer to the same multiple of what they would take alone.",
@@ -58,7 +57,8 @@ DRAWN: tuple[tuple[str, str, Callable[[Comparison, str], Drawing | None]], ...] 
     ),
     (
         "Response times by tier",
-        "A task of the jobs' mean workload on each quarter of the sessions, by speed, without noise.",
+        "A task of the jobs' mean workload on each quarter of the sessions, by speed, without noise: the median, the "
+        "middle half, and from 5 % to 95 %.",
         tier_times,
     ),
 )
@@ -109,18 +109,28 @@ def _shown(comparison: Comparison, folder: Path) -> dict[str, object]:
     """What a page shows of one workload."""
     with styled():
         drawings = [
-            (title, note, drawing)
+            (title, note, drawing, draw(comparison, comparison.name, NARROW_IN))
             for title, note, draw in DRAWN
-            if comparison.policies and (drawing := draw(comparison, comparison.name)) is not None
+            if comparison.policies and (drawing := draw(comparison, comparison.name, WIDTH_IN)) is not None
+        ]
+        split = [
+            delay_split(comparison, comparison.name, each) for each in (WIDTH_IN, NARROW_IN) if comparison.policies
         ]
     return {
         "comparison": comparison,
-        "headline": headline(comparison).split("   "),
+        "headline": headline(comparison).split("   ")[:-1],
+        "same": headline(comparison).split("   ")[-1],
         "times": policy_times(comparison),
         "sheets": sheets(comparison),
         "problems": problems(comparison),
         "matrix": _matrix(comparison),
-        "figures": [{"title": title, "note": note, "svg": save(drawing, folder)} for title, note, drawing in drawings],
+        "split": save(split[0], folder, split[1]) if split else "",
+        "against": _against(comparison),
+        "reasons": any(job.waits for run in comparison.runs for job in run.jobs),
+        "figures": [
+            {"title": title, "note": note, "svg": save(drawing, folder, narrow)}
+            for title, note, drawing, narrow in drawings
+        ],
         "whys": list(dict.fromkeys(run.why for run in comparison.runs if run.why)),  # not simulated in bulk
     }
 
@@ -144,16 +154,52 @@ def _saved(draw: Callable[[], Drawing], folder: Path) -> Markup:
 
 
 def policy_times(comparison: Comparison) -> list[Times]:
-    """The time of a job under each policy, in the mean."""
-    return [_policy(result) for result in comparison.policies]
+    """The time of a job under each policy, in the mean, with the reasons of its waits where all runs know them."""
+    return [_policy(comparison, result) for result in comparison.policies]
 
 
-def _policy(result: PolicyResult) -> Times:
-    jct, delay, collect = (result.measures[each].mean for each in (MEAN_JCT, MEAN_DELAY, MEAN_COLLECT))
-    parts = [
-        (FOR_DEVICES, delay, WAITING_LOOK),
-        (FOR_RESPONSES, collect, COLLECTING_LOOK),
-        (BETWEEN, max(0.0, jct - delay - collect), BETWEEN_LOOK),
-    ]
+def _policy(comparison: Comparison, result: PolicyResult) -> Times:
+    jct, delay, collect, gaps = _split(result)
     said = f"{duration(jct)}, of which {duration(delay)} ({percent(delay / jct)}) {FOR_DEVICES}."
-    return Times(policy(result.policy), said, time_parts(parts, jct))
+    return Times(policy(result.policy), said, time_parts(_reasons(comparison, result.policy), delay, collect, gaps, {}))
+
+
+def _split(result: PolicyResult) -> tuple[float, float, float, float]:
+    """The mean JCT and its parts: delay, collection, gaps; seconds."""
+    jct, delay, collect = (result.measures[each].mean for each in (MEAN_JCT, MEAN_DELAY, MEAN_COLLECT))
+    return jct, delay, collect, max(0.0, jct - delay - collect)
+
+
+def _reasons(comparison: Comparison, name: str) -> list[Waited]:
+    """Why a job waited for devices under a policy, in the mean over the jobs of a run and over runs, longest first."""
+    own = [run for run in comparison.runs if run.policy == name and run.mean_jct_s]
+    runs = list(believed(own).values())
+    if not all(job.waits for run in runs for job in run.jobs if job.delay_s >= LEAST_S):
+        return []
+    shares = [
+        replace(wait, seconds=wait.seconds / len(run.jobs) / len(runs))
+        for run in runs
+        for job in run.jobs
+        for wait in job.waits
+    ]
+    return [wait for wait in shortened(shares, ()) if wait.seconds >= LEAST_S]
+
+
+def _against(comparison: Comparison) -> list[str]:
+    """A sentence for each policy: how its mean JCT, and each part of it, differs from that of the first policy."""
+    if not comparison.policies:
+        return []
+    base, *others = comparison.policies
+    found = []
+    for result in others:
+        jct, *parts = (own - before for own, before in zip(_split(result), _split(base), strict=True))
+        named = zip((FOR_DEVICES, FOR_RESPONSES, BETWEEN), parts, strict=True)
+        said = ", ".join(f"{_change(part)} {name}" for name, part in named if abs(part) >= LEAST_S)
+        found.append(
+            f"Under {policy(result.policy)} a job takes {_change(jct)} than under {policy(base.policy)}: {said}."
+        )
+    return found
+
+
+def _change(seconds: float) -> str:
+    return f"{duration(abs(seconds))} {'less' if seconds < 0 else 'more'}"

@@ -21,6 +21,7 @@ from testbed.report.drawing import (
     WIDTH_IN,
     Drawing,
     Hovers,
+    canvas,
     job_colours,
     lanes,
     legend_above,
@@ -29,14 +30,16 @@ from testbed.report.words import percent, seconds, slug
 from testbed.report.words import policy as short
 
 
-def speed_up(comparison: Comparison, name: str) -> Drawing | None:
+def speed_up(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing | None:
     """Draws speed-ups over each policy of ``--over``: a dot for each seed, and the mean with its interval."""
     names = [result.policy for result in comparison.policies]
     if not any(comparison.pair(policy, base) for base in comparison.over for policy in names):
         return None
-    figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.4 * len(names)), layout="constrained")
+    bases = len(comparison.over)
+    across, down = (bases, 1) if width_in == WIDTH_IN else (1, bases)
+    figure = Figure(figsize=(width_in, (0.9 + 0.4 * len(names)) * down), layout="constrained")
     hovers = Hovers()
-    panels = figure.subplots(1, len(comparison.over), squeeze=False, sharey=True)[0]
+    panels = figure.subplots(down, across, squeeze=False, sharey=True).ravel()
     rows: list[tuple[object, ...]] = []
     for axes, base in zip(panels, comparison.over, strict=True):
         for index, policy in enumerate(names):
@@ -64,11 +67,11 @@ def speed_up(comparison: Comparison, name: str) -> Drawing | None:
     return Drawing(f"{name}-speed-up", "How many times shorter the mean JCT is", figure, header, rows, hovers)
 
 
-def completion_times(comparison: Comparison, name: str) -> Drawing:
+def completion_times(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing:
     """Draws the share of jobs that are done after so many seconds, a line per policy, all seeds together."""
     colours = job_colours([result.policy for result in comparison.policies])
     unit = unit_of(comparison)
-    figure = Figure(figsize=(WIDTH_IN, 2.8))
+    figure = canvas(width_in, 2.8)
     axes = figure.add_subplot()
     hovers = Hovers()
     rows: list[tuple[object, ...]] = []
@@ -94,24 +97,29 @@ def completion_times(comparison: Comparison, name: str) -> Drawing:
     return Drawing(f"{name}-jct", title, figure, ("policy", "jct_s", "share"), rows, hovers)
 
 
-def delay_split(comparison: Comparison, name: str) -> Drawing:
+def delay_split(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing:
     """Draws mean delay, collection and the rest of a job's completion time, a bar per policy."""
     unit = unit_of(comparison)
-    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.4 * len(comparison.policies)))
+    figure = canvas(width_in, 0.8 + 0.4 * len(comparison.policies))
     axes = figure.add_subplot()
     rows = []
     hovers = Hovers()
     for index, result in enumerate(comparison.policies):
         delay, collect = (result.measures[part].mean / unit.seconds for part in (MEAN_DELAY, MEAN_COLLECT))
-        parts = (("scheduling delay", DELAY, 0.0, delay), ("response collection", COLLECT, delay, collect))
+        gaps = max(0.0, result.mean_jct_s.mean / unit.seconds - delay - collect)
+        parts = (
+            ("waiting for devices", DELAY, 0.0, delay),
+            ("waiting for responses", COLLECT, delay, collect),
+            ("between attempts", GAPS, delay + collect, gaps),
+        )
         for label, colour, left, value in parts:
             bars = axes.barh(index, value, left=left, color=colour, height=0.55, label="" if index else label)
             hovers.say(bars[0], f"{short(result.policy)}: {label} {unit.text(value * unit.seconds)} {unit.name}")
-        rows.append((result.policy, delay * unit.seconds, collect * unit.seconds))
+        rows.append((result.policy, *(part * unit.seconds for part in (delay, collect, gaps))))
     lanes(axes, [short(result.policy) for result in comparison.policies], f"{unit.name} per job, mean")
     legend_above(axes)
-    title = "Mean delay and collection of a job, by policy"
-    return Drawing(f"{name}-split", title, figure, ("policy", "delay_s", "collect_s"), rows, hovers)
+    title = "Mean delay, collection and gaps of a job, by policy"
+    return Drawing(f"{name}-split", title, figure, ("policy", "delay_s", "collect_s", "gaps_s"), rows, hovers)
 
 
 def workloads(found: Overview) -> Drawing:
@@ -154,22 +162,24 @@ _PARAMETERS = re.compile(r"^(?P<base>.*?)\((?P<parameters>.*)\)$")
 FAIRNESS = "fairness"
 
 
-def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
-    """Draws, by requirement and hour of the day, devices that check in (left axis), and devices that unfilled requests
-    ask for (right axis). None without simulated runs.
+def supply_and_demand(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing | None:
+    """Draws, by requirement and hour of the day until the last run ends, devices that check in (left axis), and devices
+    that unfilled requests ask for (right axis). None without simulated runs.
     """
     if not comparison.facts or not comparison.facts[0].groups:
         return None
     groups = comparison.facts[0].groups[:MOST_GROUPS]
-    down = math.ceil(len(groups) / ACROSS)
-    figure = Figure(figsize=(WIDTH_IN, 2.3 * down + 0.4), layout="constrained")
-    grid = figure.subplots(down, min(ACROSS, len(groups)), squeeze=False, sharex=True).ravel()
+    across = min(ACROSS if width_in == WIDTH_IN else 1, len(groups))
+    down = math.ceil(len(groups) / across)
+    figure = Figure(figsize=(width_in, 2.3 * down + 0.4), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
+    end = _end_h(comparison)
     colours = job_colours([result.policy for result in comparison.policies])
     hovers = Hovers()
     rows: list[tuple[object, ...]] = []
     for axes, group in zip(grid, groups, strict=False):
         days = [each.per_hour for facts in comparison.facts for each in facts.groups if each.name == group.name]
-        per_hour = _mean_hours(days)
+        per_hour = _mean_hours(days)[: math.ceil(end)]
         _day(axes, per_hour, GAPS, "check-ins an hour", fill=True)
         texts = [
             f"{group.name}, {hour:02d}:00\ncheck-ins an hour: {_figure(value)}" for hour, value in enumerate(per_hour)
@@ -178,7 +188,7 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
         right = axes.twinx()
         for policy, colour in colours.items():
             runs = [run.wanted.get(group.name, ()) for run in comparison.runs if run.policy == policy]
-            wanted = _mean_hours([each for each in runs if each])
+            wanted = _mean_hours([each for each in runs if each])[: math.ceil(end)]
             _day(right, wanted, colour, f"wanted under {policy}", fill=False)
             texts = [
                 f"{said}\nwanted under {short(policy)}: {_figure(value)}"
@@ -186,10 +196,11 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
             ]
             rows += [(group.name, policy, hour, value) for hour, value in enumerate(wanted)]
         middle = [0.5 * max(value or 0.0 for value in per_hour)] * len(texts)
-        hovers.points(axes, [hour + 0.5 for hour in range(len(texts))], middle, texts)
+        hovers.points(axes, [(hour + min(hour + 1, end)) / 2 for hour in range(len(texts))], middle, texts)
         axes.set_title(group.name)
-        axes.set_xlim(0, HOURS)
-        axes.set_xticks(range(0, HOURS + 1, 6), [f"{hour:02d}:00" for hour in range(0, HOURS + 1, 6)])
+        axes.set_xlim(0, end)
+        ticks = range(0, HOURS + 1, 6) if end == HOURS else [end * part / 3 for part in range(4)]
+        axes.set_xticks(ticks, [_time_of_day(tick, end) for tick in ticks])
         axes.set_ylim(0, None)
         right.set_ylim(0, None)
         right.spines["right"].set_visible(True)
@@ -202,12 +213,27 @@ def supply_and_demand(comparison: Comparison, name: str) -> Drawing | None:
         )
     for axes in grid[len(groups) :]:
         axes.set_axis_off()
-    figure.legend(handles, labels, loc="outside upper left", ncols=min(4, len(labels)))
+    figure.legend(handles, labels, loc="outside upper left", ncols=min(4 if width_in == WIDTH_IN else 1, len(labels)))
     header = ("requirement", "what", "hour", "devices")
     return Drawing(f"{name}-supply", "Supply and demand over the day", figure, header, rows, hovers)
 
 
-def tier_times(comparison: Comparison, name: str) -> Drawing | None:
+def _end_h(comparison: Comparison) -> float:
+    """When the last job of all runs ended, hours from the first midnight on; at most a day."""
+    ends = [job.arrived_s + job.jct_s for run in comparison.runs for job in run.jobs if job.jct_s is not None]
+    if any(not job.finished for run in comparison.runs for job in run.jobs):
+        return HOURS
+    return min(HOURS, max(ends, default=0.0) / 3600) or HOURS
+
+
+def _time_of_day(hours: float, end_h: float) -> str:
+    """``06:00``; with its seconds where all of the time is less than ten minutes."""
+    whole = round(3600 * hours)
+    said = f"{whole // 3600:02d}:{whole // 60 % 60:02d}"
+    return said if end_h >= 1 / 6 else f"{said}:{whole % 60:02d}"
+
+
+def tier_times(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing | None:
     """Draws how long a task takes on each quarter of the devices, by speed: from the 5th to the 95th percentile.
 
     None without simulated runs.
@@ -215,7 +241,7 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
     if not comparison.facts or not comparison.facts[0].tiers:
         return None
     tiers = comparison.facts[0].tiers
-    figure = Figure(figsize=(WIDTH_IN, 0.8 + 0.4 * len(tiers)))
+    figure = canvas(width_in, 0.8 + 0.4 * len(tiers))
     axes = figure.add_subplot()
     hovers = Hovers()
     for index, tier in enumerate(tiers):
@@ -229,14 +255,16 @@ def tier_times(comparison: Comparison, name: str) -> Drawing | None:
         axes.annotate(f"p95 {tier.p95_s:.0f} s", (tier.p95_s, index), (6, 0), textcoords="offset points", va="center")
     labels = {0: f"tier {tiers[0].tier} (fastest)", len(tiers) - 1: f"tier {tiers[-1].tier} (slowest)"}
     names = [labels.get(index, f"tier {tier.tier}") for index, tier in enumerate(tiers)]
-    lanes(axes, names, "response time, seconds (median, middle half, 5 % to 95 %)")
-    axes.set_xlim(0, 1.12 * max(tier.p95_s for tier in tiers))
+    lanes(
+        axes, names, "response time, seconds" + (" (median, middle half, 5 % to 95 %)" if width_in == WIDTH_IN else "")
+    )
+    axes.set_xlim(0, (1.12 if width_in == WIDTH_IN else 1.4) * max(tier.p95_s for tier in tiers))
     rows = [(tier.tier, tier.p5_s, tier.p25_s, tier.p50_s, tier.p75_s, tier.p95_s) for tier in tiers]
     header = ("tier", "p5_s", "p25_s", "p50_s", "p75_s", "p95_s")
     return Drawing(f"{name}-tiers", "Response times by tier", figure, header, rows, hovers)
 
 
-def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
+def fairness_curve(comparison: Comparison, name: str, width_in: float = WIDTH_IN) -> Drawing | None:
     """Draws Jain's index and mean JCT against the fairness knob, for policies that were compared with several values.
 
     None if none was.
@@ -245,8 +273,9 @@ def fairness_curve(comparison: Comparison, name: str) -> Drawing | None:
     if not curves:
         return None
     unit = unit_of(comparison)
-    figure = Figure(figsize=(WIDTH_IN, 2.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    narrow = width_in < WIDTH_IN
+    figure = Figure(figsize=(width_in, 5.6 if narrow else 2.8), layout="constrained")
+    left, right = figure.subplots(*((2, 1) if narrow else (1, 2)))
     colours = job_colours(list(curves))
     hovers = Hovers()
     rows: list[tuple[object, ...]] = []

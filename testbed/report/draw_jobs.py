@@ -26,6 +26,7 @@ from testbed.report.drawing import (
     WIDTH_IN,
     Drawing,
     Hovers,
+    canvas,
     job_colours,
     lanes,
     legend_above,
@@ -72,10 +73,10 @@ _NUMBER: dict[str, Any] = {
 }  # fmt: skip
 
 
-def completion(summary: Summary) -> Drawing:
+def completion(summary: Summary, width_in: float = WIDTH_IN) -> Drawing:
     """Draws job completion times, split into delay, collection and gaps."""
     jobs = summary.jobs
-    figure = Figure(figsize=(WIDTH_IN, 0.7 + 0.34 * len(jobs)))
+    figure = canvas(width_in, 0.7 + 0.34 * len(jobs))
     axes = figure.add_subplot()
     parts = (
         ("scheduling delay", DELAY, "delay_s"),
@@ -95,7 +96,7 @@ def completion(summary: Summary) -> Drawing:
             said, (end, index), (6, 0), textcoords="offset points", va="center", color=colour, fontweight="bold"
         )
     lanes(axes, [job.name for job in jobs])
-    axes.set_xlim(0, max([*left, 1.0]) * 1.12)
+    axes.set_xlim(0, max([*left, 1.0]) * (1.12 if width_in == WIDTH_IN else 1.3))
     legend_above(axes)
     rows = [(job.name, job.finished, job.jct_s, job.delay_s, job.collect_s, job.gaps_s) for job in jobs]
     header = ("job", "finished", "jct_s", "delay_s", "collect_s", "gaps_s")
@@ -236,7 +237,7 @@ def learning(curves: Sequence[Curve], targets: Sequence[Target], jobs: Sequence[
     )
 
 
-def waiting(summary: Summary) -> Drawing:
+def waiting(summary: Summary, width_in: float = WIDTH_IN) -> Drawing:
     """Draws seconds of scheduling delay by reason, a bar per job."""
     jobs = summary.jobs
     of_jobs: Counter[str] = Counter()
@@ -248,7 +249,7 @@ def waiting(summary: Summary) -> Drawing:
         totals.update({wait.text: wait.seconds for wait in waits})
     kinds = {wait.text: wait for waits in shown for wait in waits}
     colours = job_colours([job.name for job in jobs])
-    figure = Figure(figsize=(WIDTH_IN, 0.9 + 0.34 * len(jobs)))
+    figure = canvas(width_in, 0.9 + 0.34 * len(jobs))
     axes = figure.add_subplot()
     left = [0.0] * len(jobs)
     hovers = Hovers()
@@ -289,11 +290,11 @@ _HOUR_S = 3600.0
 _SPANS = 120  # that the time is cut into
 
 
-def completed(summary: Summary) -> Drawing:
+def completed(summary: Summary, width_in: float = WIDTH_IN) -> Drawing:
     """Draws the share of jobs that had completed so long after they arrived."""
     times = sorted(job.jct_s for job in summary.jobs if job.jct_s is not None)
     shares = [(place + 1) / len(summary.jobs) for place in range(len(times))]
-    figure = Figure(figsize=(WIDTH_IN, 2.6))
+    figure = canvas(width_in, 2.6)
     axes = figure.add_subplot()
     axes.step([0.0, *(time / _HOUR_S for time in times)], [0.0, *shares], where="post", color=COLLECT)
     hovers = Hovers()

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ DARK: Mapping[str, str] = {  # every colour of a figure, and what a page makes o
     **dict(zip(JOBS[1:], ("#e2905f", "#86b974", "#b78fcc", "#d3b05c", "#8c9ad8", "#cf8fa4", "#98a7b6"), strict=True)),
 }
 WIDTH_IN = 8.0
+NARROW_IN = 3.45  # the width of a figure that fits a phone of 412 px whole
+_NARROW_NAME, _NARROW_LABEL = 13, 44  # characters in a line of a narrow figure
 SMALLEST_PT = 8.0  # of any text in a figure
 LEAST_PX = 11.0  # of any text in a figure on a page, however narrow: a wider figure scrolls in its own box
 MOST_PX = 15.3 / 8.5  # on a page, of a point
@@ -126,6 +129,20 @@ def styled(salt: str = "venn") -> Iterator[None]:
         yield
 
 
+def canvas(width_in: float, height_in: float) -> Figure:
+    """A figure of a width and a height, inches; a narrow one keeps all its text within its width."""
+    return Figure(figsize=(width_in, height_in), layout="constrained" if width_in < WIDTH_IN else None)
+
+
+def _figure_of(axes: Axes) -> Figure:
+    assert isinstance(axes.figure, Figure)
+    return axes.figure
+
+
+def _is_narrow(axes: Axes) -> bool:
+    return _figure_of(axes).get_figwidth() < WIDTH_IN
+
+
 def job_colours(names: Sequence[str]) -> dict[str, str]:
     """A colour for each job, the same in every figure."""
     return {name: JOBS[index % len(JOBS)] for index, name in enumerate(names)}
@@ -133,7 +150,8 @@ def job_colours(names: Sequence[str]) -> dict[str, str]:
 
 def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
     """Prepare axes with a lane for each name, from the top down; the x axis is time."""
-    axes.set_yticks(range(len(names)), names)
+    shown = [textwrap.fill(name, _NARROW_NAME) for name in names] if _is_narrow(axes) else names
+    axes.set_yticks(range(len(names)), shown)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -142,29 +160,49 @@ def lanes(axes: Axes, names: Sequence[str], unit: str = "seconds") -> None:
 
 
 def legend_above(axes: Axes, **options: Any) -> None:
-    """Put a legend in one line above the axes, on the left."""
+    """Put a legend above the axes, on the left; in a narrow figure, an entry in each line, and the figure grows."""
+    if _is_narrow(axes):
+        handles, labels = axes.get_legend_handles_labels()
+        labels = [textwrap.fill(label, _NARROW_LABEL) for label in labels]
+        figure = _figure_of(axes)
+        figure.set_figheight(figure.get_figheight() + 0.17 * sum(1 + label.count("\n") for label in labels))
+        figure.legend(handles, labels, loc="outside upper left", handlelength=1, handleheight=1, labelspacing=0.35)
+        return
     place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "borderaxespad": 0.2}
     axes.legend(**{"ncols": 3, "handlelength": 1, "handleheight": 1} | place | options)
 
 
-def save(drawing: Drawing, folder: Path) -> Markup:
-    """Write NAME.svg, NAME.pdf and NAME.csv; returns the figure for a page."""
+def save(drawing: Drawing, folder: Path, narrow: Drawing | None = None) -> Markup:
+    """Write NAME.svg, NAME.pdf and NAME.csv; returns the figure for a page.
+
+    ``narrow`` shows the same at ``NARROW_IN``: the page has it in place of the other where it is narrow itself.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with styled(drawing.name):
         drawing.figure.savefig(folder / f"{drawing.name}.pdf", bbox_inches="tight", metadata={"CreationDate": None})
-        buffer = io.StringIO()
-        drawing.figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
-    svg = _with_hovers(buffer.getvalue(), drawing.hovers)
+    svg = _svg(drawing)
     (folder / f"{drawing.name}.svg").write_text(svg)
     with (folder / f"{drawing.name}.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(drawing.header)
         writer.writerows(drawing.rows)
-    title = escape(drawing.title, quote=True)
-    figure = (
-        f'<figure class="scroll" role="group" tabindex="0" aria-label="{title}">{_inline(svg, drawing.name)}</figure>'
-    )
-    return Markup(figure)
+    if narrow is None:
+        return _figure(drawing.title, "scroll", _inline(svg, drawing.name))
+    small = _inline(_svg(narrow), f"{drawing.name}-narrow")
+    broad = _figure(drawing.title, "scroll broad", _inline(svg, drawing.name))
+    return broad + _figure(drawing.title, "scroll narrow", small)
+
+
+def _svg(drawing: Drawing) -> str:
+    buffer = io.StringIO()
+    with styled(drawing.name):
+        drawing.figure.savefig(buffer, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return _with_hovers(buffer.getvalue(), drawing.hovers)
+
+
+def _figure(title: str, look: str, svg: str) -> Markup:
+    said = escape(title, quote=True)
+    return Markup(f'<figure class="{look}" role="group" tabindex="0" aria-label="{said}">{svg}</figure>')
 
 
 def palette_css() -> str:

@@ -47,15 +47,13 @@ def rules(waited: Iterable[Waited]) -> dict[str, str]:
 
 
 def shortened(waited: Iterable[Waited], named: Collection[str]) -> list[Waited]:
-    """The waits, longest first; those that name a job and whose texts are not in ``named`` are summed as other jobs."""
+    """The waits summed by text, longest first; those that name a job and are not in ``named`` count as other jobs."""
     found: dict[str, Waited] = {}
     for wait in waited:
-        if wait.job and wait.text not in named:
-            text = Part(wait.why, OTHERS, wait.rule).text
-            before = found[text].seconds if text in found else 0.0
-            found[text] = Waited(wait.why, "", wait.rule, text, before + wait.seconds)
-        else:
-            found[wait.text] = wait
+        others = wait.job and wait.text not in named
+        job, text = ("", Part(wait.why, OTHERS, wait.rule).text) if others else (wait.job, wait.text)
+        before = found[text].seconds if text in found else 0.0
+        found[text] = Waited(wait.why, job, wait.rule, text, before + wait.seconds)
     return sorted(found.values(), key=lambda one: -one.seconds)
 
 

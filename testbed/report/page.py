@@ -28,7 +28,7 @@ from testbed.report.draw_jobs import (
     targets,
     waiting,
 )
-from testbed.report.drawing import DELAY, colour_of_page, job_colours, palette_css, save, styled
+from testbed.report.drawing import DELAY, NARROW_IN, Drawing, colour_of_page, job_colours, palette_css, save, styled
 from testbed.report.explain import LEAST_S, longest, rules, shortened
 from testbed.report.history import History
 from testbed.report.host import host_line, stall_line
@@ -46,7 +46,7 @@ from testbed.report.words import (
 )
 from testbed.runfolder.attempts import SimulatedRecord
 from testbed.runfolder.jsonlines import Row, number, text, texts
-from testbed.runfolder.summary import JobFigures, Summary
+from testbed.runfolder.summary import JobFigures, Summary, Waited
 from testbed.scenario.backends import each_device
 from venn.wire.files import write_atomic
 from venn.wire.text import printable
@@ -100,21 +100,24 @@ def whole_sentence(jobs: Sequence[JobFigures]) -> str:
 
 def _job_times(job: JobFigures, colours: dict[str, str]) -> Times:
     whole = job.delay_s + job.collect_s + _gaps(job)
-    parts = []
-    for wait in longest(job.waits):
-        colour, opacity = look(wait, colours)
-        parts.append((wait.text, wait.seconds, f"background: {colour_of_page(colour)}; opacity: {opacity}"))
-    known = sum(seconds for _, seconds, _ in parts)
-    left = max(0.0, job.delay_s - known)
-    parts.append((f"{FOR_DEVICES}, for other reasons" if parts else FOR_DEVICES, left, WAITING_LOOK))
-    parts += [(FOR_RESPONSES, job.collect_s, COLLECTING_LOOK), (BETWEEN, _gaps(job), BETWEEN_LOOK)]
+    parts = time_parts(longest(job.waits), job.delay_s, job.collect_s, _gaps(job), colours)
     waited = f"{duration(job.delay_s)} ({percent(job.delay_s / whole if whole else 0.0)}) {FOR_DEVICES}"
     said = f"{duration(whole)}, of which {waited}." if job.finished else f"Not finished: {waited} so far."
-    return Times(job.name, said, time_parts(parts, whole))
+    return Times(job.name, said, parts)
 
 
-def time_parts(parts: Iterable[tuple[str, float, str]], whole: float) -> tuple[Part, ...]:
-    """Makes parts with their shares, without those that a page would show as 0.0 s."""
+def time_parts(
+    waits: Iterable[Waited], delay_s: float, collect_s: float, gaps_s: float, colours: dict[str, str]
+) -> tuple[Part, ...]:
+    """Divides a time into reasons of its delay, collection and gaps, without those that a page would show as 0.0 s."""
+    parts = []
+    for wait in waits:
+        colour, opacity = look(wait, colours)
+        parts.append((wait.text, wait.seconds, f"background: {colour_of_page(colour)}; opacity: {opacity}"))
+    left = max(0.0, delay_s - sum(seconds for _, seconds, _ in parts))
+    parts.append((f"{FOR_DEVICES}, for other reasons" if parts else FOR_DEVICES, left, WAITING_LOOK))
+    parts += [(FOR_RESPONSES, collect_s, COLLECTING_LOOK), (BETWEEN, gaps_s, BETWEEN_LOOK)]
+    whole = delay_s + collect_s + gaps_s
     return tuple(
         Part(text, seconds / whole, duration(seconds), look) for text, seconds, look in parts if seconds >= LEAST_S
     )
@@ -315,13 +318,15 @@ def _draw(record: RunRecord, history: History, summary: Summary, folder: str) ->
         drawings = [venn(diagram(history)), host(record, history.window)]
         if summary.jobs:
             drawings += [
-                completion(summary),
                 rounds(history, summary.jobs),
                 learning(learned, targets(summary.expectations, learned), summary.jobs),
                 churn(history, summary.jobs, fleets, _injected(record)),
-                waiting(summary),
             ]
-        return {drawing.name: save(drawing, record.folder / folder) for drawing in drawings if drawing is not None}
+        drawn = {drawing.name: save(drawing, record.folder / folder) for drawing in drawings if drawing is not None}
+        for draw in (completion, waiting) if summary.jobs else ():
+            drawing = draw(summary)
+            drawn[drawing.name] = save(drawing, record.folder / folder, draw(summary, NARROW_IN))
+        return drawn
 
 
 def _injected(record: RunRecord) -> list[tuple[str, float]]:
@@ -332,10 +337,11 @@ def _injected(record: RunRecord) -> list[tuple[str, float]]:
 def draw_outcome_report(record: SimulatedRecord, found: Summary, *, page: str, figures: str) -> None:
     """Write the files of these names into the run's folder. Raises PeerError if the disk is full."""
     with styled():
-        drawings = [attempts_over_time(record.attempts)] if len(record.attempts.job) else []
-        drawings += [completed(found)] if found.jobs else []
-        drawings += [completion(found)] if 0 < len(found.jobs) <= MOST_BARS else []
-        drawn = {drawing.name: save(drawing, record.folder / figures) for drawing in drawings}
+        drawings: list[tuple[Drawing, Drawing | None]]
+        drawings = [(attempts_over_time(record.attempts), None)] if len(record.attempts.job) else []
+        drawings += [(completed(found), completed(found, NARROW_IN))] if found.jobs else []
+        drawings += [(completion(found), completion(found, NARROW_IN))] if 0 < len(found.jobs) <= MOST_BARS else []
+        drawn = {drawing.name: save(drawing, record.folder / figures, narrow) for drawing, narrow in drawings}
     sections = [WAITS, RESULT, JOBS, ROUNDS, REPRODUCE]
     warnings = [INTERRUPTED] if found.interrupted else []
     html = _rendered("outcome.html.j2", record, found, drawn, sections=sections, warnings=warnings)

@@ -28,6 +28,12 @@ for (const kind of ["pointerdown", "pointermove"])
     const inFigure = event.target.closest?.("figure");
     show(inFigure && markAt(event.clientX, event.clientY), event.clientX, event.clientY);
   });
+// A box that has more to its right fades out there.
+const fade = (box) => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+const fadeAll = () => document.querySelectorAll(".scroll").forEach(fade);
+for (const box of document.querySelectorAll(".scroll")) box.addEventListener("scroll", () => fade(box), { passive: true });
+addEventListener("resize", fadeAll);
+fadeAll();
 addEventListener("scroll", () => show(), { capture: true, passive: true });
 addEventListener("keydown", (event) => {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 PHONE_PX = 412.0
 LEAST_PX = 11.0
+MARGINS_PX = 36  # of a page on a phone, both
 
 _FIGURE = re.compile(r"<figure [^>]*>(.*?)</figure>", re.DOTALL)
 _SVG = re.compile(r'<svg [^>]*style="min-width: (\d+)px; max-width: (\d+)px"[^>]*>')
@@ -48,6 +49,9 @@ def check_page(page: str) -> None:
     assert "@media screen and (prefers-color-scheme: dark)" in page
     for figure in _FIGURE.findall(page):
         _is_readable(figure)
+    narrow = re.findall(r'<figure class="scroll narrow"[^>]*><svg [^>]*style="min-width: (\d+)px', page)
+    assert len(narrow) == page.count('<figure class="scroll broad"')
+    assert all(int(width) <= PHONE_PX - MARGINS_PX for width in narrow), "a narrow figure fits a phone whole"
     assert page.count("<svg") == len(_FIGURE.findall(page))
     for before, _ in pairwise(re.split(r"<table", page)):
         assert before.endswith('<div class="scroll">'), "a table is in a box of its own, which scrolls"

@@ -20,7 +20,8 @@ def test_a_run_becomes_a_page_that_opens_offline(tmp_path: Path) -> None:
     summary = build_report(folder)
     page = (folder / "report.html").read_text()
     check_page(page)
-    assert page.count("<svg") == 7
+    assert page.count("<svg") == 9
+    assert page.index('class="scroll narrow"') < page.index('id="result"'), "the first figure fits a phone"
     assert "&lt;by-hand&gt;" in page
     assert "venn run three-jobs.yaml" in page
     assert re.search(r"events of the coordinator\.\s+<span class", page)

@@ -1,6 +1,7 @@
 import io
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from testbed.report.comparison import (
     P99_JCT,
     PAIRED,
     Comparison,
+    GroupSupply,
     RunResult,
+    TraceFacts,
     compare,
     fairness,
     read_run,
@@ -32,7 +35,7 @@ from testbed.report.comparison_table import (
     problems,
     sheets,
 )
-from testbed.report.draw_comparison import knob_of
+from testbed.report.draw_comparison import knob_of, supply_and_demand
 from testbed.runfolder.jsonlines import Row
 from tests.unit.report.pages import check_page
 
@@ -302,7 +305,8 @@ def test_its_page_has_every_figure(tmp_path: Path) -> None:
     about: Row = {"policies": ["random", "venn"], "command": ["venn", "compare", "three.yaml"], "machine": {"cores": 2}}
     page = write_comparison([compared(REAL)], tmp_path, about).read_text()
     check_page(page)
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 6
+    assert "· 4 seeds · backend" in page
     assert "84.0 s, of which" in page
     assert "<td>shorter</td>" in page
     assert "<pre>venn compare three.yaml</pre>" in page
@@ -313,13 +317,37 @@ def test_its_page_has_every_figure(tmp_path: Path) -> None:
     assert "did not finish" in alone.read_text()
 
 
+def test_its_page_compares_the_parts_of_the_time_and_the_reasons_of_the_waits(tmp_path: Path) -> None:
+    def run(policy: str, jct: float, why: str, said: str) -> RunResult:
+        wait = {"why": why, "job": "", "rule": "", "text": said, "seconds": jct - 10}
+        job = {"name": "a", "jct_s": jct, "delay_s": jct - 10, "collect_s": 10.0, "waits": [wait]}
+        return read_run(summary(policy, 1, jct) | {"jobs": [job]}, "")
+
+    both = [run("random", 60.0, "absent", "no device"), run("venn", 40.0, "busy", "busy elsewhere")]
+    page = write_comparison([compared(both)], tmp_path, {"policies": ["random", "venn"]}).read_text()
+    first = page[page.index('id="waits"') : page.index('id="workload-1"')]
+    assert "Under venn a job takes 20.0 s less than under random: 20.0 s less waiting for devices." in first
+    assert re.search(r"<b>83 %</b> <span>no device <small>50\.0 s", first)
+    assert re.search(r"<b>75 %</b> <span>busy elsewhere <small>30\.0 s", first)
+    assert "do not record" not in first
+
+
+def test_supply_is_drawn_until_the_last_run_ends() -> None:
+    facts = TraceFacts(1, 24, (GroupSupply("any", (9.0,) * 24),), (), {})
+    shown = supply_and_demand(replace(compared(REAL), facts=(facts,)), "three")
+    assert shown is not None
+    assert [row[2] for row in shown.rows if row[1] == "check-ins an hour"] == [0]
+    ends = max(job.arrived_s + (job.jct_s or 0.0) for run in REAL for job in run.jobs) / 3600
+    assert shown.figure.axes[0].get_xlim() == pytest.approx((0, ends))
+
+
 def test_a_page_of_knobs_draws_their_price(tmp_path: Path) -> None:
     policies = ["venn", "venn(fairness=1)"]
     jcts: list[tuple[str, list[float | None]]] = [(policies[0], [60.0, 62.0]), (policies[1], [66.0, 67.0])]
     found = compare("three", policies, runs(*jcts))
     page = write_comparison([found, replace(found, name="four")], tmp_path, {"policies": policies}).read_text()
     check_page(page)
-    assert page.count("<svg") == 9
+    assert page.count("<svg") == 17  # the overview has no narrow one
     assert "2 workloads" in page
     rows = (tmp_path / "figures" / "three-fairness.csv").read_text().splitlines()
     assert [row.split(",")[1] for row in rows[1:]] == ["0.0", "1.0"]
