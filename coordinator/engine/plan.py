@@ -350,12 +350,12 @@ def flaw(plan: object, view: View, before: Plan) -> str:
         return f"its mode is {plan.mode!r}; it is Mode.ORDERED or Mode.UNIFORM"
     for name, values in (("owner", plan.owner), ("tiers", plan.tiers), ("targets", plan.targets)):
         if not isinstance(values, Mapping):
-            return f"{name} is a {type(values).__name__}, not a mapping"
+            return f"{name} is of type {type(values).__name__}, not a mapping"
     for name, values in (("tiers", plan.tiers), ("targets", plan.targets)):
         if values and not _whole(values.values()):
             return f"{name} has a value that is not a whole number"
     if not callable(plan.why):
-        return f"why is a {type(plan.why).__name__}, not a function"
+        return f"why is of type {type(plan.why).__name__}, not a function"
     return _flaw_of_owner(plan, before) or _flaw_of_queues(plan, before) or _flaw_of_review(plan, view)
 
 

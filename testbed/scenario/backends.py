@@ -149,7 +149,9 @@ def backend_spec(name: str) -> BackendSpec:
     except (Exception, SystemExit) as error:
         raise _fault(name, "cannot be loaded", error) from error
     if not isinstance(spec, BackendSpec):
-        raise _fault(name, "cannot be loaded", f"its entry point names a {type(spec).__name__}, not a BackendSpec")
+        raise _fault(
+            name, "cannot be loaded", f"its entry point names one of type {type(spec).__name__}, not a BackendSpec"
+        )
     if spec.name != name:
         raise _fault(name, "cannot be loaded", f"its BackendSpec has the name {spec.name!r}; both must be the same")
     return spec
@@ -193,7 +195,7 @@ def _asked(what: str, kind: type[T]) -> tuple[dict[str, list[T]], dict[str, Venn
             found[name] = []
             for each in spec.load(function)() if function else ():
                 if not isinstance(each, kind):
-                    raise TypeError(f"{function} gives a {type(each).__name__}, not a {kind.__name__}")
+                    raise TypeError(f"{function} gives one of type {type(each).__name__}, not a {kind.__name__}")
                 found[name].append(each)
         except VennError as error:
             failed[name] = error

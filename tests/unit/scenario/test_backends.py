@@ -45,7 +45,7 @@ def test_the_built_in_ones_are_there_and_say_what_they_enforce() -> None:
     [
         ("no_such_package:SPEC", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'"),
         ("json:SPEC", "cannot be loaded: AttributeError: module 'json' has no attribute 'SPEC'"),
-        ("json:dumps", "cannot be loaded: its entry point names a function, not a BackendSpec"),
+        ("json:dumps", "cannot be loaded: its entry point names one of type function, not a BackendSpec"),
     ],
 )
 def test_one_that_cannot_be_loaded_is_told_and_hinders_no_other(
@@ -90,7 +90,7 @@ SPEC = "RACK = BackendSpec(name='rack', checks='rack_backend:checks', leftovers=
          "ValueError: outside has leave, and can have disconnect, partition, suspend", False),
         (SPEC, "cannot load rack_backend:checks: AttributeError", True),
         (SPEC + "def checks(): raise KeyError('PLACE')\nleftovers = checks", "its checks: KeyError: 'PLACE'", True),
-        (SPEC + "def checks(): yield 'a', 'b', ''\nleftovers = checks", "rack_backend:checks gives a tuple, not a Need",
+        (SPEC + "def checks(): yield 'a', 'b', ''\nleftovers = checks", "checks gives one of type tuple, not a Need",
          True),
         (SPEC + "def checks(): yield Need('a', 'b', 'c')\nleftovers = checks",
          "ValueError: the need a has both found and missing", True),
