@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coordinator.policies.registry import absolute
-from testbed.cli.shared import AllowDegraded, Backend, RoundsScale, Scale, Set, overrides
+from testbed.cli.shared import POLICIES, AllowDegraded, Backend, RoundsScale, Scale, Set, overrides
 from testbed.cli.shared import scenarios as scenario_names
 from testbed.compare.folder import build_comparison, prepare, print_comparison, write_manifest
 from testbed.compare.plan import Plan, Workload, check_policies, workload
@@ -37,7 +37,7 @@ def compare(
             autocompletion=scenario_names,
         ),
     ],
-    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = "random,fifo,srsf,venn",
+    policies: Annotated[str, typer.Option(help="Policies, separated by commas.")] = POLICIES,
     over: Annotated[str, typer.Option(help="Policies to compare with; default: the first.")] = "",
     seeds: Annotated[int, typer.Option(help="How many runs of each policy; a claim needs 3.", min=1, max=1000)] = 3,
     backend: Backend = None,

@@ -27,7 +27,7 @@ from venn.wire.admission import client_token
 from venn.wire.calls import admin_stub
 from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, run_async
-from venn.wire.errors import UsageError
+from venn.wire.errors import PeerError, UsageError
 from venn.wire.status import peer_error
 from venn.wire.text import printable
 
@@ -87,7 +87,12 @@ def explain_(
     if run is not None:
         found = explain(read_history(read_lives(run)), subject)
     else:
-        found = asyncio.run(ask(context.coordinator, _token(context, tokens), subject))
+        try:
+            found = asyncio.run(ask(context.coordinator, _token(context, tokens), subject))
+        except PeerError as error:
+            if error.reason == "UNREACHABLE":
+                error.fix += "; of a finished run, name the folder with --run DIR"
+            raise
     answer(context, asdict(found), _explained(found))
     return 0
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from coordinator.policies.registry import absolute
 from testbed.cli.shared import (
+    POLICIES,
     AllowDegraded,
     Backend,
     Out,
@@ -27,7 +28,6 @@ from testbed.live.run import run_scenario
 from testbed.report.result import Result, print_summary
 from testbed.report.summary import to_json
 from testbed.scenario import load
-from testbed.scenario.backends import SIM
 from testbed.scenario.loader import as_words
 from testbed.scenario.packaged import named, packaged, packaged_scenarios
 from testbed.simulate.run.scenario import run_simulated
@@ -107,14 +107,14 @@ def _run(
     else:
         code = run_async(live(), at_once=kill_all)
     if results:
-        _tell(context, name, results[0], file)
+        _tell(context, name, results[0], _next(file, settings))
     else:
         stopped = PeerError("STOPPED", "stopped before the run began", fix="nothing is left behind")
         tell(stopped, name, as_json=context.json)
     return code
 
 
-def _tell(context: Context, name: str, result: Result, file: Path) -> None:
+def _tell(context: Context, name: str, result: Result, following: str) -> None:
     failures = result.ending.failures
     if context.json:
         summary = to_json(result.summary) | {"folder": str(result.folder.root)}
@@ -122,8 +122,8 @@ def _tell(context: Context, name: str, result: Result, file: Path) -> None:
         answer(context, summary, ())
         return
     console = Console(no_color=not context.color, highlight=False)
-    following = "" if failures or result.ending.interrupted else _next(file, result.summary.backend)
-    print_summary(result.summary, console, report=_report(result), following=following)
+    shown = "" if failures or result.ending.interrupted else following
+    print_summary(result.summary, console, report=_report(result), following=shown)
     for failure in failures:
         tell(failure, name, as_json=False)
 
@@ -135,10 +135,15 @@ def _report(result: Result) -> str:
     return f"venn report {shlex.quote(str(_relative(result.folder.root)))}"
 
 
-def _next(file: Path, backend: str) -> str:
-    simulated = f" --backend {backend}" if backend == SIM.name else ""
-    scenario = file.stem if file in packaged_scenarios().values() else shlex.quote(str(_relative(file)))
-    return f"venn compare {scenario} --policies random,fifo,srsf,venn{simulated}"
+def _next(file: Path, settings: list[str]) -> str:
+    """The comparison of policies on the scenario as it was run, with every setting but the policy."""
+    words = ["venn", "compare", file.stem if file in packaged_scenarios().values() else str(_relative(file))]
+    words += ["--policies", POLICIES]
+    for each in settings:
+        key, _, value = each.partition("=")
+        if key.strip() not in ("--policy", "policy"):  # `venn compare` has no --seed
+            words += [key, value] if key.startswith("--") and key != "--seed" else ["--set", each.removeprefix("--")]
+    return shlex.join(words)
 
 
 def _relative(path: Path) -> Path:

@@ -28,6 +28,7 @@ def policies(incomplete: str) -> list[str]:
     return [name for name in policy_names() if name.startswith(incomplete)]
 
 
+POLICIES = "random,fifo,srsf-job,venn"  # that a comparison has by default; the last two know the same
 ScenarioFile = Annotated[
     str,
     typer.Argument(

@@ -22,7 +22,7 @@ from coordinator.engine.requirements import Requirement
 from coordinator.policies.registry import PolicyError, in_file, load_policy, split, summary
 from testbed.report.history import AttemptHistory, History, JobHistory, LeaseHistory
 from testbed.report.host import modelled_s
-from testbed.report.words import counted
+from testbed.report.words import counted, some, with_units
 from testbed.runfolder.journal import Journal
 from testbed.runfolder.summary import CLOCK, Waited
 from venn.wire.errors import UsageError
@@ -307,9 +307,10 @@ def explain(history: History, subject: str) -> Explanation:
             return _job(history, key, job)
     if subject in history.capabilities:
         return _device(history, DeviceId(subject))
-    known = [job.name for job in history.jobs.values()] + list(history.capabilities)
+    jobs, devices = [job.name for job in history.jobs.values()], list(history.capabilities)
     message = f"no job and no device is called {printable(subject, 128)!r}"
-    raise UsageError("UNKNOWN_SUBJECT", message, fix=did_you_mean(subject, known))
+    all_known = f"known are {some('job', jobs)} and {some('device', devices)}"
+    raise UsageError("UNKNOWN_SUBJECT", message, fix=did_you_mean(subject, [*jobs, *devices]) or all_known)
 
 
 def _job(history: History, key: JobId, job: JobHistory) -> Explanation:
@@ -321,7 +322,13 @@ def _job(history: History, key: JobId, job: JobHistory) -> Explanation:
     reasons_of_plans = plan_reasons(history.journal) if job.end is None else []
     if reasons_of_plans and (last := reasons_of_plans[-1][1].get(key)):
         reasons.append(f"the last plan said: {printable(last)}")
-    lines = [Line(job.arrived_at, "ARRIVED", f"asks for {job.spec.demand} devices a round: {job.spec.requirement}")]
+    lines = [
+        Line(
+            job.arrived_at,
+            "ARRIVED",
+            f"asks for {job.spec.demand} devices a round: {with_units(str(job.spec.requirement))}",
+        )
+    ]
     for attempt in job.attempts:
         what = f"round {attempt.round}, attempt {attempt.attempt}"
         lines.append(Line(attempt.opened_at, "OPEN", what))

@@ -2,15 +2,32 @@
 
 import math
 import re
+from collections.abc import Sequence
 
-from testbed.runfolder.summary import Injected, Simulated, Summary
+from testbed.runfolder.summary import EVERY_EVENT, Injected, Simulated, Summary
+from venn.wire.notation import format_bytes
+from venn.wire.text import printable
 
+_MOST_NAMED = 8
+_MEMORY = re.compile(r"(\bmemory (?:<|<=|=|!=|>=|>) )(\d+)\b")
 _FILE = re.compile(r"^.*/(?=[^/]+\.py:)")
 
 
 def seconds(value: float | None, digits: int = 1) -> str:
     """Seconds as ``12.3``; ``-`` for none. A rounding error below 0 is 0."""
     return "-" if value is None else f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def with_units(requirement: str) -> str:
+    """The text of a requirement with its memory as in a scenario file: ``memory >= 4 GB``."""
+    return _MEMORY.sub(lambda found: f"{found[1]}{format_bytes(int(found[2]))}", requirement)
+
+
+def some(what: str, names: Sequence[str]) -> str:
+    """``the jobs a, b and c``, ``the devices a, b, ... (104)``: the first few, printable."""
+    shown = ", ".join(printable(name) for name in names[:_MOST_NAMED])
+    more = f", ... ({len(names)})" if len(names) > _MOST_NAMED else ""
+    return f"the {what}s {shown}{more}" if names else f"no {what}"
 
 
 def span(value: float) -> str:
@@ -152,11 +169,13 @@ def task_lines(summary: Summary) -> list[str]:
 
 
 def simulated_line(simulated: Simulated) -> str:
-    """How a simulation went: ``933 check-ins and 175 plans, event by event: 1 min 39 s in 0.2 s``"""
-    how = "in bulk" if simulated.path == "bulk" else "event by event"
-    why = f" ({simulated.why})" if simulated.why else ""
+    """How a simulation went: ``933 check-ins and 175 plans: 1 min 39 s of virtual time in 0.2 s``
+
+    With ``, in bulk`` or ``, event by event`` and why, unless it had to be event by event for its journal.
+    """
+    how = ", in bulk" if simulated.path == "bulk" else f", event by event ({simulated.why})"
     return (
-        f"{simulated.check_ins} check-ins and {simulated.plans} plans, {how}{why}: "
+        f"{simulated.check_ins} check-ins and {simulated.plans} plans{'' if simulated.why == EVERY_EVENT else how}: "
         f"{span(simulated.virtual_s)} of virtual time in {seconds(simulated.wall_s)} s"
     )
 

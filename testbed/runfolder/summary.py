@@ -128,6 +128,9 @@ class Emulation:
         return frozenset(limit.fleet for limit in self.limits if limit.key == "cores" and limit.means)
 
 
+EVERY_EVENT = "every event is asked for"  # why a simulation with a journal is not in bulk
+
+
 @dataclass(frozen=True, slots=True)
 class Simulated:
     """How a simulation went, beside what its jobs did."""

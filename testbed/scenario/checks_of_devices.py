@@ -19,6 +19,7 @@ from testbed.world.timeline import Entry, LinkChange, Verb
 from venn.wire.errors import UsageError
 from venn.wire.notation import Empirical, format_duration
 from venn.wire.requirements import PROGRAMS, Rate, Selector, Whom
+from venn.wire.text import did_you_mean
 
 OURS = frozenset({"fleet", "data", "package", "id"})  # labels that are set for every device
 HERE: KeyPath = ("population",)
@@ -248,8 +249,9 @@ def _selected(scenario: Scenario, here: KeyPath, verb: Verb, of: Selector) -> It
         can = f"it can {', '.join(sorted(backend.verbs))}" if backend.verbs else "remove it"
         yield Finding(here, f"{verb}: backend {backend.name} cannot do this to a device", can)
     if of.whom is Whom.FLEET and of.name not in fleets:
-        words = [*fleets, "all", "coordinator", *(f"driver {job}" for job in scenario.jobs)]
-        yield Finding(here, f"there is no fleet '{of.name}'", known(of.name, words))
+        likely = did_you_mean(of.name, [*fleets, "all", "coordinator", *(f"driver {job}" for job in scenario.jobs)])
+        fix = likely or f"the fleets are {', '.join(fleets)}; or write all, or label=value"
+        yield Finding(here, f"there is no fleet '{of.name}'", fix)
         return
     if of.whom is Whom.LABEL:
         values = {value for name in fleets for has in labels_of(scenario, name) for value in has.get(of.name, ())}

@@ -7,6 +7,7 @@ against real runs in ``fidelity/``; they go by their names too.
 from pathlib import Path
 
 from testbed.scenario.errors import Problem, ScenarioError, known
+from venn.wire.text import did_you_mean
 
 _TESTBED = Path(__file__).parents[1]
 _SETS = ("workloads", "stress", "fidelity")
@@ -36,7 +37,7 @@ def packaged(name: str) -> Path:
     scenarios = packaged_scenarios()
     if name not in scenarios:
         raise ScenarioError(
-            [Problem(name, "no such file, and no such scenario comes with the testbed", known(name, scenarios))]
+            [Problem(name, "no such file, and no such scenario comes with the testbed", known(name, sorted(scenarios)))]
         )
     return scenarios[name]
 
@@ -44,13 +45,19 @@ def packaged(name: str) -> Path:
 def named(text: str) -> Path:
     """The file that a user means by ``text``: a path, or the bare name of a packaged scenario.
 
-    Raises ScenarioError: it is a folder, or a bare name that is neither.
+    Raises ScenarioError: it is a folder, a bare name that is neither, or a file that is not there, named like a
+    packaged scenario.
     """
     path = Path(text)
     if path.is_dir():
         files = sorted(path.glob("*.yaml"))
         fix = f"name the file in it: {files[0]}" if files else "name a scenario file; `venn new` makes one"
         raise ScenarioError([Problem(text, "is a folder, not a scenario file", fix)])
-    if path.exists() or path.name != text or path.suffix:
+    if path.exists():
         return path
-    return packaged(text)
+    if path.name == text and not path.suffix:
+        return packaged(text)
+    if path.suffix in (".yaml", ".yml") and (meant := did_you_mean(path.stem, packaged_scenarios())):
+        fix = f"{meant} It comes with the testbed, and goes by its name"
+        raise ScenarioError([Problem(text, "no such file", fix)])
+    return path

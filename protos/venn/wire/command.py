@@ -9,6 +9,7 @@ import asyncio
 import functools
 import inspect
 import os
+import re
 import signal
 import sys
 import tomllib
@@ -196,6 +197,15 @@ def _invoke(app: typer.Typer, argv: list[str], name: str) -> int:
     return int(result or 0)
 
 
+_PYDANTIC = (  # what newer Typers say of a value, and what we say
+    (r"Input should be a valid integer.*", "it is not a whole number"),
+    (r"Input should be a valid number.*", "it is not a number"),
+    (r"Input should be a valid boolean.*", "it is neither true nor false"),
+    (r"Input should be greater than or equal to (\S+)", r"it is at least \1"),
+    (r"Input should be less than or equal to (\S+)", r"it is at most \1"),
+)
+
+
 def _tell_usage(error: Any, argv: list[str], name: str) -> int:
     """An error of wrong flags, in the one shape of errors."""
     context = getattr(error, "ctx", None)
@@ -204,6 +214,8 @@ def _tell_usage(error: Any, argv: list[str], name: str) -> int:
         return ExitCode.USAGE
     path = context.command_path if context else name
     message = error.format_message().rstrip(".")
+    for theirs, ours in _PYDANTIC:
+        message = re.sub(theirs, ours, message)
     return tell(UsageError("USAGE", message, fix=f"see: {path} --help"), name, as_json=wants_json(argv))
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from time import perf_counter
 
 from coordinator.engine.plan import Policy
+from testbed.runfolder.summary import EVERY_EVENT
 from testbed.simulate.events.loop import Journal, Reborn, simulate_events
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 
@@ -29,7 +30,7 @@ def simulate(
     event as well; before a larger one it is compiled, which takes up to a minute: ``compiling`` is called then.
     """
     started = perf_counter()
-    why = "every event is asked for" if journal is not None or validate else _why_not_in_bulk(simulation)
+    why = EVERY_EVENT if journal is not None or validate else _why_not_in_bulk(simulation)
     if why:
         outcome = simulate_events(simulation, policy, journal=journal, reborn=reborn, validate=validate, watch=watch)
     else:

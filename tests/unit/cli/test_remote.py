@@ -41,7 +41,8 @@ def test_a_coordinator_that_is_not_there(words: list[str], nobody: str, capsys: 
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"venn {words[0]}: coordinator ")
-    assert err.endswith(f"{nobody}: it does not answer; check that it runs and that the address is right\n")
+    of_a_run = "; of a finished run, name the folder with --run DIR" if words[0] == "explain" else ""
+    assert err.endswith(f"{nobody}: it does not answer; check that it runs and that the address is right{of_a_run}\n")
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)

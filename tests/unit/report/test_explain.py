@@ -41,3 +41,6 @@ def test_a_device(history: History) -> None:
 def test_what_the_run_does_not_know(history: History) -> None:
     with pytest.raises(UsageError, match="did you mean narrow"):
         explain(history, "narow")
+    with pytest.raises(UsageError) as caught:
+        explain(history, "nobody")
+    assert caught.value.fix == "known are the jobs wide, narrow and the devices a, b, c"

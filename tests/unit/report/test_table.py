@@ -11,8 +11,8 @@ from coordinator.engine.requirements import AllDevices
 from testbed.report.record import load_run
 from testbed.report.result import print_summary
 from testbed.report.summary import summarise
-from testbed.report.words import job_lines
-from testbed.runfolder.summary import Finding, Repeats, Summary
+from testbed.report.words import job_lines, simulated_line, with_units
+from testbed.runfolder.summary import EVERY_EVENT, Finding, Repeats, Simulated, Summary
 from tests.unit.report.world import World
 
 
@@ -107,3 +107,19 @@ def test_a_job_that_lets_devices_count_again_says_how_often_that_was(tmp_path: P
     bulk = replace(summary, jobs=(replace(summary.jobs[0], repeats=Repeats(None)),))
     assert job_lines(bulk)[0].startswith(f"{told}it was not counted how many responses")
     assert not job_lines(replace(summary, jobs=(replace(summary.jobs[0], repeats=None),)))
+
+
+def test_a_requirement_has_its_units() -> None:
+    assert with_units("memory >= 4000000000 and cpu >= 7") == "memory >= 4 GB and cpu >= 7"
+    assert with_units("not memory < 512000000 or free_memory > 3") == "not memory < 512 MB or free_memory > 3"
+    assert with_units("roomy") == "roomy"
+
+
+def test_how_a_simulation_went_is_told_where_it_may_surprise() -> None:
+    went = Simulated(devices=9, path="bulk", why="", check_ins=933, plans=175, virtual_s=99.0, wall_s=0.2)
+    ending = "1 min 39 s of virtual time in 0.2 s"
+    assert simulated_line(went) == f"933 check-ins and 175 plans, in bulk: {ending}"
+    journaled = replace(went, path="events", why=EVERY_EVENT)
+    assert simulated_line(journaled) == f"933 check-ins and 175 plans: {ending}"
+    slow = replace(went, path="events", why="links are modelled")
+    assert simulated_line(slow) == f"933 check-ins and 175 plans, event by event (links are modelled): {ending}"

@@ -41,6 +41,11 @@ def test_a_file_comes_before_a_name(folder: Path) -> None:
 def test_what_is_neither_is_told_with_what_was_meant(folder: Path) -> None:
     with pytest.raises(ScenarioError, match=r"^three-job: no such file, .*; did you mean three-jobs\?"):
         packaged.named("three-job")
+    for text in ("three-jobs.yaml", "examples/three-jbos.yml"):
+        with pytest.raises(ScenarioError, match=rf"^{text}: no such file; did you mean three-jobs\? It comes with"):
+            packaged.named(text)
+    with pytest.raises(ScenarioError, match=r"; known are asynchronous, biased-compute, .*, quick, .*, three-jobs$"):
+        packaged.named("nowhere-near")
     Path("mine").mkdir()
     with pytest.raises(
         ScenarioError, match=r"^mine: is a folder, not a scenario file; name a scenario file; `venn new`"

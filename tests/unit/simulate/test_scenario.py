@@ -309,7 +309,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     assert main(["run", *flags, "--out", "b"]) == 0
     table = capsys.readouterr().out
     assert "not measured in a simulation" in table
-    assert "--policies random,fifo,srsf,venn --backend sim" in table
+    following = "venn compare small.yaml --policies random,fifo,srsf-job,venn --set seed=9 --backend sim"
+    assert table.splitlines()[-1] == f"next       {following}"
+    assert main(["run", "quick", "--set", "churn=[]", "--scale", "0.5", "--seed", "3", "--backend", "sim"]) in (0, 1)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split()[1:] == [
+        *("venn", "compare", "quick", "--policies", "random,fifo,srsf-job,venn", "--set", "'churn=[]'"),
+        *("--backend", "sim", "--set", "seed=3", "--scale", "0.5"),
+    ]
     assert said["digest"] in table
     assert main(["run", *flags, "--out", "a"]) == 2
     assert "is not an empty folder" in capsys.readouterr().err

@@ -283,6 +283,25 @@ run_async(main())
     assert soft == hard
 
 
+@pytest.mark.parametrize(
+    ("value", "told"), [("abc", "it is not a whole number"), ("0", "it is at least 1"), ("8", "it is at most 7")]
+)
+def test_what_is_wrong_with_a_number(value: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    @command
+    def plain(context: Context, count: Annotated[int, typer.Option(min=1, max=7)] = 1) -> None:
+        raise AssertionError("not reached")
+
+    assert execute(app, ["--count", value], "venn plain") == 2
+    err = capsys.readouterr().err
+    assert err.startswith("venn plain: Invalid value for '--count'")
+    assert "Input should" not in err
+    if f"{value!r}" not in err and f" {value} " not in err:  # older Typers have words of their own, with the value
+        assert told in err
+
+
 def test_results_and_errors_pass() -> None:
     async def result(value: int | None) -> int | None:
         return value
