@@ -195,9 +195,9 @@ def _against(comparison: Comparison) -> list[str]:
         jct, *parts = (own - before for own, before in zip(_split(result), _split(base), strict=True))
         named = zip((FOR_DEVICES, FOR_RESPONSES, BETWEEN), parts, strict=True)
         said = ", ".join(f"{_change(part)} {name}" for name, part in named if abs(part) >= LEAST_S)
-        found.append(
-            f"Under {policy(result.policy)} a job takes {_change(jct)} than under {policy(base.policy)}: {said}."
-        )
+        less = f"{_change(jct)} than" if abs(jct) >= LEAST_S else "as long as"
+        parted = f": {said}" if said else ""
+        found.append(f"Under {policy(result.policy)} a job takes {less} under {policy(base.policy)}{parted}.")
     return found
 
 

@@ -330,6 +330,9 @@ def test_its_page_compares_the_parts_of_the_time_and_the_reasons_of_the_waits(tm
     assert re.search(r"<b>83 %</b> <span>no device <small>50\.0 s", first)
     assert re.search(r"<b>75 %</b> <span>busy elsewhere <small>30\.0 s", first)
     assert "do not record" not in first
+    alike = [run("random", 60.0, "absent", "no device"), run("venn", 60.0, "absent", "no device")]
+    page = write_comparison([compared(alike)], tmp_path, {"policies": ["random", "venn"]}).read_text()
+    assert "Under venn a job takes as long as under random." in page
 
 
 def test_supply_is_drawn_until_the_last_run_ends() -> None:
