@@ -45,8 +45,8 @@ def packaged(name: str) -> Path:
 def named(text: str) -> Path:
     """The file that a user means by ``text``: a path, or the bare name of a packaged scenario.
 
-    Raises ScenarioError: it is a folder, a bare name that is neither, or a file that is not there, named like a
-    packaged scenario.
+    Raises ScenarioError: it is a folder, a bare name that is neither, or a file that is not there, named like one
+    beside it or like a packaged scenario.
     """
     path = Path(text)
     if path.is_dir():
@@ -57,7 +57,10 @@ def named(text: str) -> Path:
         return path
     if path.name == text and not path.suffix:
         return packaged(text)
-    if path.suffix in (".yaml", ".yml") and (meant := did_you_mean(path.stem, packaged_scenarios())):
-        fix = f"{meant} It comes with the testbed, and goes by its name"
-        raise ScenarioError([Problem(text, "no such file", fix)])
+    if path.suffix in (".yaml", ".yml"):
+        fix = did_you_mean(text, map(str, path.parent.glob("*.y*ml")))
+        if not fix and (meant := did_you_mean(path.stem, packaged_scenarios())):
+            fix = f"{meant} It comes with the testbed, and goes by its name"
+        if fix:
+            raise ScenarioError([Problem(text, "no such file", fix)])
     return path

@@ -80,7 +80,9 @@ def test_a_mistake_for_programs_is_one_object(file: Path, capsys: pytest.Capture
 
 def test_a_missing_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["scenario", "check", "smal.yaml"]) == 2
-    assert capsys.readouterr().err.startswith("venn scenario: smal.yaml: no such file; `venn scenario list`")
+    assert capsys.readouterr().err == f"venn scenario: smal.yaml: no such file; did you mean {file.name}?\n"
+    assert main(["scenario", "check", "nowhere.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("venn scenario: nowhere.yaml: no such file; `venn scenario list`")
 
 
 def test_expand_prints_what_loads_again(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
