@@ -23,6 +23,7 @@ from venn.wire.exits import write_line
 
 ASKED = "_VENN_COMPLETE"  # in the environment of `venn` when the shell asks
 SHELLS = ("bash", "zsh", "fish")
+AT_FIRST = "if [[ $funcstack[1] == _venn ]]; then _venn_completion; fi"  # zsh loads the file at the first Tab
 BELOW = {"agent": {"doctor": "device_agent.doctor"}}  # commands that the module of a command dispatches by itself
 
 
@@ -39,11 +40,17 @@ def run(option: str, shell: str) -> int:
         known = f"name one of {', '.join(SHELLS)}: venn {option} bash"
         raise UsageError("USAGE", f"there is no completion for the shell {shell!r}", fix=known)
     if option == "--show-completion":
-        write_line(sys.stdout, get_completion_script(prog_name="venn", complete_var=ASKED, shell=shell))
+        write_line(sys.stdout, _script(shell))
     else:
         _, path = install(shell=shell, prog_name="venn", complete_var=ASKED)
+        path.write_text(_script(shell) + "\n")
         write_line(sys.stdout, f"wrote {path}; completion works in the next {shell} that you start")
     return ExitCode.OK
+
+
+def _script(shell: str) -> str:
+    script = get_completion_script(prog_name="venn", complete_var=ASKED, shell=shell)
+    return f"{script}\n\n{AT_FIRST}" if shell == "zsh" else script
 
 
 class _Commands(TyperGroup):

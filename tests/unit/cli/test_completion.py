@@ -68,6 +68,16 @@ venn --show-completion fish | source
 complete --do-complete "$argv[1]" | cut -f 1
 """,
 }
+# What the line becomes with one Tab in a shell that has just started: it is printed in place of being run.
+FIRST_TAB = """
+zmodload zsh/zpty
+zpty shell TERM=dumb zsh -i
+zpty -w shell 'bindkey -e; stty -echo; print READY-""NOW'
+zpty -r shell line '*READY-NOW*'
+zpty -w shell $'venn run three\\C-I\\C-Aprint TYP""ED \\C-E; print DO""NE'
+zpty -r shell line '*DONE*'
+print -r -- "$line"
+"""
 
 
 @pytest.fixture
@@ -125,6 +135,12 @@ def test_what_is_installed_is_a_script_of_the_shell(shell: str, shell_folder: Pa
     assert script.is_relative_to(shell_folder)
     assert script.read_text().strip() == in_shell(shell, f"venn --show-completion {shell}", home=shell_folder).strip()
     in_shell(shell, f"{shell} -n {script}", home=shell_folder)
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shell.values == ("zsh",)])
+def test_the_first_tab_of_a_new_shell_completes(shell: str, shell_folder: Path) -> None:
+    in_shell(shell, "venn --install-completion zsh", home=shell_folder)
+    assert "TYPED venn run three-jobs DONE" in " ".join(in_shell(shell, FIRST_TAB, home=shell_folder).split())
 
 
 @pytest.fixture
