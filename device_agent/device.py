@@ -153,7 +153,7 @@ class Device:
             except Refused as error:  # of another version: while one after the other is upgraded that passes
                 if error.reason != ANOTHER_VERSION or not self._setting.first_contact.met:
                     raise
-                log(logger, logging.WARNING, f"{error}; dialling again", device=self.spec.device)
+                log(logger, logging.WARNING, f"{error}; connecting again", device=self.spec.device)
                 await asyncio.sleep(UPGRADE_S * self._rng.uniform(0.5, 1.5))
                 continue
             except Lost as error:
@@ -161,7 +161,7 @@ class Device:
                 if self._setting.first_contact.failed(self._loop.time()):
                     raise
                 level = {0: logging.INFO, 1: logging.WARNING}.get(self._backoff.failures, logging.DEBUG)
-                log(logger, level, f"{error}; dialling again", device=self.spec.device)
+                log(logger, level, f"{error}; connecting again", device=self.spec.device)
                 await asyncio.sleep(self._backoff.next_s())
                 continue
             await self._close_stream(politely=True)

@@ -59,7 +59,7 @@ class AbsenceKind(StrEnum):
     LEAVE = "leave"  # with a goodbye
     CRASH = "crash"  # its process dies
     DISCONNECT = "disconnect"  # its connections break, and it works on
-    SUSPEND = "suspend"  # it stands still, its connections open
+    SUSPEND = "suspend"  # its process is stopped, its connections stay open
     PARTITION = "partition"  # nothing that it says arrives, nor what is said to it; its connections stay open
 
 

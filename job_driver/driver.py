@@ -158,14 +158,14 @@ class Driver:
         return self._checkpoints.load(key_text(self._settings.key))
 
     def _bind(self, server: grpc.aio.Server) -> str:
-        """Take a port, and say what devices dial."""
+        """Take a port, and say what devices connect to."""
         settings = self._settings
         bound = bind(server, settings.bind, insecure=settings.insecure)
         address = resolved(settings.advertise or bound)
         if address.startswith(("0.0.0.0:", "[::]:")):
             raise UsageError(
                 "ADDRESS",
-                "devices cannot dial this address",
+                "devices cannot connect to this address",
                 where=address,
                 fix="name this machine's IP: --advertise IP:PORT",
             )

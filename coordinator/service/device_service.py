@@ -35,7 +35,7 @@ ACKNOWLEDGED_WITHIN_S = 0.1  # the end of a task, unless an offer takes it along
 
 STATUS = {  # of a session that the engine ends
     SessionEnd.SILENT: (grpc.StatusCode.UNAVAILABLE, "nothing was heard from this device"),
-    SessionEnd.SUPERSEDED: (grpc.StatusCode.ABORTED, "a newer stream of this device has taken over; do not dial again"),
+    SessionEnd.SUPERSEDED: (grpc.StatusCode.ABORTED, "a newer stream of this device has taken over; do not connect again"),
     SessionEnd.DUPLICATE_DEVICE: (
         grpc.StatusCode.ALREADY_EXISTS,
         "another device with this id is alive; give this one a name of its own",
@@ -138,7 +138,7 @@ class DeviceService:
             async with asyncio.timeout(FIRST_FRAME_S):
                 raw = await session.context.read()
         except TimeoutError:
-            message = f"no check-in within {FIRST_FRAME_S:g} s"  # a slow device's bad luck: it may dial again
+            message = f"no check-in within {FIRST_FRAME_S:g} s"  # a slow device's bad luck: it may connect again
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "NO_CHECK_IN", message)
         if raw is EOF:  # the end of the stream, however it came
             return False

@@ -3,7 +3,7 @@
 This is kept beside the engine. So a heartbeat, which changes nothing, is neither handled nor recorded, and a replay
 needs none: only the end is an event (``SessionEnded``, SILENT; ``DriverLost``).
 
-A peer is silent if it sent nothing, not if it was not read yet. Where this process stood still for longer than a third
+A peer is silent if it sent nothing, not if it was not read yet. Where this process stalled for longer than a third
 of the interval (it was stopped, or too busy), all peers get a new interval, counted from when it goes on. After a
 shorter halt a peer that speaks every heartbeat is still within its interval.
 """
@@ -60,7 +60,7 @@ class LivenessMonitor(Generic[Seq, Stream]):
         return max(stream.heard_at + self._liveness_s, self._not_before)
 
     def _set_timer(self, now: float) -> None:
-        """Set the timer at the first hint, at least once in a heartbeat, to notice that this process stood still."""
+        """Set the timer at the first hint, at least once in a heartbeat, to notice that this process stalled."""
         self._looks_at = min(max(self._heap[0][0], now), now + self._tick_s)
         self._host.call_later(self._looks_at - now, self._look)
 

@@ -48,7 +48,7 @@ class HostMonitor:
         still: Collection[str] = (),
         begins: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """``still``: devices, jobs or the coordinator, where the timeline lets them stand still: late on purpose.
+        """``still``: devices, jobs or the coordinator, where the timeline suspends them: late on purpose.
         ``begins``: Unix time from which on it matters; before, parts are being started.
         """
         self._path = path
@@ -103,9 +103,9 @@ class HostMonitor:
                 continue
             known.append(end)
             if late > LONGEST_STALL_S:
-                self._say(f"stall {name}", f"{name} stood still for {late:.1f} s: do not trust this run's times")
+                self._say(f"stall {name}", f"{name} stalled for {late:.1f} s: do not trust this run's times")
             elif len(known) == AGAIN and end - known[0] <= BUSY_FOR_S:
-                text = f"{name} stands still repeatedly, for {late * 1000:.0f} ms now: this machine is too busy"
+                text = f"{name} stalls repeatedly, for {late * 1000:.0f} ms now: this machine is too busy"
                 self._say(f"stall {name}", text)
 
     def _say(self, key: str, text: str) -> None:

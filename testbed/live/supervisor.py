@@ -60,7 +60,7 @@ class Supervisor:
 
     @property
     def suspended(self) -> frozenset[str]:
-        """The devices, the jobs, and the coordinator, if the timeline lets their processes stand still."""
+        """The devices, the jobs, and the coordinator, if the timeline suspends their processes."""
         targets = (action.target for action in self._prepared.timeline if action.verb is Verb.SUSPEND)
         return frozenset(target.rpartition(" ")[2] for target in targets)
 

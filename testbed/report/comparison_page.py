@@ -97,9 +97,9 @@ def _lead(comparisons: Sequence[Comparison], policies: Sequence[str]) -> str:
     """A sentence of what was compared, and of the best policy of each workload."""
     best = [f"{policy(result.policy)} on {one.name}" for one in comparisons for result in one.policies if result.best]
     ahead = (
-        f"Shortest mean JCT, of all policies: {', '.join(best)}."
+        f"The policy with a shorter mean JCT than every other one: {', '.join(best)}."
         if best
-        else "No policy has a claim against all others."
+        else "No policy can be said to have a shorter mean JCT than every other one."
     )
     counts = (counted(len(policies), "policy", "policies"), counted(len(comparisons), "workload"))
     return f"{' on '.join(counts)}, {counted(len(comparisons[0].seeds), 'seed')}. {ahead}"

@@ -1,7 +1,7 @@
 """The machine of a run: whether it was too busy for its figures to be trusted, and how it slowed devices down.
 
 Only what happened while jobs were open is judged: what comes before or after, when parts start or are stopped, cannot
-change a figure. A process that stood still for one moment touches the figures of the jobs that were open then, by at
+change a figure. A process that stalled for one moment touches the figures of the jobs that were open then, by at
 most the length of that moment (a stall); they are trusted where that is at most ``TOUCHED_LIMIT`` of the JCT.
 """
 
@@ -126,7 +126,7 @@ def _worst_lag(rows: Sequence[Row]) -> float:
 
 
 def suspended(churn: Iterable[Row]) -> frozenset[str]:
-    """The targets that the timeline let stand still: that they were late says nothing of the host."""
+    """The targets that the timeline suspended: that they were late says nothing of the host."""
     return frozenset(text(row, "target") for row in churn if row.get("verb") == Verb.SUSPEND)
 
 
@@ -166,7 +166,7 @@ def _busy(samples: Sequence[Row], zero: float) -> list[str]:
 
 
 def _stalling(stalls: Sequence[Stall]) -> list[str]:
-    """Names processes that stood still again and again, or too long."""
+    """Names processes that stalled again and again, or too long."""
     by_process: dict[str, list[Stall]] = {}
     for stall in stalls:
         by_process.setdefault(stall.process, []).append(stall)
@@ -174,11 +174,11 @@ def _stalling(stalls: Sequence[Stall]) -> list[str]:
     for name, own in by_process.items():
         if (when := repeated_stalls(own)) is not None:
             total = sum(stall.for_s for stall in own if when[0] <= stall.at_s <= when[1])
-            said = f"{name} stood still repeatedly between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
+            said = f"{name} stalled repeatedly between {when[0]:.1f} s and {when[1]:.1f} s, {total:.1f} s in all"
             found.append(f"{said}: {SMALLER}")
     longest = max(stalls, key=lambda stall: stall.for_s, default=None)
     if longest is not None and longest.for_s > LONGEST_STALL_S:
-        said = f"{longest.process} stood still for {longest.for_s:.1f} s at {longest.at_s:.1f} s"
+        said = f"{longest.process} stalled for {longest.for_s:.1f} s at {longest.at_s:.1f} s"
         found.append(f"{said} (the limit is {LONGEST_STALL_S:.0f} s: time-outs may have run out): {AGAIN_LATER}")
     return found
 
@@ -191,7 +191,7 @@ def _touched(stalls: Sequence[Stall], stalled: Mapping[str, float], jobs: Mappin
             worst = max((stall for stall in stalls if name in stall.jobs), key=lambda stall: stall.for_s)
             share = f"{stalled[name]:.1f} s of the {end - start:.1f} s of {name} (the limit is {TOUCHED_LIMIT:.0%})"
             where = f"the longest was {worst.process} at {worst.at_s:.1f} s for {worst.for_s:.2f} s"
-            found.append(f"processes stood still for {share}; {where}: {AGAIN_LATER}, or make the job longer")
+            found.append(f"processes stalled for {share}; {where}: {AGAIN_LATER}, or make the job longer")
     return found
 
 

@@ -146,7 +146,7 @@ class Simulated:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A moment in which a process stood still."""
+    """A moment in which a process stalled."""
 
     process: str
     at_s: float  # when it began, on the run's clock
@@ -169,7 +169,7 @@ class HostSummary:
     lag_p99_max_s: dict[str, float]  # by process: how late its event loop was at worst
     late_fraction: float  # of finished tasks: their work took longer than their modelled time
     stalls: tuple[Stall, ...]  # by their beginning
-    stalled_s: dict[str, float]  # by job: seconds of its JCT in which a process that it needs stood still
+    stalled_s: dict[str, float]  # by job: seconds of its JCT in which a process that it needs stalled
     saturated: bool
     reasons: tuple[str, ...]  # why saturated, when, and what to do
     too_small: tuple[str, ...]  # what it lacked for the fleet, as estimated before the start

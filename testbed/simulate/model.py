@@ -38,7 +38,7 @@ class Cut(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """What a timeline does to a program: it is killed, or stands still."""
+    """What a timeline does to a program: it is killed, or suspended."""
 
     at_s: float
     until_s: float  # it is there again, or goes on; ``at_s``: one that was killed is started again at once

@@ -37,3 +37,12 @@ def test_what_it_expects_holds(name: str, tmp_path: Path) -> None:
     if name == "storm":  # one report is enough: drawing takes longer than simulating
         build_report(result.folder.root)
         assert "What was injected, and what was observed" in (result.folder.root / PAGE).read_text()
+
+
+def test_the_exodus_without_it_as_the_page_on_churn_runs_it(tmp_path: Path) -> None:
+    overrides = ["churn=[]", "expect=[]"]
+    command = f"venn run exodus {' '.join(f'--set {each!r}' for each in overrides)}"
+    assert command in (Path(__file__).parents[2] / "docs" / "churn.md").read_text()
+    result, _ = run_simulated(load(packaged.packaged("exodus"), overrides), out=tmp_path / "run", quiet=True)
+    assert [each.expect for each in result.summary.expectations if not each.held] == []
+    assert sum(job.aborts for job in result.summary.jobs) == 0

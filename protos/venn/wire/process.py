@@ -130,7 +130,7 @@ def return_freed_memory() -> None:
 PROBE_S = 0.05
 WINDOW_S = 5.0
 REPORT_S = 1.0
-STALL_S = 0.050  # later than this is a stall: the process stood still
+STALL_S = 0.050  # later than this is a stall: the process stalled
 
 
 class LagMonitor:

@@ -221,7 +221,7 @@ class Container:
     async def pause(self) -> None:
         self._still = True
         with suppress(VennError):
-            await self._project.order(f"{self.name} does not stand still", self._made().pause)
+            await self._project.order(f"{self.name} is not suspended", self._made().pause)
 
     async def unpause(self) -> None:
         """Let it go on, with the limits that its link has by now."""
@@ -233,7 +233,7 @@ class Container:
         self._still = False
 
         def unpause() -> None:
-            with suppress(APIError):  # it does not stand still
+            with suppress(APIError):  # it is not suspended
                 self._made().unpause()
 
         await self._project.order(f"{self.name} does not continue", unpause)
@@ -317,7 +317,7 @@ class Container:
         return str(own.get("IPAddress") or "")
 
     async def hears(self, address: str) -> bool:
-        """Whether it has a connection with the address that is open at its end; also if it stands still."""
+        """Whether it has a connection with the address that is open at its end; also if it is suspended."""
         if not self.running:
             return False
         if self._still:

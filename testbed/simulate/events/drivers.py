@@ -3,12 +3,12 @@
 A driver needs no time: it opens the next attempt at once, with round + 1 after a close and attempt + 1 after an abort.
 
 One that was killed comes back with a higher incarnation, submits its job again and asks for the attempt that was open;
-responses wait for it, in their devices. One that stands still hears what was said to it when it goes on. Another
+responses wait for it, in their devices. One that is suspended hears what was said to it when it goes on. Another
 coordinator does not know its attempt: it opens the next one, and takes the one before for aborted.
 
-``Programs`` has the rules of ``testbed.live.injector``. A program that is killed while it stands still is no longer
-standing still. Of two entries that keep a program away at the same time the later one says when it is back; one that is
-away does not stand still.
+``Programs`` has the rules of ``testbed.live.injector``. A program that is killed while it is suspended is no longer
+suspended. Of two entries that keep a program away at the same time the later one says when it is back; one that is
+away is not suspended.
 """
 
 import math
@@ -199,7 +199,7 @@ class Drivers:
         return ResponsesRecorded(response.job, driver.incarnation, *into, ((response.lease, outcome),))
 
     def react(self, effect: Effect, _: float = 0.0) -> Event | None:
-        """What a driver says at once to ``effect``, one of HEARD; one that stands still hears of it later."""
+        """What a driver says at once to ``effect``, one of HEARD; one that is suspended hears of it later."""
         assert isinstance(effect, AcceptJob | AcceptAttempt | EndAttempt | EndJob)
         driver = self._drivers[effect.job]
         if isinstance(effect, EndJob):
@@ -224,7 +224,7 @@ class Drivers:
                 yield driver.submits(self.life)
 
     def stop(self, job: JobId, state: State) -> list[Event]:
-        """Kill a driver, or let it stand still from here on."""
+        """Kill a driver, or suspend it from here on."""
         driver = self._drivers[job]
         driver.state = state
         if state is STILL:

@@ -23,7 +23,7 @@ A coordinator that is killed takes all with it that it knows: sessions, leases a
 devices work on, and drivers decide about responses, of which nobody hears. Another one, with the next number, begins
 with an engine and a policy that know nothing; first the drivers say what they have to say, by arrival of their jobs,
 then the devices that are there check in, by session, with the leases that they still hold, which are taken back. One
-that stands still hears all that is said to it when it goes on, in the order in which it was said.
+that is suspended hears all that is said to it when it goes on, in the order in which it was said.
 
 It ends when the last job has, with all reactions; or when no check-in and no arrival is to come and no session is
 open: then the jobs that are left would wait for ever.
@@ -111,7 +111,7 @@ class _Run:
         self._validate = validate
         self._watched = validate or journal is not None
         self._said: deque[Event] = deque()  # reactions that the engine has not heard yet
-        self._inbox: deque[Event] = deque()  # what a coordinator that stands still has yet to hear
+        self._inbox: deque[Event] = deque()  # what a coordinator that is suspended has yet to hear
         self._on_kind: Mapping[Kind, Callable[[], None]] = {
             RESPONSE: self._next_response,
             FINISH: self._finish,

@@ -77,7 +77,7 @@ class Present:
     ends_s: float = 0.0  # when its session does
     how: Cut | None = None  # nobody can reach it, for this reason; None: it is within reach
     since_s: float = 0.0  # that it is out of reach
-    missed: tuple[Effect, ...] = ()  # what waits in the connections of one that stands still
+    missed: tuple[Effect, ...] = ()  # what waits in the connections of one that is suspended
     met: frozenset[JobId] = frozenset()  # whose drivers it has a connection to
     told: LeaseSeq | None = None  # its driver has answered, and no coordinator has heard of it
     gone: bool = False  # and the coordinator has not heard of it yet

@@ -54,7 +54,7 @@ def test_a_process_that_stands_still_again_and_again_is_named_and_once(watched: 
     watched.load(".", row((10.0, 0.2), (12.0, 0.2)))
     watched.load("jobs/wide", row((10.0, 0.2), (11.0, 0.07), (12.0, 0.07)), torn='{"stalls": [[9')
     watched.seconds(0.1, 0.1)
-    said = "stands still repeatedly, for {} ms now: this machine is too busy"
+    said = "stalls repeatedly, for {} ms now: this machine is too busy"
     assert watched.warnings == [f"wide {said.format(70)}"]
     watched.load(".", row((14.9, 0.09)))
     watched.seconds(0.1)
@@ -83,7 +83,7 @@ def test_what_happens_while_parts_are_being_started_is_no_warning(watched: Watch
 def test_our_own_event_loop_is_watched_as_well(watched: Watched) -> None:
     watched.own_loop((10.0, 0.9))
     watched.own_loop((20.0, 1.2))
-    assert watched.warnings == ["venn run stood still for 1.2 s: do not trust this run's times"]
+    assert watched.warnings == ["venn run stalled for 1.2 s: do not trust this run's times"]
 
 
 @pytest.mark.parametrize(("done", "late", "told"), [(49, 40, 0), (100, 2, 0), (100, 3, 1)])
@@ -144,4 +144,4 @@ def test_what_stands_still_on_purpose_is_not_told(watched: Watched) -> None:
     for place in (".", "devices/bench-01", "jobs/wide"):
         watched.load(place, row((10.0, 2.0)))
     watched.seconds(0.1)
-    assert watched.warnings == ["wide stood still for 2.0 s: do not trust this run's times"]
+    assert watched.warnings == ["wide stalled for 2.0 s: do not trust this run's times"]

@@ -67,7 +67,7 @@ def test_a_stall_disqualifies_only_what_it_touched_by_too_much(tmp_path: Path) -
     stalling(world, ".", (5.0, 0.3))
     [reason] = judged(world, tmp_path).reasons
     assert reason == (
-        "processes stood still for 0.3 s of the 10.0 s of narrow (the limit is 1%); "
+        "processes stalled for 0.3 s of the 10.0 s of narrow (the limit is 1%); "
         "the longest was coordinator at 4.7 s for 0.30 s: run it again, or make the job longer"
     )
 
@@ -90,7 +90,7 @@ def test_a_process_that_stalls_again_and_again_is_a_busy_machine(tmp_path: Path)
     world = World()
     stalling(world, ".", (20.0, 0.06), (21.5, 0.08), (24.9, 0.06), (60.0, 0.06))
     [reason] = judged(world, tmp_path).reasons
-    assert reason.startswith("coordinator stood still repeatedly between 19.9 s and 24.9 s, 0.2 s in all: run fewer")
+    assert reason.startswith("coordinator stalled repeatedly between 19.9 s and 24.9 s, 0.2 s in all: run fewer")
     world = World()
     stalling(world, ".", (20.0, 0.06), (21.5, 0.08), (25.1, 0.06))
     assert judged(world, tmp_path / "apart").reasons == ()
@@ -102,7 +102,7 @@ def test_a_stall_beyond_a_second_disqualifies_however_long_the_job_is(tmp_path: 
     found = judge_host(load_run(world.write(tmp_path)), (0.0, 1000.0), {"wide": (0.0, 1000.0)})
     [reason] = found.reasons
     assert reason.startswith(
-        "coordinator stood still for 1.2 s at 48.8 s (the limit is 1 s: time-outs may have run out)"
+        "coordinator stalled for 1.2 s at 48.8 s (the limit is 1 s: time-outs may have run out)"
     )
 
 
