@@ -96,7 +96,7 @@ def run(
         str, typer.Option(metavar="ADDR", help="Address to serve devices on; port 0: any.")
     ] = "127.0.0.1:0",
     advertise: Annotated[
-        str, typer.Option(metavar="ADDR", help="Address that devices connect to, if it is another; a name is looked up once.")
+        str, typer.Option(metavar="ADDR", help="Address devices connect to, if another; a name is looked up once.")
     ] = "",
     fsync: Annotated[bool, typer.Option("--fsync", help="Survive power cuts; slower.")] = False,
     start_at: Annotated[float | None, typer.Option(metavar="UNIX", help="Get ready, and submit at this time.")] = None,

@@ -35,7 +35,10 @@ ACKNOWLEDGED_WITHIN_S = 0.1  # the end of a task, unless an offer takes it along
 
 STATUS = {  # of a session that the engine ends
     SessionEnd.SILENT: (grpc.StatusCode.UNAVAILABLE, "nothing was heard from this device"),
-    SessionEnd.SUPERSEDED: (grpc.StatusCode.ABORTED, "a newer stream of this device has taken over; do not connect again"),
+    SessionEnd.SUPERSEDED: (
+        grpc.StatusCode.ABORTED,
+        "a newer stream of this device has taken over; do not connect again",
+    ),
     SessionEnd.DUPLICATE_DEVICE: (
         grpc.StatusCode.ALREADY_EXISTS,
         "another device with this id is alive; give this one a name of its own",

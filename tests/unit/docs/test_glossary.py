@@ -7,15 +7,27 @@ import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
 GLOSSARY = DOCS / "glossary.md"
-PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md")} - {GLOSSARY})
+PAGES = sorted({*DOCS.glob("*.md"), *DOCS.glob("tutorials/*.md"), DOCS.parent / "README.md"} - {GLOSSARY})
 TERMS = {
+    "agent": "agents?",
     "attempt": "attempts?",
+    "auditor": "auditors?",
+    "backend": "backends?",
+    "capability": "(?<!without )capabilit(?:y|ies)",  # not those of Linux
     "check-in": "check-ins?",
+    "check-in-path": r"check-in\s+path",
+    "checkpoint": "checkpoints?",
+    "churn": "churn",
+    "compiled-path": r"compiled\s+path",
     "cooling": "cool(?:s|ing)?",
     "coordinator": "coordinators?",
     "digest": "digests?",
     "driver": "drivers?",
     "eligible": "eligible",
+    "engine": r"(?<!docker\s)(?<!container\s)engines?",  # not Docker's
+    "event-path": r"event\s+path",
+    "fair-share": r"fair\s+shares?",
+    "fleet": "fleets?",
     "gap": "gaps?",
     "incarnation": "incarnations?",
     "jct": "JCTs?",
@@ -23,11 +35,23 @@ TERMS = {
     "journal": "journals?",
     "lease": "leases?",
     "liveness-interval": r"liveness\s+interval",
+    "manifest": "(?<!run's )manifests?",  # not run.json
+    "over-commitment": "over-commitment",
+    "population": "populations?",
+    "receipt": "receipts?",
     "region": "regions?",
+    "relay": "relays?",
+    "replay": "replay",
+    "requirement": "requirements?",
     "response-collection-time": r"response\s+collection\s+times?",
+    "run-folder": r"run\s+folders?",
+    "scenario": "scenarios?",
     "scheduling-delay": r"scheduling\s+delays?",
+    "seed": "(?<!hash )seeds?",  # not that of hashes of Python
     "session": "sessions?",
     "spare-place": r"spare\s+places?",
+    "spool": "spools?",
+    "staleness": "staleness",
     "straggler": "stragglers?",
     "supply": "supply",
     "swarm": "swarms?",

@@ -101,9 +101,7 @@ def test_a_stall_beyond_a_second_disqualifies_however_long_the_job_is(tmp_path: 
     stalling(world, ".", (50.0, 1.2))
     found = judge_host(load_run(world.write(tmp_path)), (0.0, 1000.0), {"wide": (0.0, 1000.0)})
     [reason] = found.reasons
-    assert reason.startswith(
-        "coordinator stalled for 1.2 s at 48.8 s (the limit is 1 s: time-outs may have run out)"
-    )
+    assert reason.startswith("coordinator stalled for 1.2 s at 48.8 s (the limit is 1 s: time-outs may have run out)")
 
 
 def test_when_the_processor_was_busy_is_said_with_what_to_do(tmp_path: Path) -> None:
