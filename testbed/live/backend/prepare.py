@@ -92,7 +92,7 @@ def changes_of(scenario: Scenario, fleet: str) -> tuple[Limits, ...]:
 
 
 def _outside(scenario: Scenario, devices: Iterable[DeviceSpec]) -> dict[str, frozenset[Verb]]:
-    """By device: what its backend does to it from outside, so that the device does not play it."""
+    """What its backend does to each device from outside, so that the device does not play it."""
     spec = scenario.backend_spec
     of = dict.fromkeys(scenario.fleets, spec.outside)
     if spec.outside_of:
