@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 SCENARIO = """
 version: 1
 name: twin
-seed: 2357
+seed: 3075
 policy: srsf
 duration: 90s
 requirements: {strong: cpu >= 8}
