@@ -1,8 +1,7 @@
 """Leases from their grant to their end, and what that does to places and to devices.
 
 A device is busy while a lease is in its hand, and after that until it says so itself where it may still be at work
-(``_STILL_AT_WORK``), at most until the lease's expiry. A place that is taken or given back changes the plan's inputs
-when the request reaches its target or falls below it, becomes full or stops being full, unless it is asynchronous.
+(``_STILL_AT_WORK``), at most until the lease's expiry. Its place is another matter: see ``places``.
 """
 
 from coordinator.engine.chance import Purpose, draw, fraction
@@ -11,7 +10,6 @@ from coordinator.engine.effects import (
     CloseSession,
     EndLease,
     EndSession,
-    FillAttempt,
     MissLease,
     OfferLease,
     ResumeLease,
@@ -28,24 +26,22 @@ from coordinator.engine.lifecycle import (
     END,
     FREE,
     IDLE,
-    JOB,
     LEASE,
     LEAVE,
     MISS,
     OFFERED,
     PLACED,
-    REQUEST,
     RETURN,
     RUNNING,
     SERVE,
     SERVED,
     TAKE,
-    JobStep,
+    InvariantError,
     LeaseStep,
-    RequestStep,
     advance,
 )
 from coordinator.engine.model import ComeBackReason, FailureReason, LeaseEnd, Outcome, Phase, Repeat, SessionEnd
+from coordinator.engine.places import check_full, give_back, take, unplace
 from coordinator.engine.state import DAY_S, Device, Lease, Request, Session, Stopping, day_of
 from coordinator.engine.world import World
 
@@ -63,8 +59,12 @@ _after = LEASE.get
 
 
 def grant(world: World, session: Session, request: Request) -> None:
-    """Offer an idle device to a request with an unmet place."""
+    """Offer an idle device to a request with an unmet place. Raises InvariantError: it does not meet the job's own
+    requirement, whatever its region says.
+    """
     device, job, now = session.device, request.job, world.now
+    if not job.spec.requirement.matches(device.id, device.capabilities):
+        raise InvariantError(f"{device.id} was to be leased to {request}, and does not meet {job.spec.requirement}")
     world.leases_granted += 1
     seq = LeaseSeq(world.leases_granted)
     ends_at = now + job.spec.lease_s
@@ -80,7 +80,7 @@ def grant(world: World, session: Session, request: Request) -> None:
     text = "lease {} of {} round {} attempt {}"
     device.history.append((now, "OFFERED", text, seq, job.id, request.round, request.attempt))
     world.effects.append(OfferLease(session.seq, device.id, seq, request.id, job.id, round_, attempt, ends_at))
-    _place(world, request)
+    take(world, request)
 
 
 def accept(world: World, lease: Lease) -> None:
@@ -105,7 +105,7 @@ def deliver(world: World, lease: Lease, receipt: Outcome) -> None:
         _step(lease, DELIVER)
     elif lease.request.unmet > 0:
         _step(lease, DELIVER)
-        _place(world, lease.request)
+        take(world, lease.request)
     # Without a free place it stays ABSENT, out of its device's hand; its response counts all the same.
     device.tasks += 1
     device.lease = None
@@ -120,7 +120,7 @@ def miss(world: World, lease: Lease) -> None:
     _step(lease, MISS)
     lease.device.history.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.effects.append(MissLease(lease.seq, lease.device.id))
-    _give_back(world, lease)
+    give_back(world, lease)
 
 
 def resume(world: World, lease: Lease, session: Session) -> None:
@@ -131,7 +131,7 @@ def resume(world: World, lease: Lease, session: Session) -> None:
         _occupy(world, session)
         lease.device.history.append((world.now, "RESUMED", f"lease {lease.seq}"))
         world.effects.append(ResumeLease(lease.seq, lease.device.id, session.seq))
-        _place(world, lease.request)
+        take(world, lease.request)
     else:
         lease.session = session.seq
         end(world, lease, LeaseEnd.REPLACED)
@@ -169,7 +169,7 @@ def end(
     else:
         _use_no_more(world, lease)
         if was in PLACED:
-            _give_back(world, lease)
+            give_back(world, lease)
     if device.lease is lease:
         _let_go(world, lease, reason)
 
@@ -327,13 +327,13 @@ def _count(world: World, lease: Lease, *, placed: bool) -> None:
     if request.asynchronous:
         request.held += 1
         if placed:
-            _unplace(world, request)
+            unplace(world, request)
         return
     request.counted += 1
     if placed:
         request.placed -= 1
     else:
-        _check_full(world, request)
+        check_full(world, request)
 
 
 def _use_no_more(world: World, lease: Lease) -> None:
@@ -343,54 +343,6 @@ def _use_no_more(world: World, lease: Lease) -> None:
         del request.used[device.id]
         if request.open and device.session is not None and device.state is IDLE:
             world.fresh.append(device.session)
-
-
-def _place(world: World, request: Request) -> None:
-    request.placed += 1
-    world.changed[request.id] = request
-    _check_full(world, request)
-
-
-def _check_full(world: World, request: Request) -> None:
-    """Note one place less unmet. At its target, and full: the plan changes. The first time it is full the scheduling
-    delay ends.
-
-    Asynchronously the plan stays: a full request is skipped, and has a place again soon.
-    """
-    if request.ended_at is not None:
-        return
-    taken = request.placed + request.counted
-    if taken < request.places:
-        if taken == request.target:
-            world.dirty = True
-        return
-    world.dirty = world.dirty or not request.asynchronous
-    if request.filled_at is None:
-        job = request.job
-        request.filled_at = world.now
-        request.state = advance(REQUEST, request.state, RequestStep.FILL, request, job.history)
-        job.state = advance(JOB, job.state, JobStep.FILL, job.id, job.history)
-        world.note(job, "FILLED", str(request))
-        world.effects.append(FillAttempt(request.id, job.id, request.round, request.attempt))
-
-
-def _give_back(world: World, lease: Lease) -> None:
-    """A place without a response."""
-    request, profiles = lease.request, lease.request.job.profiles
-    if request.open and not request.asynchronous and profiles is not None:
-        profiles.lose(world.now - lease.granted_at, chosen=request.chosen)
-    _unplace(world, request)
-
-
-def _unplace(world: World, request: Request) -> None:
-    request.placed -= 1
-    if not request.open:
-        return
-    world.changed[request.id] = request
-    if request.asynchronous:
-        world.vacant = world.vacant or request.unmet == 1
-    elif request.unmet == 1 or request.placed + request.counted == request.target - 1:
-        world.dirty = True
 
 
 def _step(lease: Lease, step: LeaseStep) -> None:

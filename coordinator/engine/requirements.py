@@ -1,10 +1,13 @@
 """Requirements: a small closed algebra of predicates on capabilities.
 
 An absent capability makes every comparison on it false (and its negation true). ``str()`` of a requirement is
-its canonical text, in the notation of the scenario file, and identifies its job group.
+its canonical text, in the notation of the scenario file, and identifies its job group. So no two requirements that
+differ have the same text: a name or a text that is not a plain word stands in quotes, with escapes as in JSON.
 """
 
+import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, assert_never, get_args
@@ -14,6 +17,9 @@ from coordinator.engine.ids import DeviceId, GroupId
 Operator = Literal["<", "<=", "=", "!=", ">=", ">"]
 NUMBER_OPERATORS: tuple[Operator, ...] = get_args(Operator)
 TEXT_OPERATORS: tuple[Operator, ...] = ("=", "!=")
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")  # no number begins so
+_DEVICE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_KEYWORDS = frozenset({"and", "or", "not", "in", "all", "id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +80,8 @@ class Comparison:
                 assert_never(self.operator)
 
     def __str__(self) -> str:
-        value = self.value if isinstance(self.value, str) else f"{self.value:.17g}"
-        return f"{self.name} {self.operator} {value}"
+        value = _word(self.value) if isinstance(self.value, str) else f"{self.value:.17g}"
+        return f"{_word(self.name)} {self.operator} {value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +127,7 @@ class Ids:
         return device in self.ids
 
     def __str__(self) -> str:
-        return f"id in ({'; '.join(self.ids)})"
+        return f"id in ({'; '.join(id_ if _DEVICE.fullmatch(id_) else _quoted(id_) for id_ in self.ids)})"
 
 
 Requirement = AllDevices | Comparison | Every | Any | Not | Ids
@@ -154,6 +160,16 @@ def comparisons(requirement: Requirement) -> Iterator[Comparison]:
 def names_devices(requirement: Requirement) -> bool:
     """Whether it asks for certain devices: then devices with the same capabilities are not alike to it."""
     return any(isinstance(leaf, Ids) for leaf in leaves(requirement))
+
+
+def _word(text: str) -> str:
+    """A text as one word, which is no number, no keyword and no other text's."""
+    plain = _PLAIN.fullmatch(text) and text not in _KEYWORDS
+    return text if plain else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _bracketed(item: Requirement, *looser: type) -> str:
