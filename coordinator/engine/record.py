@@ -1,4 +1,4 @@
-"""Events and effects as compact JSON values for the journal, and the digest by which two runs are compared.
+"""Events, effects and facts as compact JSON values for the journal, and the digest by which two runs are compared.
 
 A value is ``[name of its class, field, field, ...]`` in the order of the fields; nested values of a known class go
 without the name. Fields that are added later have defaults, so that an older record can be read.
@@ -53,7 +53,7 @@ class _Codecs(dict[type, _Codec]):
 
 
 def text_of(record: object) -> str:
-    """Write an event or an effect as JSON."""
+    """Write an event, an effect or a fact as JSON."""
     return _CODECS[record.__class__].tagged(record)
 
 
@@ -64,12 +64,22 @@ def texts_of(records: Iterable[Event | Effect]) -> str:
 
 def event_from_json(record: object) -> Event:
     """Read an event from its JSON. Raises RecordError."""
-    return cast(Event, _untag(record, _EVENTS))
+    return cast(Event, read_record(record, _EVENTS))
 
 
 def effect_from_json(record: object) -> Effect:
     """Read an effect from its JSON. Raises RecordError."""
-    return cast(Effect, _untag(record, _EFFECTS))
+    return cast(Effect, read_record(record, _EFFECTS))
+
+
+def read_record(record: object, kinds: Mapping[str, type]) -> object:
+    """Read a record of one of these dataclasses, by name, from its JSON. Raises RecordError."""
+    if not isinstance(record, list) or not record or record[0] not in kinds:
+        raise RecordError(f"not a record: {str(record)[:80]}")
+    try:
+        return _CODECS[kinds[record[0]]].read(record[1:])
+    except (TypeError, ValueError, KeyError) as error:
+        raise RecordError(f"{record[0]} cannot be read: {error}") from None
 
 
 def settings_to_json(settings: EngineSettings) -> dict[str, object]:
@@ -124,15 +134,6 @@ class Digest:
 
     def hex(self) -> str:
         return f"{self._state:016x}"
-
-
-def _untag(record: object, kinds: Mapping[str, type]) -> object:
-    if not isinstance(record, list) or not record or record[0] not in kinds:
-        raise RecordError(f"not a record: {str(record)[:80]}")
-    try:
-        return _CODECS[kinds[record[0]]].read(record[1:])
-    except (TypeError, ValueError, KeyError) as error:
-        raise RecordError(f"{record[0]} cannot be read: {error}") from None
 
 
 def _list_text(head: list[str], values: Mapping[str, Text | None]) -> Text:
@@ -201,7 +202,7 @@ def _reader(hint: object) -> Convert | None:
     if origin in (Union, UnionType):
         classes = _classes(args)
         if len(classes) > 1:
-            return lambda one: _untag(one, classes)
+            return lambda one: read_record(one, classes)
         some = _reader(args[0])
         return None if some is None else lambda one: None if one is None else some(one)
     if origin is frozenset:

@@ -18,6 +18,7 @@ from coordinator.engine.failures import DRIVER_AWAY
 from coordinator.engine.model import AttemptStatus, EngineSettings, LeaseEnd
 from coordinator.service.convert import jobs as convert
 from coordinator.service.device_service import DeviceService
+from coordinator.service.facts import DriverVerified, TaskDropped
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs, Ledger
 from coordinator.service.liveness import LivenessMonitor
@@ -124,6 +125,7 @@ class Followers:
             job.ended = True
             job.templates.clear()
             job.bodies.clear()
+            self._host.note(TaskDropped(job.job))
             job.tell(convert.job_ended_frame(effect))
             job.history.end()
             self._forget_told(job)
@@ -242,11 +244,13 @@ class Followers:
             delay = min(2 * delay, LONGEST_RETRY_S)
         if job.incarnation != incarnation:
             return  # a newer driver has submitted the job meanwhile: its own stream asks where that one is
-        moved, job.verified, job.problem = bool(job.verified) and job.verified != address, address, ""
-        if moved:
+        before, job.verified, job.problem = job.verified, address, ""
+        if before not in ("", address):
             for offer in list(self._ledger.of_job(job.job)):
                 job.moved = max(job.moved, offer.lease)
                 self._devices.redirect(offer.session, offer.lease, address)
+        if before != address:
+            self._host.note(DriverVerified(job.job, address, job.moved))
         await self._host.ask(events.DriverFollowed(job.job, incarnation))
         job.wake()
 

@@ -9,18 +9,20 @@ plan and one write.
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol, TypeVar
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import Event, TimePassed, TurnEnded
+from coordinator.service.facts import Fact, Facts
 from coordinator.service.journal import Journal
 
 E = TypeVar("E", bound=Effect)
 Listener = Callable[[float, E], None]
 Recorded = Callable[[list[Effect]], None]
+Noted = Callable[[list[Effect]], Iterable[Fact]]
 Clock = Callable[[], float]  # engine time: seconds since the first coordinator of a run started, never decreasing
 
 SHORTEST_TIMER_S = 0.001
@@ -59,10 +61,14 @@ class Host:
         incarnation: int,
         call_later: CallLater | None = None,
         journal: Journal | None = None,
+        facts: Facts | None = None,
         validate: bool = False,
     ) -> None:
-        """``wall_ms``: Unix milliseconds at engine time 0, when the first coordinator of this folder started."""
+        """``wall_ms``: Unix milliseconds at engine time 0, when the first coordinator of this folder started.
+        ``facts``: those that stand.
+        """
         self.engine = engine
+        self.facts = facts or Facts()  # only read them: ``note`` and ``keep`` change them
         self.loop = asyncio.get_running_loop()
         self.failure: asyncio.Future[None] = self.loop.create_future()
         self.incarnation = incarnation  # for all its life; peers ask of it only whether it is the one they know
@@ -97,17 +103,36 @@ class Host:
         """Call ``listener(engine time, effect)`` for each effect of this kind that leaves, in order."""
         self._listeners[kind].append(listener)  # type: ignore[arg-type]  # called with this kind only
 
-    def handle(self, event: Event, recorded: Recorded | None = None) -> None:
+    def handle(self, event: Event, recorded: Recorded | None = None, facts: Noted | None = None) -> None:
         """Let the engine handle an event. ``recorded(effects)`` is called when it is recorded, before they leave.
 
-        They are the answers to this event: offers are made at the end of the turn, for all of its events.
+        They are the answers to this event: offers are made at the end of the turn, for all of its events. The facts
+        that follow from them, ``facts(effects)``, are recorded with the event.
         """
         if self.failure.done():
             return
+        self._begin_turn()
+        self._let_happen(event, recorded, self._now)
+        if facts is not None and not self.failure.done():
+            for fact in facts(self._turn[-1][1]):
+                self.note(fact)
+
+    def note(self, fact: Fact, recorded: Recorded | None = None) -> None:
+        """Let a fact stand from here on. It is recorded in this turn, before anything leaves; then ``recorded([])`` is
+        called.
+        """
+        if self.failure.done():
+            return
+        self._begin_turn()
+        self.facts.note(fact)
+        if self._journal is not None:
+            self._journal.note(self._now, fact)
+        self._turn.append((self._now, [], recorded))
+
+    def _begin_turn(self) -> None:
         if not self._turn:
             self.now()
             self.loop.call_soon(self._end_turn)
-        self._let_happen(event, recorded, self._now)
 
     def _let_happen(self, event: Event, recorded: Recorded | None, now: float) -> None:
         try:
@@ -121,16 +146,17 @@ class Host:
             return
         self._turn.append((now, effects, recorded))
 
-    async def ask(self, event: Event) -> list[Effect]:
+    async def ask(self, event: Event, facts: Noted | None = None) -> list[Effect]:
         """Handle an event, and give its effects once they have left; never, if the coordinator cannot go on."""
         answer: asyncio.Future[list[Effect]] = self.loop.create_future()
-
-        def recorded(effects: list[Effect]) -> None:
-            if not answer.done():
-                answer.set_result(effects)
-
-        self.handle(event, recorded)
+        self.handle(event, partial(_answer, answer), facts)
         return await answer
+
+    async def keep(self, fact: Fact) -> None:
+        """Note a fact, and return once it is recorded; never, if the coordinator cannot go on."""
+        answer: asyncio.Future[list[Effect]] = self.loop.create_future()
+        self.note(fact, partial(_answer, answer))
+        await answer
 
     def close(self) -> None:
         """Record what was handled, and the clean end of the journal."""
@@ -185,3 +211,8 @@ class Host:
         """Stop handling events: the coordinator cannot go on. The first reason stands."""
         if not self.failure.done():
             self.failure.set_exception(error)
+
+
+def _answer(answer: "asyncio.Future[list[Effect]]", effects: list[Effect]) -> None:
+    if not answer.done():
+        answer.set_result(effects)

@@ -5,6 +5,8 @@ with the same body has the same answer; with another body, ALREADY_EXISTS/KEY_RE
 """
 
 import asyncio
+from base64 import b64encode
+from collections.abc import Iterator
 from typing import Any, NoReturn, TypeVar, assert_never
 
 import grpc
@@ -12,15 +14,17 @@ import grpc
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq
-from coordinator.engine.model import JobEnd
+from coordinator.engine.model import AttemptStatus, JobEnd
 from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
 from coordinator.service.convert.fields import MalformedError
 from coordinator.service.device_service import DeviceService
+from coordinator.service.facts import DriverAt, Fact, JobForgotten, RoundReported, TaskOpened
 from coordinator.service.follow import Followers
-from coordinator.service.host import Host
+from coordinator.service.host import Host, Noted
 from coordinator.service.jobs import Job, Jobs, Ledger, Offers
+from coordinator.service.secret import Secret
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
@@ -64,10 +68,11 @@ class JobService(JobServiceServicer):
         ledger: Ledger,
         devices: DeviceService,
         view: View,
+        secret: Secret,
         insecure: bool,
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
-        self._ledger, self._devices, self._view, self._insecure = ledger, devices, view, insecure
+        self._ledger, self._devices, self._view, self._secret, self._insecure = ledger, devices, view, secret, insecure
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -90,11 +95,14 @@ class JobService(JobServiceServicer):
             check_address(request.address, insecure=self._insecure)
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
-        accepted = await self._ask(context, events.JobSubmitted(spec, incarnation), effects.AcceptJob)
+        at = DriverAt(name, request.address, incarnation)
+        event = events.JobSubmitted(spec, incarnation)
+        accepted = await self._ask(context, event, effects.AcceptJob, lambda made: _if_accepted(made, at))
         job = self._jobs.get(name)
         if job is None or job.ended:  # the engine has forgotten the one that ended
-            job = Job(name, request.address, incarnation, spec.asynchronous is not None)
-            self._jobs.add(job, self._host.engine.jobs)
+            job = Job(name, request.address, incarnation, spec.asynchronous is not None, self._secret)
+            for forgotten in self._jobs.add(job, self._host.engine.jobs):
+                self._host.note(JobForgotten(forgotten))
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address
         settings = self._host.engine.world.settings
@@ -131,15 +139,17 @@ class JobService(JobServiceServicer):
         except MalformedError as error:
             await _invalid(context, error)
         job = await self._driven(name, request.driver_incarnation, context)
-        body = request.task.SerializeToString(deterministic=True) + request.rounds_left.to_bytes(8, "little")
+        task = request.task.SerializeToString(deterministic=True)
         new = (round_, attempt) not in job.bodies
-        if not job.same_body(round_, attempt, body):
+        if not job.same_body(round_, attempt, task, request.rounds_left):
             await _refuse(context, "KEY_REUSED", f"attempt {round_}/{attempt} of {name} was opened with another task")
         if new:
             self._offers.prepare(job, request.key, request.task)
         event = events.AttemptOpened(name, job.incarnation, round_, attempt, request.rounds_left or None)
+        opened = TaskOpened(name, round_, attempt, request.rounds_left, b64encode(task).decode())
         try:
-            accepted = await self._ask(context, event, effects.AcceptAttempt)
+            facts = (lambda made: _if_open(made, opened)) if new else None
+            accepted = await self._ask(context, event, effects.AcceptAttempt, facts)
         except grpc.aio.AbortError:
             if new:
                 job.forget(round_, attempt)
@@ -190,6 +200,7 @@ class JobService(JobServiceServicer):
             await _invalid(context, error)
         job = await self._reported(request.job, request.driver_incarnation, context)
         job.report(request.round, metrics)
+        self._host.note(RoundReported(job.job, request.round, metrics))
         return job_pb2.ReportRoundResponse()
 
     async def FinishJob(self, request: job_pb2.FinishJobRequest, context: Context) -> job_pb2.FinishJobResponse:
@@ -229,9 +240,9 @@ class JobService(JobServiceServicer):
 
     # -- what the calls share
 
-    async def _ask(self, context: Context, event: events.Event, wanted: type[E]) -> E:
+    async def _ask(self, context: Context, event: events.Event, wanted: type[E], facts: Noted | None = None) -> E:
         """The effect that answers this event; a RefuseJob ends the call."""
-        for effect in await self._host.ask(event):
+        for effect in await self._host.ask(event, facts):
             if isinstance(effect, wanted):
                 return effect
             if isinstance(effect, effects.RefuseJob):
@@ -292,6 +303,17 @@ def check_address(address: str, *, insecure: bool) -> None:
             where=address,
             fix="start it with --insecure if you trust the network",
         )
+
+
+def _if_accepted(made: list[Effect], fact: Fact) -> Iterator[Fact]:
+    """The fact, if the job's submission was accepted."""
+    return (fact for effect in made if isinstance(effect, effects.AcceptJob))
+
+
+def _if_open(made: list[Effect], fact: Fact) -> Iterator[Fact]:
+    """The fact, if the attempt was accepted and is open."""
+    answers = (effect for effect in made if isinstance(effect, effects.AcceptAttempt))
+    return (fact for effect in answers if effect.status is AttemptStatus.OPEN)
 
 
 def _same(status: job_pb2.JobStatus, told: job_pb2.JobStatus) -> bool:

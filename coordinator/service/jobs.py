@@ -2,24 +2,25 @@
 
 import asyncio
 import hashlib
-import secrets
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 from coordinator.engine.effects import EndLease, OfferLease, ResumeLease
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.convert.devices import offer_bytes, offer_template
+from coordinator.service.facts import ROUNDS_KEPT
 from coordinator.service.host import Host
+from coordinator.service.secret import Secret
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.admission import FORMAT, KEY_BYTES, mac_of
+from venn.wire.admission import FORMAT, mac_of
 
 KEPT_BYTES = 1 << 20  # of a job's history that was sent, for a follower that comes back: some 9,000 frames
 MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
 FRAME_OVERHEAD_BYTES = 48  # of a frame in memory, beside its bytes
 MOST_ATTEMPTS = 64  # whose bodies are remembered, as many as the engine does
-MOST_ROUNDS_SHOWN = 64
+KEY_ID_BYTES = 8
 TICKET_SPARE_MS = 60_000  # a ticket outlives its lease by this, however late that ends
 GATHER_S = 0.1  # a frame that can wait leaves at most so much later, with those that come meanwhile
 
@@ -88,8 +89,9 @@ class Job:
     address: str  # literal host:port that its driver says its TaskService has
     incarnation: int  # of its driver: the highest that was accepted
     asynchronous: bool = False  # its driver hears of every lease: it keeps a model as long as one on it lives
-    ticket_key: bytes = field(default_factory=lambda: secrets.token_bytes(KEY_BYTES))
-    key_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    secret: InitVar[Secret | None] = None  # of the coordinator; None: one for this job alone
+    ticket_key: bytes = field(init=False)
+    key_id: str = field(init=False)
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
     moved: int = 0  # the newest lease whose offer names an earlier address
     problem: str = ""  # why the address is not verified; empty: it is
@@ -97,12 +99,17 @@ class Job:
     history: History = field(default_factory=History)
     templates: dict[tuple[int, int], Template] = field(default_factory=dict)  # (round, attempt): what is offered
     bodies: "OrderedDict[tuple[int, int], bytes]" = field(default_factory=OrderedDict)  # digests of attempts' bodies
-    metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=MOST_ROUNDS_SHOWN))
+    metrics: deque[tuple[int, Mapping[str, float]]] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
     follower: "asyncio.Task[object] | None" = None  # the one stream of its driver
     last_status: job_pb2.JobStatus | None = None  # of a job that has ended: it changes no more
     heard_at: float = 0.0  # engine time of its driver's last call
     _changed: asyncio.Event | None = None  # somebody waits for a change, or is about to
     _later: asyncio.TimerHandle | None = None  # frames gather until then
+
+    def __post_init__(self, secret: Secret | None) -> None:
+        secret = secret or Secret()
+        self.ticket_key = secret.derive("ticket", self.job)
+        self.key_id = secret.derive("ticket key id", self.job)[:KEY_ID_BYTES].hex()
 
     def changed(self) -> asyncio.Event:
         """The event that is set at the next change. Take it before you look, so that no change is missed."""
@@ -135,9 +142,9 @@ class Job:
         self.last_status = None
         self.wake()
 
-    def same_body(self, round_: int, attempt: int, body: bytes) -> bool:
+    def same_body(self, round_: int, attempt: int, task: bytes, rounds_left: int = 0) -> bool:
         """Whether an attempt's body is what it was when its key was first used; remembers it if it is new."""
-        digest = hashlib.blake2b(body, digest_size=16).digest()
+        digest = hashlib.blake2b(task + rounds_left.to_bytes(8, "little"), digest_size=16).digest()
         known = self.bodies.setdefault((round_, attempt), digest)
         if len(self.bodies) > MOST_ATTEMPTS:
             self.bodies.popitem(last=False)
@@ -158,11 +165,13 @@ class Jobs:
     def get(self, job: JobId) -> Job | None:
         return self._jobs.get(job)
 
-    def add(self, job: Job, known: Container[JobId]) -> None:
-        """Add a job; those that the engine no longer knows are forgotten here as well."""
-        for name in [name for name in self._jobs if name not in known]:
+    def add(self, job: Job, known: Container[JobId]) -> list[JobId]:
+        """Add a job; those that the engine no longer knows are forgotten here as well. Returns their ids."""
+        forgotten = [name for name in self._jobs if name not in known]
+        for name in forgotten:
             del self._jobs[name]
         self._jobs[job.job] = job
+        return forgotten
 
     def __iter__(self) -> Iterator[Job]:
         """All jobs, by arrival."""

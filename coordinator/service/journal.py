@@ -1,7 +1,8 @@
-"""events.jsonl: every event with its effects, written before the effects leave.
+"""events.jsonl: every event with its effects, and every fact, written before anything of its turn leaves.
 
 First line ``{"kind":"start",...}``, then ``{"n":1,"t":0.0123,"event":[...],"effects":[...]}`` per event (t in engine
-seconds; the wall clock then was ``wall_ms / 1000 + t``), and on a clean stop ``{"kind":"end","digest":...}``.
+seconds; the wall clock then was ``wall_ms / 1000 + t``), ``{"t":0.0123,"fact":[...]}`` per fact, and on a clean stop
+``{"kind":"end","digest":...}``. Each line ends with a checksum (``coordinator.service.sealed``).
 """
 
 import json
@@ -14,9 +15,11 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, settings_to_json, text_of, texts_of
+from coordinator.service.facts import Fact, Facts, fact_from_json
+from coordinator.service.sealed import seal, unseal
 from venn.wire.files import file_error, write_all
 
-FORMAT = 2
+FORMAT = 3
 EVENTS = "events.jsonl"
 
 
@@ -36,8 +39,11 @@ class Journal:
         name: str,
         software: str,
         started_s: float = 0.0,
+        facts: Facts | None = None,
     ) -> None:
-        """``started_s``: engine time at which this incarnation began; all of one folder share a clock."""
+        """``started_s``: engine time at which this incarnation began; all of one folder share a clock. ``facts``: those
+        that stand then.
+        """
         self.path = path
         self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
         self._lines: list[str] = []
@@ -48,7 +54,7 @@ class Journal:
             self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
         except OSError as error:
             raise file_error(error, path) from error
-        self._size = 0
+        self._size = self._crc = 0  # of what is in the file
         start = {
             "kind": "start",
             "format": FORMAT,
@@ -60,6 +66,8 @@ class Journal:
             "software": software,
         }
         self._lines.append(self._encode(start))
+        for fact in facts or ():
+            self.note(started_s, fact)
         self.flush()
 
     def append(self, now: float, event: Event, effects: list[Effect]) -> None:
@@ -69,10 +77,14 @@ class Journal:
         done = f'"event":{text_of(event)},"effects":{texts_of(effects)}'
         self._lines.append(f'{{"n":{self._number},"t":{now!r},{done}}}')
 
+    def note(self, now: float, fact: Fact) -> None:
+        """Record one fact; it is on disk after the next ``flush``."""
+        self._lines.append(f'{{"t":{now!r},"fact":{text_of(fact)}}}')
+
     def flush(self) -> None:
         if not self._lines:
             return
-        data = ("\n".join(self._lines) + "\n").encode()
+        data, crc = seal(self._lines, self._crc)
         self._lines.clear()
         try:
             write_all(self._file.write, data)
@@ -80,6 +92,7 @@ class Journal:
             os.ftruncate(self._file.fileno(), self._size)
             raise file_error(error, self.path) from error
         self._size += len(data)
+        self._crc = crc
 
     def close(self) -> None:
         """End the journal cleanly, with the digest of all that was recorded."""
@@ -92,6 +105,17 @@ class Journal:
             self.flush()
         finally:
             self._file.close()
+
+
+def standing_facts(path: Path) -> Facts:
+    """The facts that stand at the end of a journal; none where there is no journal."""
+    facts = Facts()
+    with suppress(FileNotFoundError):
+        for body in unseal(path.read_bytes()).bodies:
+            row = json.loads(body)
+            if "fact" in row:
+                facts.note(fact_from_json(row["fact"]))
+    return facts
 
 
 def first_start_ms(path: Path) -> int | None:

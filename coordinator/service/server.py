@@ -22,11 +22,13 @@ from coordinator.service import admin_service, device_service, job_service
 from coordinator.service.admin_service import AdminService
 from coordinator.service.device_service import DeviceService
 from coordinator.service.event_log import EventLog
+from coordinator.service.facts import Facts
 from coordinator.service.follow import Followers
 from coordinator.service.host import CallLater, Clock, Host, boot_clock
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
-from coordinator.service.journal import EVENTS, Journal, first_start_ms
+from coordinator.service.journal import EVENTS, Journal, first_start_ms, standing_facts
+from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.wire.admission import SOFTWARE, TokenInterceptor, Tokens
@@ -67,7 +69,9 @@ class Coordinator:
         now_ms = int((time.time() - settings.clock()) * 1000)
         wall_ms = min(first_ms or now_ms, now_ms)
         started_s = (now_ms - wall_ms) / 1000  # on the clock of the first coordinator here
-        self.journal = self._journal(wall_ms, now_ms)
+        secret = self._secret()
+        facts = standing_facts(settings.folder / EVENTS) if settings.folder else Facts()
+        self.journal = self._journal(wall_ms, now_ms, facts)
         self.host = Host(
             self.engine,
             clock=lambda: started_s + settings.clock(),
@@ -75,6 +79,7 @@ class Coordinator:
             incarnation=now_ms,
             call_later=settings.call_later,
             journal=self.journal,
+            facts=facts,
             validate=settings.validate,
         )
         self.jobs = Jobs()
@@ -103,20 +108,28 @@ class Coordinator:
             ledger=self.ledger,
             devices=self.devices,
             view=self.view,
+            secret=secret,
             insecure=settings.insecure,
         )
         self.admin = AdminService(self.host, self.view, self.log, self.devices, allow_faults=settings.allow_faults)
         self.health = HealthServicer()
         self.address = ""
 
-    def _journal(self, wall_ms: int, now_ms: int) -> Journal | None:
+    def _secret(self) -> Secret:
+        """Its own secret, in its folder if it has one."""
+        folder = self.settings.folder
+        if folder is None:
+            return Secret()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise file_error(error, folder) from error
+        return kept_secret(folder)
+
+    def _journal(self, wall_ms: int, now_ms: int, facts: Facts) -> Journal | None:
         settings = self.settings
         if settings.folder is None:
             return None
-        try:
-            settings.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise file_error(error, settings.folder) from error
         return Journal(
             settings.folder / EVENTS,
             settings=settings.engine,
@@ -125,6 +138,7 @@ class Coordinator:
             name=settings.name,
             software=SOFTWARE,
             started_s=(now_ms - wall_ms) / 1000,
+            facts=facts,
         )
 
     def make_server(self) -> grpc.aio.Server:

@@ -19,8 +19,8 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, event_from_json, texts_of
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.runfolder.journal import check_start, end_digest, event_rows, journal_files, settings_of, why_not
-from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows
+from testbed.runfolder.journal import end_digest, event_rows, journal_files, journal_rows, settings_of
+from testbed.runfolder.jsonlines import Row, damaged, integer, number
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
 
@@ -92,10 +92,8 @@ def _replayed(path: Path) -> Replayed:
 
 def replay_here(path: Path) -> Replayed:
     """Replay one journal in this process. Raises UsageError."""
-    rows = read_rows(path)
-    if not rows:
-        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
-    settings = settings_of(check_start(rows[0], path), path)
+    rows = journal_rows(path)
+    settings = settings_of(rows[0], path)
     engine = Engine(settings, _policy(settings.policy, path))
     digest = Digest()
     events = effects = 0

@@ -19,11 +19,12 @@ from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, Event, Tim
 from coordinator.engine.ids import JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, EngineSettings, HeldLease, LeaseEnd, SessionEnd
 from coordinator.engine.record import Digest, RecordError, effect_from_json, event_from_json, settings_from_json
-from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_rows, text
+from coordinator.service.sealed import unseal
+from testbed.runfolder.jsonlines import Row, damaged, integer, number, read_object_line, read_rows, text
 from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError
 
-FORMAT = 2
+FORMATS = (2, 3)  # that are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +84,8 @@ class Journal:
 
 def read_journal(path: Path) -> Journal:
     """Read one journal. Raises UsageError if there is none, or if it is not one that this version reads."""
-    rows = read_rows(path)
-    if not rows:
-        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
-    start = check_start(rows[0], path)
+    rows = journal_rows(path)
+    start = rows[0]
     entries = [_entry(row, path, line) for line, row in event_rows(rows, path)]
     return Journal(
         name=text(start, "name"),
@@ -100,13 +99,33 @@ def read_journal(path: Path) -> Journal:
     )
 
 
+def journal_rows(path: Path) -> tuple[Row, ...]:
+    """The whole lines of a journal, the start line first. Raises UsageError if there is none, if it is of another
+    format, or if a line is damaged; a last one that was cut short is left out."""
+    lines = path.read_bytes() if path.is_file() else b""
+    first = read_object_line(lines.partition(b"\n")[0])
+    if first is None:
+        raise UsageError("NO_JOURNAL", "no events are recorded there", where=str(path), fix=why_not(path))
+    if check_start(first, path).get("format") == 2:  # had no checksums
+        return read_rows(path)
+    sealed = unseal(lines)
+    if sealed.damaged is not None or not sealed.bodies:
+        raise damaged(path, sealed.damaged or 1)
+    rows = [read_object_line(body) for body in sealed.bodies]
+    return tuple(row for row in rows if row is not None)
+
+
 def event_rows(rows: Sequence[Row], path: Path) -> Iterator[tuple[int, Row]]:
     """The events of a journal with the numbers of their lines. Raises UsageError where one is missing or damaged:
-    events are numbered from 1, and nothing but an end line stands after them."""
+    events are numbered from 1, facts stand between them, and nothing but an end line stands after them."""
+    n = 0
     for line, row in enumerate(rows[1:], start=2):
+        if "fact" in row:
+            continue
         if line == len(rows) and row.get("kind") == "end":
             return
-        if "event" not in row or row.get("n") != line - 1:
+        n += 1
+        if "event" not in row or row.get("n") != n:
             raise damaged(path, line)
         yield line, row
 
@@ -127,8 +146,8 @@ def check_start(row: Row, path: Path) -> Row:
     """The start line. Raises UsageError if it is none, or of another format."""
     if row.get("kind") != "start":
         raise damaged(path, 1)
-    if row.get("format") != FORMAT:
-        message = f"is a journal of format {row.get('format')}, this version reads {FORMAT}"
+    if row.get("format") not in FORMATS:
+        message = f"is a journal of format {row.get('format')}, this version reads {' and '.join(map(str, FORMATS))}"
         raise UsageError("JOURNAL_FORMAT", message, where=str(path), fix="use the version of venn that wrote it")
     return row
 

@@ -23,7 +23,7 @@ def read_rows(path: Path) -> tuple[Row, ...]:
         return ()
     rows = []
     for line, said in enumerate(lines, start=1):
-        row = _object(said)
+        row = read_object_line(said)
         if row is not None:
             rows.append(row)
         elif line < len(lines):
@@ -102,7 +102,8 @@ def metrics(row: Row) -> dict[str, float]:
     return {str(name): float(one) for name, one in value.items() if isinstance(one, int | float)}
 
 
-def _object(said: bytes) -> Row | None:
+def read_object_line(said: bytes) -> Row | None:
+    """Read the JSON object of a line; None if it is none."""
     try:
         value = json.loads(said)
     except ValueError:
@@ -113,7 +114,7 @@ def _object(said: bytes) -> Row | None:
 def read_object(path: Path) -> Row:
     """Read the object of a JSON file; empty if there is none, or nothing that can be read."""
     try:
-        return _object(path.read_bytes()) or {}
+        return read_object_line(path.read_bytes()) or {}
     except OSError:
         return {}
 

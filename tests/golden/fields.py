@@ -2,8 +2,8 @@
 
 A record is the values of its fields in their order, so a field that changes its place changes what old journals say. A
 format may gain classes, members, and fields that come last and have a default; anything else needs a new format. Each
-class is written with its fields and their types, and an event or effect with an example, as a journal has it. The value
-of a field in the example depends on its name alone.
+class is written with its fields and their types, and an event, effect or fact with an example, as a journal has it. The
+value of a field in the example depends on its name alone.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,15 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import text_of
+from coordinator.service.facts import Fact
 from coordinator.service.journal import FORMAT
 
 FIELDS = Path(__file__).parent / f"format-{FORMAT}-fields.txt"
-RECORDS: tuple[type, ...] = (*get_args(Event), *get_args(Effect))
+RECORDS: tuple[type, ...] = (*get_args(Event), *get_args(Effect), *get_args(Fact))
 
 
 def fields_text() -> str:
-    """All classes that a journal holds, a line each, with an example of events and effects in the line after it."""
+    """All classes that a journal holds, a line each, with an example of what a journal records in the line after it."""
     kinds: dict[type, None] = {}
     for kind in (*RECORDS, EngineSettings):
         _classes(kind, kinds)
@@ -44,8 +45,8 @@ def fields_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def example(kind: type) -> Event | Effect:
-    """An event or effect in whose record no field passes for another of its type."""
+def example(kind: type) -> Event | Effect | Fact:
+    """An event, effect or fact in whose record no field passes for another of its type."""
     made = _example(kind, "")
     assert isinstance(made, RECORDS)
     return made  # type: ignore[return-value]  # it is one of them

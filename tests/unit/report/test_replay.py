@@ -14,6 +14,7 @@ from coordinator.engine.model import EngineSettings, JobSpec, Outcome
 from coordinator.engine.requirements import AllDevices, Capabilities
 from coordinator.policies.registry import load_policy
 from coordinator.service.journal import Journal
+from coordinator.service.sealed import seal
 from testbed.report.replay import describe, replay, replay_here
 from testbed.runfolder.journal import read_journal
 from venn.wire.errors import UsageError
@@ -66,10 +67,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def spoil(folder: Path, line: int, change: dict[str, object]) -> None:
+    """Change a line, with checksums that fit."""
     path = folder / "events.jsonl"
     lines = path.read_text().splitlines()
     lines[line] = json.dumps({**json.loads(lines[line]), **change})
-    path.write_text("\n".join(lines) + "\n")
+    rows = [json.loads(one) for one in lines]
+    sealed, _ = seal((json.dumps({key: row[key] for key in row if key != "crc"}) for row in rows), 0)
+    path.write_bytes(sealed)
 
 
 def granting_line(folder: Path) -> int:

@@ -14,6 +14,7 @@ from coordinator.engine.engine import Engine
 from coordinator.engine.events import DeviceHeard, DriverFollowed, Event, TimePassed, TurnEnded
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import EngineSettings
+from coordinator.service.facts import DriverAt, Fact
 from coordinator.service.host import Host
 from coordinator.service.journal import Journal
 from venn.wire.errors import PeerError
@@ -48,6 +49,9 @@ class Recorder:
 
     def append(self, now: float, event: Event, effects: list[Effect]) -> None:
         self.said.append("append")
+
+    def note(self, now: float, fact: Fact) -> None:
+        self.said.append("note")
 
     def flush(self) -> None:
         if self.full:
@@ -121,6 +125,24 @@ async def test_an_answer_comes_after_the_record() -> None:
     effects = await bench.host.ask(HEARD)
     assert effects == [RunLease(LeaseSeq(1), DeviceId("phone-1"))]
     assert "flush" in bench.said
+
+
+AT = DriverAt(JobId("ann/digits/1"), "127.0.0.1:1", 1)
+
+
+async def test_the_facts_of_an_event_are_recorded_with_it_and_before_its_effects_leave() -> None:
+    bench = Bench()
+    effects = await bench.host.ask(HEARD, lambda made: [AT for effect in made if isinstance(effect, RunLease)])
+    assert effects == [RunLease(LeaseSeq(1), DeviceId("phone-1"))]
+    assert bench.said == ["append", "note", "flush", "lease 1"]
+    assert list(bench.host.facts) == [AT]
+
+
+async def test_a_fact_is_recorded_before_its_keeper_goes_on() -> None:
+    bench = Bench()
+    await bench.host.keep(AT)
+    assert (bench.said, list(bench.host.facts)) == (["note", "flush"], [AT])
+    assert bench.engine.events == []
 
 
 async def test_events_of_listeners_are_the_next_turn() -> None:
