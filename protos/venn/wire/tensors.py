@@ -9,7 +9,6 @@ reading copies nothing: the arrays are read-only views of the buffer.
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -32,11 +31,11 @@ HEADERS_KNOWN = 8  # that were read last: a model and all responses to it have t
 MAX_TENSORS = 4096
 MAX_NAME = 256
 MAX_RANK = 8
+MAX_EXTENT = 2**63 - 1  # bytes, with each dimension of 0 taken as 1: NumPy makes no larger shape, not even an empty one
 DTYPES = {
     np.dtype(kind).newbyteorder("<").str: np.dtype(kind).newbyteorder("<")
     for kind in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")
 }
-NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{MAX_NAME}}}")
 
 
 class TensorError(PeerError):
@@ -169,9 +168,9 @@ def _read_entry(entry: object) -> Entry:
         case [str(name), str(dtype), list(shape)] if all(type(n) is int and 0 <= n < 2**48 for n in shape):
             if dtype not in DTYPES:
                 raise TensorError("TENSOR_DTYPE", f"array {printable(name, 80)} has dtype {printable(dtype, 20)}")
-            return _checked_name(name), DTYPES[dtype], _checked_shape(name, tuple(shape))
+            return _checked_name(name), DTYPES[dtype], _checked_shape(name, tuple(shape), DTYPES[dtype].itemsize)
         case _:
-            raise _malformed(f"an entry of its header is not a name, dtype and shape: {printable(repr(entry), 80)}")
+            raise _malformed("an entry of its header is not a name, dtype and shape")
 
 
 def _dtype_text(name: str, array: Array) -> str:
@@ -182,20 +181,22 @@ def _dtype_text(name: str, array: Array) -> str:
             f"array {printable(str(name), 80)} has dtype {printable(str(np.asarray(array).dtype), 40)}",
             fix="use booleans, integers or floats of at most 64 bits",
         )
-    _checked_shape(name, np.shape(array))
+    _checked_shape(name, np.shape(array), DTYPES[dtype].itemsize)
     return dtype
 
 
-def _checked_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _checked_shape(name: str, shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
     if len(shape) > MAX_RANK:
         raise TensorError(
             "TENSOR_MALFORMED", f"array {printable(str(name), 80)} has {len(shape)} dimensions, allowed are {MAX_RANK}"
         )
+    if math.prod(extent or 1 for extent in shape) * itemsize > MAX_EXTENT:
+        raise TensorError("TENSOR_MALFORMED", f"array {printable(str(name), 80)} has dimensions that are too large")
     return shape
 
 
 def _checked_name(name: object) -> str:
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME:
         raise TensorError(
             "TENSOR_MALFORMED",
             f"{printable(repr(name), 80)} is not an array name",
