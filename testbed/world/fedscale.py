@@ -15,10 +15,10 @@ files are matched by their place, and round again, as those two do it; their num
 
 import io
 import pickle
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,8 @@ from venn.wire.notation import format_bytes
 from venn.wire.text import printable
 
 MOST_BYTES = 128 * 1024 * 1024  # three times the largest file of FedScale
+MOST_SHARED = 1_000_000  # values of a small file, where clients share a list; of a larger one as many as it has bytes
+LONGEST_ENCODED = 16  # characters; those of a number
 FIX = "make it a CSV file, or pickle plain dictionaries, lists, numbers and texts"
 
 _OPCODES = (
@@ -48,8 +50,19 @@ _OPCODES = (
 )
 
 
+_NUMBERS = ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "b1")
+
+
 class _RefusedError(Exception):
     """What the file asks for and does not get."""
+
+
+def _shown(value: object) -> str:
+    """A value of the file in a few characters. Only the type of what may be of any size or depth."""
+    if isinstance(value, str):
+        return printable(repr(value[:40]), 40)
+    small = value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**18)
+    return repr(value) if small else type(value).__name__
 
 
 class _Dtype:
@@ -58,9 +71,9 @@ class _Dtype:
     __slots__ = ("name", "order")
 
     def __init__(self, name: object) -> None:
-        if name not in ("f8", "f4", "f2", "i8", "i4", "i2", "i1", "u8", "u4", "u2", "u1", "b1"):
-            raise _RefusedError(f"holds values of type {printable(str(name), 40)}")
-        self.name, self.order = str(name), "<"
+        if not isinstance(name, str) or name not in _NUMBERS:
+            raise _RefusedError(f"holds values of type {_shown(name)}")
+        self.name, self.order = name, "<"
 
     def __setstate__(self, state: object) -> None:
         if not isinstance(state, tuple) or len(state) < 2 or state[1] not in ("<", ">", "|", "="):
@@ -100,6 +113,8 @@ class _Encode:
     def __call__(self, text: object, encoding: object) -> bytes:
         if not isinstance(text, str) or encoding != "latin1":
             raise _RefusedError("holds bytes in an encoding other than latin1")
+        if len(text) > LONGEST_ENCODED:
+            raise _RefusedError("holds bytes that are no number")
         return text.encode("latin1")
 
 
@@ -111,16 +126,52 @@ _STAND_INS: dict[tuple[str, str], object] = {
 }
 
 
+_Load = Callable[[Any], None]  # what an opcode does with an unpickler
+
+
 def _refuse(_: pickle.Unpickler) -> None:
     raise _RefusedError("holds more than numbers, texts, lists and dictionaries")
 
 
-class _DataUnpickler(pickle._Unpickler):
-    """The one in Python: the compiled one allocates for its memo whatever size a file tells it (CVE-2018-20406)."""
+def _flat(load: _Load) -> _Load:
+    """Make a tuple that holds no other values than numbers and texts."""
 
-    dispatch: ClassVar[dict[int, Callable[[pickle.Unpickler], None]]] = {
+    def loaded(unpickler: Any) -> None:
+        load(unpickler)
+        if any(isinstance(item, list | tuple | dict) for item in unpickler.stack[-1]):
+            raise _RefusedError("holds a tuple of lists, tuples or dictionaries")
+
+    return loaded
+
+
+def _named(load: _Load, keys: slice) -> _Load:
+    """Put values into a dictionary, under keys that are whole numbers or texts; these are on the stack."""
+
+    def loaded(unpickler: Any) -> None:
+        if not all(isinstance(key, int | str) for key in unpickler.stack[keys]):
+            raise _RefusedError("holds a dictionary with keys other than whole numbers and texts")
+        load(unpickler)
+
+    return loaded
+
+
+_LOADS: dict[int, _Load] = {opcode[0]: pickle._Unpickler.dispatch[opcode[0]] for opcode in _OPCODES}
+_TUPLES = (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3)
+_KEYS = {pickle.SETITEM: slice(-2, -1), pickle.SETITEMS: slice(None, None, 2), pickle.DICT: slice(None, None, 2)}
+
+
+class _DataUnpickler(pickle._Unpickler):
+    """The one in Python: the compiled one allocates for its memo whatever size a file tells it (CVE-2018-20406).
+
+    Nothing that it does goes into the depth of a value. The hash of a tuple would: of a nested one it takes the
+    processor's stack, and of one whose parts are shared, time that doubles with each level.
+    """
+
+    dispatch: ClassVar[dict[int, _Load]] = {
         **dict.fromkeys(range(256), _refuse),
-        **{opcode[0]: pickle._Unpickler.dispatch[opcode[0]] for opcode in _OPCODES},
+        **_LOADS,
+        **{opcode[0]: _flat(_LOADS[opcode[0]]) for opcode in _TUPLES},
+        **{opcode[0]: _named(_LOADS[opcode[0]], keys) for opcode, keys in _KEYS.items()},
     }
 
     def find_class(self, module: str, name: str, /) -> object:
@@ -142,12 +193,34 @@ def read_pickle(path: Path) -> object:
     if not data:
         raise UsageError("POPULATION", "is empty", where=str(path), fix=FIX)
     try:
-        return _DataUnpickler(io.BytesIO(data)).load()
+        root: object = _DataUnpickler(io.BytesIO(data)).load()
+        _check_shared(root, max(len(data), MOST_SHARED))
+        return root
     except _RefusedError as error:
         raise UsageError("POPULATION", str(error), where=str(path), fix=FIX) from None
     except Exception as error:
         told = printable(f"{type(error).__name__}: {error}", 80)
         raise UsageError("POPULATION", f"is not a complete pickle: {told}", where=str(path), fix=FIX) from error
+
+
+def _check_shared(root: object, most: int) -> None:
+    """Refuse a file in which so many clients share lists that they have more than ``most`` values together."""
+    values = 0
+    for entry in _parts(root):
+        for value in _parts(entry):
+            values += 1 + len(_parts(value))
+            if values > most:
+                raise _RefusedError("holds the same lists again and again")
+
+
+def _parts(value: object) -> Collection[object]:
+    match value:
+        case dict():
+            return value.values()
+        case list() | tuple():
+            return value
+        case _:
+            return ()
 
 
 Entry = Mapping[str, object]
@@ -258,7 +331,7 @@ def _seconds(path: Path, client: str, entry: Entry, name: str) -> Reals:
         raise bad(path, f"client {client}: has no list {name}")
     for place, each in enumerate(times):
         if isinstance(each, bool) or not isinstance(each, int | float) or not 0 <= each <= LATEST_S:
-            raise bad(path, f"client {client}: {name}[{place}] is not a time: {printable(repr(each), 40)}")
+            raise bad(path, f"client {client}: {name}[{place}] is not a time: {_shown(each)}")
     return np.array(times, np.float64)
 
 
@@ -272,8 +345,8 @@ def _entries(path: Path) -> Entries:
     entries: dict[str, Entry] = {}
     for client, entry in root.items():
         if not isinstance(client, str | int) or not isinstance(entry, dict):
-            raise bad(path, f"holds {printable(repr(client), 40)} where a client and a dictionary should be")
-        name = printable(str(client), 40)
+            raise bad(path, f"holds {_shown(client)} where a client and a dictionary should be")
+        name = printable(client, 40) if isinstance(client, str) else _shown(client)
         if name in entries:
             raise bad(path, f"client {name} occurs twice")
         if not all(isinstance(key, str) for key in entry):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from testbed.world import fedscale
-from testbed.world.fedscale import read_pickle
+from testbed.world.fedscale import read_behaviour, read_pickle
 from venn.wire.errors import UsageError
 
 PLAIN = {1: {"computation": 162.0, "communication": 5648.1}, "b": [1, -2, 2**70, (True, None), (), (1, 2, 3, 4)]}
@@ -133,13 +133,13 @@ SCALAR = b"\x80\x04\x8c\x15numpy.core.multiarray\x8c\x06scalar\x93"
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (DTYPE + b"\x8c\x01O\x85R.", "holds values of type O"),
-        (DTYPE + b"\x8c\x02V9\x85R.", "holds values of type V9"),
+        (DTYPE + b"\x8c\x01O\x85R.", "holds values of type 'O'"),
+        (DTYPE + b"\x8c\x02V9\x85R.", "holds values of type 'V9'"),
         (DTYPE + b"\x8c\x02f8\x85R(K\x03\x8c\x01!NNNtb.", "holds an invalid type of numbers"),
         (SCALAR + b"K\x01K\x02\x86R.", "holds an invalid number"),
         (SCALAR + DTYPE[2:] + b"\x8c\x02f8\x85RC\x10" + bytes(16) + b"\x86R.", "holds an invalid number"),
-        (DTYPE + b"}\x8c\x07__doc__\x8c\x01x\x86s\x86b.", "is not a complete pickle"),
-        (DTYPE + b"N}\x8c\x08__call__\x8c\x01xs\x86b.", "is not a complete pickle"),  # sets an attribute
+        (DTYPE + b"}\x8c\x07__doc__\x8c\x01x\x86s\x86b.", "holds a dictionary with keys other than"),
+        (DTYPE + b"N}\x8c\x08__call__\x8c\x01xs\x86b.", "holds a tuple of lists"),  # sets an attribute
         (b"\x80\x04\x8c\x07_codecs\x8c\x06encode\x93\x8c\x01a\x8c\x04utf8\x86R.", "holds bytes in an encoding"),
         (b"]K\x01b.", "is not a complete pickle"),  # BUILD on a list
     ],
@@ -180,6 +180,54 @@ def test_sizes_that_a_file_claims_cost_no_memory(tmp_path: Path) -> None:
     refused(tmp_path, b"\x80\x04\x8e" + (2**60).to_bytes(8, "little") + b"a.")
     path.write_bytes(b"\x80\x04\x95" + (2**60).to_bytes(8, "little") + b"N.")
     assert read_pickle(path) is None
+
+
+def test_a_dictionary_has_plain_keys(tmp_path: Path) -> None:
+    """The hash of a nested tuple takes the stack; of one with shared parts, twice as long at each level."""
+    keys = "holds a dictionary with keys other than whole numbers and texts"
+    tuples = "holds a tuple of lists, tuples or dictionaries"
+    deep = b"\x80\x02})" + b"\x85" * 100_000 + b"K\x01s."
+    doubled = b"\x80\x02}K\x01\x85" + b"".join(b"q%ch%c\x86" % (n, n) for n in range(40)) + b"K\x01s."
+    assert refused(tmp_path, deep) == tuples
+    assert refused(tmp_path, doubled) == tuples
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for key in ((1, 2), None, 1.5, b"a"):
+            assert refused(tmp_path, pickle.dumps({"a": {key: 1, "b": 2}}, protocol)) in (keys, tuples)
+    assert refused(tmp_path, b"(I1\nI2\ntI3\ns.") == keys  # of nothing
+
+
+def test_what_is_shared_is_shown_without_going_into_it(tmp_path: Path) -> None:
+    """The text of a list that holds the one below it twice is twice as long at each level."""
+    doubled = b"]K\x01a" + b"".join(b"q%c0](h%ch%ce" % (n, n, n) for n in range(40))
+    assert refused(tmp_path, DTYPE + doubled + b"\x85R.") == "holds a tuple of lists, tuples or dictionaries"
+    path = tmp_path / "shared"
+    path.write_bytes(b"\x80\x04}K\x01}(\x8c\x06active](" + doubled + b"e\x8c\x08inactive](K\x02eus.")
+    with pytest.raises(UsageError, match=r"client 1: active\[0\] is not a time: list"):
+        read_behaviour(path)
+    path.write_bytes(b"\x80\x04}K\x01}(\x8c\x06active](L0x" + b"f" * 10_000 + b"\ne\x8c\x08inactive](K\x02eus.")
+    with pytest.raises(UsageError, match=r"client 1: active\[0\] is not a time: int"):
+        read_behaviour(path)
+
+
+def test_a_list_that_clients_share_counts_for_each(tmp_path: Path) -> None:
+    times = [float(second) for second in range(1000)]
+    shared = {client: {"active": times, "inactive": times} for client in range(fedscale.MOST_SHARED // 2000 + 1)}
+    assert refused(tmp_path, pickle.dumps(shared)) == "holds the same lists again and again"
+    path = tmp_path / "few"
+    path.write_bytes(pickle.dumps({client: shared[client] for client in range(10)}))
+    read_pickle(path)
+    itself: dict[str, object] = {}
+    itself["a"] = itself
+    path.write_bytes(pickle.dumps(itself))
+    read_pickle(path)
+
+
+def test_bytes_are_those_of_a_number(tmp_path: Path) -> None:
+    """Each call would make a copy of a text that the file holds once."""
+    encode = (
+        b"\x80\x02c_codecs\nencode\n(X" + (1000).to_bytes(4, "little") + b"a" * 1000 + b"X\x06\x00\x00\x00latin1tR."
+    )
+    assert refused(tmp_path, encode) == "holds bytes that are no number"
 
 
 def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
