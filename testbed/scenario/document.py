@@ -30,7 +30,7 @@ _BARE_FRACTION = re.compile(r"[-+]?\.[0-9]+(?:[eE][-+]?[0-9]+)?")
 _SIXTIES = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 _OCTAL = re.compile(r"[-+]?0[0-9_]+")
 _UNDERSCORED = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?")
-_OTHER_BASE = re.compile(r"[-+]?0(?:x[0-9a-fA-F_]+|b[01_]+|o[0-7]+)")
+_OTHER_BASE = re.compile(r"[-+]?0(?:x_*[0-9a-fA-F][0-9a-fA-F_]*|b_*[01][01_]*|o[0-7]+)")
 _NOT_FINITE = re.compile(r"[-+]?\.(?:inf|nan)", re.IGNORECASE)
 _LONGEST_NUMBER = 40  # characters; Python's own int() refuses thousands of digits with a traceback
 
@@ -72,7 +72,8 @@ def refuse_surprise(text: str) -> None:
     elif _NOT_FINITE.fullmatch(text):
         raise Surprise(f"{text} is not a finite number", "leave the key out for no limit")
     elif _OTHER_BASE.fullmatch(text):
-        read = write = str(int(digits, 0))
+        short = len(text) <= _LONGEST_NUMBER
+        read, write = [str(int(digits, 0))] * 2 if short else ("a number in another base", "it with decimal digits")
     elif _OCTAL.fullmatch(text):
         read, write = "a number in base 8", digits.lstrip("+-0") or "0"
     elif "_" in text and _UNDERSCORED.fullmatch(text):
@@ -180,11 +181,9 @@ def read_document(path: Path) -> Document:
 def parse_document(text: str, source: str) -> Document:
     """The values of a text. Raises ScenarioError, with ``source`` and the line."""
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = _Composer(text, source).get_single_node()
     except yaml.YAMLError as error:
         raise ScenarioError([syntax_problem(error, source, text)]) from None
-    except RecursionError:
-        raise ScenarioError([Problem(source, f"is nested deeper than {DEEPEST} levels")]) from None
     if node is None:
         raise ScenarioError([Problem(f"{source}:1", "is empty", "`venn new` makes a scenario to start from")])
     reader = _Reader(source)
@@ -210,20 +209,41 @@ def _decoded(raw: bytes, source: str) -> str:
         raise ScenarioError([Problem(f"{source}:{line}", message, "save it as UTF-8")]) from None
 
 
+class _Composer(yaml.SafeLoader):
+    """Composes nodes: no more and no deeper ones than a scenario has, with room for its keys, which are nodes too."""
+
+    def __init__(self, text: str, source: str) -> None:
+        super().__init__(text)
+        self._source = source
+        self._count = self._depth = 0
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        self._count += 1
+        if self._count > 2 * MOST_VALUES:
+            raise self._problem(f"has more than {MOST_VALUES} values")
+        if self._depth > DEEPEST + 1:
+            raise self._problem(f"is nested deeper than {DEEPEST} levels")
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def _problem(self, message: str) -> ScenarioError:
+        line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]  # its stub has no types
+        return ScenarioError([Problem(f"{self._source}:{line}", message)])
+
+
 class _Reader:
     """Turns composed nodes into values, and keeps their places."""
 
     def __init__(self, source: str) -> None:
         self._source = source
         self._count = 0
+        self._merging: list[Node] = []  # mappings that are taken in, each by the one before
         self.places = Places()
 
     def value(self, node: Node, path: KeyPath) -> Value:
-        self._count += 1
-        if self._count > MOST_VALUES:
-            raise self._problem(node, path, f"has more than {MOST_VALUES} values, aliases included")
-        if len(path) > DEEPEST:
-            raise self._problem(node, path, f"is nested deeper than {DEEPEST} levels")
+        self._visit(node, path)
         if node.tag not in _TAGS:
             raise self._problem(node, path, f"the tag {node.tag} has no meaning here", "leave it out")
         match node:
@@ -277,7 +297,20 @@ class _Reader:
         for source in reversed(sources):
             if not isinstance(source, MappingNode):
                 raise self._problem(node, path, "<< takes in a mapping, and this is none")
+            if source in self._merging:
+                raise self._problem(source, path, "<< takes in the mapping that it stands in")
+            self._visit(source, path)
+            self._merging.append(source)
             merged.update(self._mapping(source, path))
+            self._merging.pop()
+
+    def _visit(self, node: Node, path: KeyPath) -> None:
+        """Count a node; one that is taken in counts with all that is in it, each time."""
+        self._count += 1
+        if self._count > MOST_VALUES:
+            raise self._problem(node, path, f"has more than {MOST_VALUES} values, aliases included")
+        if len(path) + len(self._merging) > DEEPEST:
+            raise self._problem(node, path, f"is nested deeper than {DEEPEST} levels")
 
     def _key(self, node: Node, path: KeyPath) -> str:
         if not isinstance(node, ScalarNode):

@@ -39,18 +39,21 @@ class Places:
 
     def __init__(self) -> None:
         self._places: dict[KeyPath, Place] = {}
+        self._below: dict[KeyPath, dict[KeyPath, None]] = {}  # the paths one step longer
 
     def put(self, path: KeyPath, at: str, line: int, *, called: KeyPath | None = None) -> None:
         """Sets where ``path`` stands, ``called`` so (by default as it is), and forgets whatever stood below it."""
-        if path in self._places:
-            for stale in [other for other in self._places if other[: len(path)] == path]:
-                del self._places[stale]
-        self._places[path] = Place(at, line, path if called is None else called)
+        for stale in list(self._from(path)):
+            self._places.pop(stale, None)
+            self._below.pop(stale, None)
+        self._set(path, Place(at, line, path if called is None else called))
 
     def inherit(self, heir: KeyPath, source: KeyPath) -> None:
         """Lets what stands below ``heir`` be told as what stands at ``source``."""
-        for path, place in list(self._below(source)):
-            self._places.setdefault((*heir, *path[len(source) :]), place)
+        for path in list(self._from(source)):
+            target = (*heir, *path[len(source) :])
+            if path in self._places and target not in self._places:
+                self._set(target, self._places[path])
 
     def find(self, path: KeyPath) -> Place:
         """The place of ``path``; of a key that is not there, the line of what should have it."""
@@ -60,8 +63,17 @@ class Places:
                 return Place(place.at, place.line, (*place.path, *path[length:]))
         raise KeyError("the root has a place")
 
-    def _below(self, path: KeyPath) -> Iterator[tuple[KeyPath, Place]]:
-        return ((other, place) for other, place in self._places.items() if other[: len(path)] == path)
+    def _set(self, path: KeyPath, place: Place) -> None:
+        self._places[path] = place
+        while path and path not in self._below.setdefault(path[:-1], {}):
+            self._below[path[:-1]][path] = None
+            path = path[:-1]
+
+    def _from(self, path: KeyPath) -> Iterator[KeyPath]:
+        """``path`` and every path below it."""
+        yield path
+        for longer in self._below.get(path, ()):
+            yield from self._from(longer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from testbed.scenario.backends import DEFAULT, OF_A_TASK, SIM, BackendSpec, backend_spec
 from testbed.scenario.checks import check
-from testbed.scenario.document import Document, Value, parse_document, parse_value, read_document
+from testbed.scenario.document import DEEPEST, MOST_VALUES, Document, Value, parse_document, parse_value, read_document
 from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
@@ -46,10 +46,19 @@ def resolve(document: Document) -> Document:
         del root[source]
         if not isinstance(entries, dict):
             continue
+        if _size(shared) * len(entries) > MOST_VALUES:
+            message = f"gives more than {MOST_VALUES} values to the {len(entries)} {heirs}"
+            raise ScenarioError([Problem(str(document.places.find((source,))), message, "write fewer keys there")])
         root[heirs] = {
             name: _inherit(entry, shared, (heirs, name), (source,), document.places) for name, entry in entries.items()
         }
     return Document(root, document.places)
+
+
+def _size(value: Value) -> int:
+    """The number of values in it."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, inner))
 
 
 def _inherit(own: Value, shared: dict[str, Value], path: KeyPath, source: KeyPath, places: Places) -> Value:
@@ -100,7 +109,7 @@ def _apply(root: Value, text: str, places: Places) -> Value:
     def fault(message: str, fix: str) -> ScenarioError:
         return ScenarioError([Problem(source, message, fix)])
 
-    if not equals or not all(keys):
+    if not equals or not all(keys) or len(keys) > DEEPEST:
         raise fault("is not PATH=VALUE", "write e.g. --set jobs.handwriting.demand=30")
     new = parse_value(written, source)
     if flag and isinstance(new, dict):  # the value of a flag is a word, as FILE.py: is one

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 
 from testbed.world.limits import LINK
 from venn.wire.errors import UsageError
 from venn.wire.notation import (
+    format_bytes,
     parse_bytes,
     parse_distribution,
     parse_duration,
@@ -95,7 +97,7 @@ CAPABILITIES = ("cpu", "memory")  # what a device reports; the others are limits
 HERE = Path(__file__).with_name("files")
 FOLDERS = {"device": HERE / "devices", "link": HERE / "links"}
 MOST_BYTES = 100_000
-DEEPEST = 10  # profiles that extend each other
+DEEPEST = 10  # profiles that extend each other, and values in one
 _HEAD = ("about", "extends", "link")
 
 
@@ -149,13 +151,33 @@ def _load(reference: str, folder: Path, above: tuple[Path, ...]) -> Profile:
     return Profile(name, str(about), extends, link, {key: values[key] for key in FIELDS if key in values})
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads plain values without aliases, which could make much of a small file, and few levels deep."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # its stub has no types
+        if self.check_event(yaml.AliasEvent):
+            raise ComposerError(None, None, "an alias has no meaning in a profile", mark)
+        if self._depth > DEEPEST:
+            raise ComposerError(None, None, f"nested deeper than {DEEPEST} levels", mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
 def _read(path: Path) -> Mapping[str, Any]:
     try:
         with path.open("rb") as file:
-            document = yaml.safe_load(file.read(MOST_BYTES))
+            text = file.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise _wrong(path, f"is larger than {format_bytes(MOST_BYTES)}", "is it the right file?")
+        document = yaml.load(text, _Loader)
     except OSError as error:
         raise _wrong(path, f"cannot be read: {error.strerror}", "name a file, or see `venn profile list`") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: of a date or a number that there is not
         raise _wrong(path, f"is not YAML: {printable(str(error), 200)}", "write key: value lines") from None
     if not isinstance(document, dict):
         raise _wrong(path, "is not a profile", "write key: value lines, e.g. extends: pi-4")

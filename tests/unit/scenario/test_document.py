@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from testbed.scenario import ScenarioError
+from testbed.scenario import ScenarioError, document
 from testbed.scenario.document import MOST_BYTES, parse_document, parse_value, read_document
+from testbed.scenario.errors import Places
+from tests.fuzz.bounds import at_most
 from tests.unit.scenario.conftest import PLAIN, problems
 
 
@@ -122,7 +124,8 @@ def test_not_yaml(text: str, told: str) -> None:
 
 
 def test_deep_nesting_ends_in_a_line() -> None:
-    assert refusal("a: " + "[" * 1000 + "]" * 1000) == "s.yaml: is nested deeper than 20 levels"
+    assert refusal("a: " + "[" * 1000 + "]" * 1000) == "s.yaml:1: is nested deeper than 20 levels"
+    assert refusal("a:\n" + "- " * 30) == "s.yaml:2: is nested deeper than 20 levels"
 
 
 def test_aliases_are_counted_as_often_as_they_are_used() -> None:
@@ -131,18 +134,53 @@ def test_aliases_are_counted_as_often_as_they_are_used() -> None:
     assert "has more than 50000 values, aliases included" in refusal(text)
 
 
+def test_what_is_taken_in_is_counted_as_often_as_it_is() -> None:
+    """Each mapping takes in the one before it nine times, so the last one is gone through 9 ** 19 times."""
+    lines = [f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 9)}]}}" for n in range(1, 20)]
+    with at_most(1_000_000, 10_000_000):
+        assert "has more than 50000 values, aliases included" in refusal("\n".join(["x0: &x0 {}", *lines]))
+
+
+def test_a_mapping_that_takes_itself_in() -> None:
+    told = "<< takes in the mapping that it stands in"
+    assert refusal("a: 1\nb: &b {<<: *b}\n") == f"s.yaml:2: b: {told}"
+    assert refusal("a: &a\n  b: &b {<<: *a}\n  <<: *b\n").endswith(told)
+
+
+def test_mappings_that_take_in_others_one_after_the_other() -> None:
+    chain = "\n".join(["x0: &x0 {a: 1}", *(f"x{n}: &x{n} {{<<: *x{n - 1}}}" for n in range(1, 20))])
+    assert refusal(chain) == "s.yaml:1: x19.a: is nested deeper than 20 levels"
+    assert parse_value(chain[: chain.index("x19")], "s.yaml")["x18"] == {"a": 1}
+
+
+def test_many_values_are_refused_before_all_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "MOST_VALUES", 100)
+    with at_most(60_000, 1_000_000):
+        assert refusal("[" + "1," * 10_000 + "]") == "s.yaml:1: has more than 100 values"
+
+
+def test_a_key_that_is_taken_in_often_costs_the_same_each_time() -> None:
+    """Where the places of all keys were gone through for each, it took a thousand million steps."""
+    places = Places()
+    for number in range(20_000):
+        places.put(("c", number), "s.yaml:1", 1)
+    with at_most(40_000, 100_000):
+        for _ in range(1_000):
+            places.put(("b", "x"), "s.yaml:2", 2)
+    places.put(("c",), "s.yaml:3", 3)
+    assert str(places.find(("c", 5))) == "s.yaml:3: c.5"
+
+
 def test_anchors_and_merges() -> None:
-    document = parse_document(
-        "base: &b {x: 1, y: 2}\na: {<<: *b, y: 3}\nb: *b\nc: {<<: [{z: 1, y: 9}, *b]}\n", "s.yaml"
-    )
-    assert document.root == {
+    read = parse_document("base: &b {x: 1, y: 2}\na: {<<: *b, y: 3}\nb: *b\nc: {<<: [{z: 1, y: 9}, *b]}\n", "s.yaml")
+    assert read.root == {
         "base": {"x": 1, "y": 2},
         "a": {"x": 1, "y": 3},
         "b": {"x": 1, "y": 2},
         "c": {"x": 1, "y": 9, "z": 1},
     }
-    assert str(document.places.find(("a", "y"))) == "s.yaml:2: a.y"
-    assert str(document.places.find(("a", "x"))) == "s.yaml:1: a.x"
+    assert str(read.places.find(("a", "y"))) == "s.yaml:2: a.y"
+    assert str(read.places.find(("a", "x"))) == "s.yaml:1: a.x"
 
 
 def test_places_know_the_line_of_each_key() -> None:

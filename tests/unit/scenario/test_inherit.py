@@ -82,3 +82,11 @@ def test_a_file_that_is_no_mapping(text: str) -> None:
     (told,) = problems(text)
     assert told.startswith("scenario.yaml:1: ")
     assert told.endswith(" where the keys of a scenario should be; write key: value lines")
+
+
+def test_what_is_given_to_many_is_bounded() -> None:
+    """A small file could make a thousand million values: so many keys times so many jobs."""
+    shared = ", ".join(f"k{number}: 1" for number in range(300))
+    heirs = ", ".join(f"j{number}: {{}}" for number in range(200))
+    told = problems(f"{HEAD}every_job: {{{shared}}}\njobs: {{{heirs}}}\n{FLEETS}")
+    assert told == ["scenario.yaml:3: every_job: gives more than 50000 values to the 200 jobs; write fewer keys there"]

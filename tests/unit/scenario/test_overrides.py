@@ -82,6 +82,7 @@ def test_they_stand_on_a_command_line_as_they_were_given() -> None:
         ("seed", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("jobs..demand=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
+        (f"{'.'.join('seed' * 6)}=3", "is not PATH=VALUE; write e.g. --set jobs.handwriting.demand=30"),
         ("seed=", "seed: has no value; write one, or remove the key"),
         ("requirements.any=[", "the file ends where a value should be; is it cut off?"),
     ],

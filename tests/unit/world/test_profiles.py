@@ -63,6 +63,11 @@ def test_another_link_replaces_the_whole_link(tmp_path: Path) -> None:
         ("cores: [1]\n", "cores is not a value"),
         ("- 1\n", "is not a profile"),
         ("a: [\n", "is not YAML"),
+        ("about: 2026-02-30\n", "is not YAML: day is out of range for month"),
+        ("about: &a [1]\nlink: *a\n", "an alias has no meaning in a profile"),
+        ("cores: " + "[" * 1000 + "\n", "nested deeper than 10 levels"),
+        ("cores: " + "9" * 5000 + "\n", "is not YAML"),
+        ("# " + "x" * 100_000, "is larger than 100 kB"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, text: str, message: str) -> None:
