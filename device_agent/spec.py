@@ -28,6 +28,7 @@ from venn.wire.text import printable
 
 NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 MOST_LABEL_VALUES = 64
+MOST_LABEL_BYTES = 128  # of a name or a value
 _AT_ONCE = 32  # sessions of a device that are drawn together
 _TICKS_PER_S = 2**20  # generated times are cut to these, so that no processor's last digit makes a difference
 
@@ -228,6 +229,11 @@ class DeviceSpec:
             if len(values) > MOST_LABEL_VALUES:
                 fix = f"at most {MOST_LABEL_VALUES} values"
                 raise UsageError("LABEL", f"the label {name} has {len(values)} values", where=self.device, fix=fix)
+        for word in (*self.numbers, *(word for name, values in self.labels.items() for word in (name, *values))):
+            if not word.isprintable() or not 0 < len(word.encode()) <= MOST_LABEL_BYTES:
+                message = f"{printable(word, 80)!r} is neither the name nor the value of a label"
+                fix = f"use 1 to {MOST_LABEL_BYTES} bytes of characters that can be shown"
+                raise UsageError("LABEL", message, where=self.device, fix=fix)
 
     @property
     def alone(self) -> bool:

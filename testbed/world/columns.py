@@ -142,6 +142,8 @@ class _Column:
             kinds = ("a text", "numbers") if self.number else ("a number", "texts")
             raise ValueError(f"{self.name} is {printable(repr(cell), 40)}, {kinds[0]}, and above it are {kinds[1]}")
         if isinstance(cell, str):
+            if not cell.isprintable():
+                raise ValueError(f"{self.name} is {printable(repr(cell), 40)}, with a character that cannot be shown")
             if len(cell.encode()) > LONGEST_TEXT:
                 raise ValueError(f"{self.name} has more than {LONGEST_TEXT} bytes")
             self._codes.append(self._texts.setdefault(cell, len(self._texts)))

@@ -51,9 +51,12 @@ def name(text: str, where: str) -> str:
 
 
 def short(text: str, where: str) -> str:
-    """Check the length of a name that a peer made up. Raises MalformedError."""
+    """Check a name that a peer made up: it is short, and each of its characters can be shown. Raises MalformedError."""
     if not text or len(text.encode()) > MOST_NAME_BYTES:
         raise MalformedError(where, f"a name has 1 to {MOST_NAME_BYTES} bytes, this one has {len(text.encode())}")
+    if not text.isprintable():  # controls, such as ESC, and what turns the direction of writing or has no width
+        hidden = next(character for character in text if not character.isprintable())
+        raise MalformedError(where, f"a name has only characters that can be shown, this one has U+{ord(hidden):04X}")
     return text
 
 

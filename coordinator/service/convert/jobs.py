@@ -134,9 +134,13 @@ def _outcome(value: int) -> Outcome:
 
 
 def metrics(message: Mapping[str, float]) -> dict[str, float]:
-    """The finite metrics of a message; others are left out, for no round is lost for them. Raises MalformedError."""
+    """The finite metrics of a message whose names can be shown; others are left out, for no round is lost for them.
+
+    Raises MalformedError.
+    """
     fields.at_most(len(message), fields.MOST_METRICS, "metrics")
-    return {fields.short(key, "metrics"): value for key, value in message.items() if math.isfinite(value)}
+    shown = {key: value for key, value in message.items() if key.isprintable() and math.isfinite(value)}
+    return {fields.short(key, "metrics"): value for key, value in shown.items()}
 
 
 # -- frames of the follow stream

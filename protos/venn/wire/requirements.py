@@ -28,6 +28,7 @@ from venn.wire.text import printable
 
 EXAMPLE = "all, memory >= 4 GB and cpu >= 7, not site = lab, or id in (phone-1; phone-2)"
 MAX_LENGTH, MAX_DEPTH = 4096, 32
+MAX_TEXT = 128  # bytes that something is compared with
 
 OPERATORS = {
     "<": Operator.OPERATOR_LESS,
@@ -80,7 +81,7 @@ def format_requirement(requirement: Requirement) -> str:
 def _format_comparison(comparison: Comparison) -> str:
     sign = SIGNS.get(comparison.operator, "?")
     if comparison.WhichOneof("value") == "text":
-        text = printable(comparison.text, 128)
+        text = comparison.text if comparison.text.isprintable() else printable(comparison.text, MAX_TEXT)
         plain = NAME.fullmatch(text) and text not in KEYWORDS
         return f"{comparison.name} {sign} {text if plain else chr(34) + text + chr(34)}"
     number = comparison.number
@@ -192,6 +193,8 @@ class _Parser:
                 raise self.error(f"compares {name} with the text {value!r} by {sign}; texts are compared by = and !=")
             if kind == "word" and value in KEYWORDS:
                 raise self.error(f"has {value!r} where a value should be")
+            if not value.isprintable() or not 0 < len(value.encode()) <= MAX_TEXT:
+                raise self.error(f"compares {name} with a text that is not 1 to {MAX_TEXT} bytes that can be shown")
             return Comparison(name=name, operator=OPERATORS[sign], text=value)
         if kind != "word":
             raise self.error(f"has {value!r} after {name} {sign} where a value should be")

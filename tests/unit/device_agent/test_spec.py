@@ -101,6 +101,14 @@ def test_pairs_and_files_are_checked(tmp_path: Path) -> None:
         flags.parse_data([f"digits={tmp_path / 'none.npz'}"])
 
 
+@pytest.mark.parametrize("word", ["", "\x1b[31m", "\u202elab", "l\u200bab", "\udcff", "ü" * 65])
+def test_labels_that_no_coordinator_takes_are_refused_here(word: str) -> None:
+    for numbers, labels in (({word: 1.0}, {}), ({}, {word: ("lab",)}), ({}, {"site": ("lab", word)})):
+        with pytest.raises(UsageError, match="neither the name nor the value of a label") as caught:
+            DeviceSpec(device="a", numbers=numbers, labels=labels)
+        assert str(caught.value).isprintable()
+
+
 def test_shares_are_dealt_in_order_and_must_suffice(tmp_path: Path) -> None:
     for number in (1, 2):
         (tmp_path / f"share-{number:04}.npz").touch()

@@ -113,6 +113,29 @@ def test_capabilities_are_bounded() -> None:
             devices.capabilities(made)
 
 
+# What a terminal obeys, what turns the direction of writing, what has no width, what ends a line.
+HIDDEN = ["\x1b[31mlab", "\x9b2J", "\u202elab", "\u2066lab", "l\u200bab", "\ufefflab", "lab\n", "lab\u2028"]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_names_have_only_characters_that_can_be_shown(text: str) -> None:
+    label = common_pb2.LabelValues(values=["lab"])
+    for made in (
+        common_pb2.Capabilities(numbers={text: 1.0}),
+        common_pb2.Capabilities(labels={text: label}),
+        common_pb2.Capabilities(labels={"site": common_pb2.LabelValues(values=["lab", text])}),
+    ):
+        with pytest.raises(MalformedError, match=r"this one has U\+[0-9A-F]{4}") as caught:
+            devices.capabilities(made)
+        assert str(caught.value).isprintable()
+    equal = common_pb2.OPERATOR_EQUAL
+    for name, value in ((text, "lab"), ("site", text)):
+        compared = common_pb2.Comparison(name=name, operator=equal, text=value)
+        with pytest.raises(MalformedError):
+            requirement_from_wire(common_pb2.Requirement(comparison=compared))
+    assert jobs.metrics({text: 1.0, "accuracy": 0.5, "größe": 2.0}) == {"accuracy": 0.5, "größe": 2.0}
+
+
 def test_frames_become_events() -> None:
     lease = LeaseSeq(9)
     receipt = common_pb2.Receipt(lease=9, outcome=common_pb2.OUTCOME_COUNTED)

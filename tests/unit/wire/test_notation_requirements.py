@@ -38,6 +38,7 @@ LAB = label("site", "lab")
         ("cpu > 7", CPU),
         ("site = lab", LAB),
         ('site = "north lab"', label("site", "north lab")),
+        ('site = " lab "', label("site", " lab ")),
         ('version = "7"', label("version", "7")),
         ("site != lab", label("site", "lab", Operator.OPERATOR_NOT_EQUAL)),
         ("uptime >= 2m", number("uptime", Operator.OPERATOR_AT_LEAST, 120)),
@@ -86,6 +87,10 @@ def test_read(text: str, requirement: Requirement) -> None:
         ("(" * 500 + "cpu > 7" + ")" * 500, "nested"),
         ("not " * 500 + "cpu > 7", "nested"),
         ("a" * 5000, "longer"),
+        ('site = ""', "bytes that can be shown"),
+        ('site = "a\x1b[2J"', "bytes that can be shown"),
+        ('site = "\u202elab"', "bytes that can be shown"),
+        (f"site = {'ü' * 65}", "bytes that can be shown"),
     ],
 )
 def test_refused_with_what_is_wrong(text: str, problem: str) -> None:

@@ -61,6 +61,7 @@ def test_more_devices_than_the_file_has_are_the_same_again(tmp_path: Path) -> No
         ("device,cpu\na,nan\n", ":2: cpu is nan, which is not a finite number"),
         ("device,cpu score\na,1\n", ":2: 'cpu score' is not the name of a capability"),
         ("device,site\na," + "x" * 129 + "\n", ":2: site has more than 128 bytes"),
+        ("device,site\na,\x1b[2Jlab\n", ":2: site is '\\x1b[2Jlab', with a character that cannot be shown"),
         ("device,cpu\na,1,2\n", ":2: has 3 values, and the first line names 2 columns"),
     ],
 )
