@@ -11,9 +11,9 @@ from device_agent.hosting import run_hosted
 from device_agent.machine import importable_packages, kept_identity, measured_numbers
 from device_agent.spec import DeviceSpec, read_population
 from venn.wire import logs
-from venn.wire.admission import state_folder
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
+from venn.wire.keys import state_folder
 from venn.wire.notation import parse_bytes
 
 app = application()

@@ -8,14 +8,16 @@ import grpc
 
 from venn.v1.device_pb2 import ConnectRequest, ConnectResponse
 from venn.wire.calls import device_stub
-from venn.wire.channel import open_channel
 from venn.wire.errors import PeerError
+from venn.wire.login import Login
 from venn.wire.status import metadata_of, peer_error, reason_of
 
 GOODBYE_S = 1.0  # to say what is left to say, and for the other side to close
 
 ANOTHER_VERSION = "VERSION"
-FOR_GOOD = frozenset({ANOTHER_VERSION, "TOKEN", "SUPERSEDED", "MALFORMED"})  # dialling again would change nothing
+FOR_GOOD = frozenset(
+    {ANOTHER_VERSION, "UNKNOWN_KEY", "ROLE", "PROOF", "DEVICE_ID", "SUPERSEDED", "MALFORMED"}
+)  # dialling again would change nothing
 WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -58,16 +60,15 @@ class Stream:
 
     def __init__(
         self,
-        address: str,
-        token: str,
+        login: Login,
         hear: Callable[[ConnectResponse], None],
         reach: asyncio.Event,
         *,
         proxy: str | None = None,
     ) -> None:
-        self._where = f"coordinator at {address}"
+        self._where = f"coordinator at {login.address}"
         self._hear, self._reach = hear, reach
-        self._channel = open_channel(address, token=token, proxy=proxy)
+        self._channel = login.channel(proxy)
         self._call = device_stub(self._channel).Connect()
         self._outbox: asyncio.Queue[ConnectRequest | None] = asyncio.Queue()
         self.ended: asyncio.Task[None] = asyncio.create_task(self._listen())

@@ -36,6 +36,7 @@ from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.calls import Backoff, enum_name
+from venn.wire.login import Login
 from venn.wire.logs import log
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable
@@ -51,8 +52,7 @@ logger = logging.getLogger(__name__)
 class Setting:
     """The settings that all devices of a process share."""
 
-    coordinator: str
-    token: str
+    login: Login
     epoch: float  # Unix time at which availability begins
     resources: Resources
     activity: ActivityLog
@@ -180,14 +180,14 @@ class Device:
         """Run one stream until it is to be closed. If cancelled, it is left open for the goodbye."""
         self._asked_to_close = self._loop.create_future()
         setting = self._setting
-        stream = self._stream = Stream(setting.coordinator, setting.token, self._hear, self._reach, proxy=self._proxy)
+        stream = self._stream = Stream(setting.login, self._hear, self._reach, proxy=self._proxy)
         self._do(self._session.dial(interval.number, self._loop.time()))
         ends: set[asyncio.Future[None] | asyncio.Future[CloseStream]] = {stream.ended, self._asked_to_close}
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         if self._asked_to_close.done():
             close = self._asked_to_close.result()
             if close.why is CloseReason.SILENT:
-                raise Lost("SILENT", close.why.value, where=f"coordinator at {self._setting.coordinator}")
+                raise Lost("SILENT", close.why.value, where=f"coordinator at {setting.login.address}")
             return close
         await self._close_stream()
         await stream.ended
@@ -197,7 +197,7 @@ class Device:
         if frame.WhichOneof("frame") == "welcome":
             self._setting.first_contact.met = True
             self._backoff.reset()
-            self._say(f"joined the coordinator at {self._setting.coordinator}", **self._described())
+            self._say(f"joined the coordinator at {self._setting.login.address}", **self._described())
         self._do(self._session.receive(frame, self._loop.time()))
 
     def _say(self, message: str, **fields: object) -> None:

@@ -16,13 +16,13 @@ from device_agent.pipes import SYNTHETIC
 from device_agent.workers import Work, WorkerPool
 from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
-from venn.wire.admission import describe, load_token, this_version
+from venn.wire.admission import describe, this_version
 from venn.wire.calls import device_stub
-from venn.wire.channel import open_channel
 from venn.wire.chunks import digest_of
 from venn.wire.command import Context, application, client_command, run_async
 from venn.wire.errors import ExitCode, PeerError, VennError
 from venn.wire.exits import write_line
+from venn.wire.login import log_in
 from venn.wire.notation import format_bytes
 from venn.wire.status import peer_error, reason_of
 
@@ -46,7 +46,7 @@ class Check:
 def doctor(
     context: Context,
     *,
-    tokens: flags.Tokens = None,
+    keys: flags.Keys = None,
     data: flags.Data = None,
     allow_code: flags.AllowCode = None,
     insecure: flags.Insecure = False,
@@ -60,7 +60,7 @@ def doctor(
         found.append(await _check("worker", _worker))
         found.append(await _check("data", lambda: _data(data)))
         found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=insecure)))
-        found.append(await _check("coordinator", lambda: _coordinator(context.coordinator, tokens)))
+        found.append(await _check("coordinator", lambda: _coordinator(context.coordinator, keys)))
         return ExitCode.OK if all(check.passed for check in found) else ExitCode.FAILED
 
     code = run_async(run())
@@ -129,10 +129,10 @@ async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -
     return f"{len(allowed.digests)} job files may run"
 
 
-async def _coordinator(address: str, tokens: Path | None) -> str:
-    """Check in without a name: the token is judged first, then the version, then the name; so it has no effect."""
+async def _coordinator(address: str, keys: Path | None) -> str:
+    """Check in without a name: the key is judged first, then the version, then the name; so it has no effect."""
     where = f"coordinator at {address}"
-    channel = open_channel(address, token=load_token("device", dir=tokens))
+    channel = log_in("device", address, keys).channel()
     try:
         call = device_stub(channel).Connect(timeout=ANSWER_S)
         await call.write(ConnectRequest(seq=1, check_in=CheckIn(instance=bytes(16), version=this_version())))
@@ -145,4 +145,4 @@ async def _coordinator(address: str, tokens: Path | None) -> str:
         raise PeerError("UNREACHABLE", "it ended the stream at once", where=where) from None
     finally:
         await channel.close()
-    return f"{address} answers, takes the token and speaks {describe(this_version())}"
+    return f"{address} answers, takes the key and speaks {describe(this_version())}"

@@ -18,7 +18,7 @@ from venn.wire.command import Context
 from venn.wire.errors import UsageError
 from venn.wire.notation import parse_distribution, parse_duration, parse_fraction
 
-Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
+Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
 Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local data, by name; repeatable.")]
 AllowCode = Annotated[
     list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="Job code that may run here; repeatable.")
@@ -30,7 +30,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="Allow unencrypted co
 class Flags:
     """The flags that `venn agent` and `venn swarm` share, as they were given."""
 
-    tokens: Tokens = None
+    keys: Keys = None
     data: Data = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label; repeatable.")] = None
     session: Annotated[
@@ -78,7 +78,7 @@ class Flags:
         return Run(
             specs=specs,
             coordinator=context.coordinator,
-            tokens=self.tokens,
+            keys=self.keys,
             allowed=parse_allowed(self.allow_code or (), coordinator=context.coordinator, insecure=self.insecure),
             folder=self.dir,
             epoch=time.time() if self.epoch is None else self.epoch,

@@ -19,11 +19,11 @@ from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, read_trace, upcoming
 from device_agent.throttle import NOTHING, Throttle
 from device_agent.workers import WorkerPool
-from venn.wire.admission import load_token
-from venn.wire.channel import ignore_no_proxy, parse_address
+from venn.wire.channel import ignore_no_proxy
 from venn.wire.command import Context, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
+from venn.wire.login import log_in
 from venn.wire.logs import log
 from venn.wire.process import reuse_freed_memory
 
@@ -39,7 +39,7 @@ class Run:
 
     specs: Sequence[DeviceSpec]
     coordinator: str
-    tokens: Path | None  # a folder
+    keys: Path | None  # a folder
     allowed: AllowedCode
     modelled: bool  # task time is compute / cpu
     crash_kills: bool
@@ -74,16 +74,14 @@ async def run_devices(run: Run) -> int:
     """
     if not run.specs:
         raise UsageError("NO_DEVICES", "there is no device", fix="give at least one")
-    parse_address(run.coordinator)
     trace = None if run.trace is None else read_trace(run.trace)
-    token = load_token("device", dir=run.tokens)
+    login = log_in("device", run.coordinator, run.keys)
     activity = ActivityLog(run.folder)
     if run.throttle.proxies:
         ignore_no_proxy()
     pool = WorkerPool(run.workers, throttle=run.throttle)
     setting = Setting(
-        coordinator=run.coordinator,
-        token=token,
+        login=login,
         epoch=run.epoch,
         resources=Resources(pool, ArtifactStore(), run.allowed, run.modelled),
         activity=activity,

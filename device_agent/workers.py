@@ -66,7 +66,7 @@ class NotStarted(OSError):
 
 
 class WorkerProcess:
-    """A worker process, in a session of its own (Ctrl-C reaches it through the agent), without the agent's tokens.
+    """A worker process, in a session of its own (Ctrl-C reaches it through the agent), without the agent's secrets.
 
     What the job's code starts is in its process group, and is killed with it, or when it ends by itself. The group is
     signalled only while the worker lives or has just ended: later its number may be another's.

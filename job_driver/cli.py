@@ -24,12 +24,12 @@ from job_driver.settings import ParamValue, Settings
 from job_driver.training import finite
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
-from venn.wire.admission import Role, client_token, load_token
 from venn.wire.calls import admin_stub, enum_name, job_stub
-from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
+from venn.wire.keys import Role
+from venn.wire.login import log_in_now
 from venn.wire.notation import parse_duration, parse_fraction
 from venn.wire.process import reuse_freed_memory
 from venn.wire.requirements import parse_requirement
@@ -49,7 +49,7 @@ Params = Annotated[
     typer.Option(metavar="K=V", help="Parameter of the task; repeatable. A value in double quotes is text."),
 ]
 HeldOut = Annotated[Path | None, typer.Option(metavar="FILE", help="Held-out data that evaluate reads.")]
-Tokens = Annotated[Path | None, typer.Option(metavar="DIR", help="Coordinator's token folder.")]
+Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Job's name, or owner/name/run.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the job's random draws.")]
 
@@ -106,7 +106,7 @@ def run(
     ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum the responses in lease order.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow serving beyond loopback, unencrypted.")] = False,
-    tokens: Tokens = None,
+    keys: Keys = None,
 ) -> int:
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
     reuse_freed_memory()
@@ -121,7 +121,7 @@ def run(
         owner=owner or getpass.getuser(),
         run=run or (run_in(dir) if resume and dir else "") or time.strftime("%Y%m%d-%H%M%S"),
         coordinator=context.coordinator,
-        token=load_token("job", dir=tokens),
+        keys=keys,
         requirement=parse_requirement(requirement),
         requirement_name=requirement_name,
         demand=demand,
@@ -240,18 +240,18 @@ def _value(text: str) -> ParamValue:
 
 @app.command("list", epilog="Example: venn job list")
 @client_command
-def list_jobs(context: Context, tokens: Tokens = None) -> int:
+def list_jobs(context: Context, keys: Keys = None) -> int:
     """List all jobs of a coordinator."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
-    return run_async(_list(context, tokens))
+    return run_async(_list(context, keys))
 
 
 @app.command(epilog="Example: venn job wait digits --json")
 @client_command
-def wait(context: Context, job: JobName, tokens: Tokens = None) -> int:
+def wait(context: Context, job: JobName, keys: Keys = None) -> int:
     """Wait until a job ends. The exit code is 0 if it finished."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
-    return run_async(_wait(context, job, tokens))
+    return run_async(_wait(context, job, keys))
 
 
 @app.command(epilog="Example: venn job cancel digits")
@@ -260,11 +260,11 @@ def cancel(
     context: Context,
     job: JobName,
     reason: Annotated[str, typer.Option(help="Reason to show.")] = "cancelled by hand",
-    tokens: Tokens = None,
+    keys: Keys = None,
 ) -> int:
     """End a job before it has finished."""
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
-    return run_async(_cancel(context, job, reason, tokens))
+    return run_async(_cancel(context, job, reason, keys))
 
 
 def described(status: job_pb2.JobStatus) -> dict[str, Any]:
@@ -286,8 +286,8 @@ def described(status: job_pb2.JobStatus) -> dict[str, Any]:
     }
 
 
-async def _list(context: Context, tokens: Path | None) -> int:
-    jobs = await _jobs(context.coordinator, tokens)
+async def _list(context: Context, keys: Path | None) -> int:
+    jobs = await _jobs(context.coordinator, keys)
     if context.json:
         write_line(sys.stdout, json.dumps({"jobs": [described(job) for job in jobs]}))
         return ExitCode.OK
@@ -299,10 +299,10 @@ async def _list(context: Context, tokens: Path | None) -> int:
     return ExitCode.OK
 
 
-async def _wait(context: Context, name: str, tokens: Path | None) -> int:
-    key = await _find(name, context.coordinator, tokens)
+async def _wait(context: Context, name: str, keys: Path | None) -> int:
+    key = await _find(name, context.coordinator, keys)
     last = job_pb2.JobStatus()
-    async with _connected("job", context.coordinator, tokens) as channel:
+    async with _connected("job", context.coordinator, keys) as channel:
         async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
             if (answer.job.phase, answer.job.round) != (last.phase, last.round):
                 logger.info(
@@ -314,9 +314,9 @@ async def _wait(context: Context, name: str, tokens: Path | None) -> int:
     return ExitCode.OK if last.phase == job_pb2.JOB_PHASE_FINISHED else ExitCode.FAILED
 
 
-async def _cancel(context: Context, name: str, reason: str, tokens: Path | None) -> int:
-    key = await _find(name, context.coordinator, tokens)
-    async with _connected("job", context.coordinator, tokens) as channel:
+async def _cancel(context: Context, name: str, reason: str, keys: Path | None) -> int:
+    key = await _find(name, context.coordinator, keys)
+    async with _connected("job", context.coordinator, keys) as channel:
         request = job_pb2.CancelJobRequest(job=key, reason=reason)
         phase = enum_name(job_pb2.JobPhase, (await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
     text = json.dumps({"job": key_text(key), "phase": phase}) if context.json else f"{key_text(key)} {phase}"
@@ -324,11 +324,11 @@ async def _cancel(context: Context, name: str, reason: str, tokens: Path | None)
     return ExitCode.OK
 
 
-async def _jobs(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus]:
+async def _jobs(coordinator: str, keys: Path | None) -> list[job_pb2.JobStatus]:
     """List all jobs, by arrival."""
     jobs: dict[str, job_pb2.JobStatus] = {}
     request = admin_pb2.ListJobsRequest(page_size=PAGE)
-    async with _connected("admin", coordinator, tokens) as channel:
+    async with _connected("admin", coordinator, keys) as channel:
         while True:
             page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)
             jobs.update((key_text(job.key), job) for job in page.jobs)
@@ -339,21 +339,21 @@ async def _jobs(coordinator: str, tokens: Path | None) -> list[job_pb2.JobStatus
 
 
 @asynccontextmanager
-async def _connected(role: Role, coordinator: str, tokens: Path | None) -> AsyncIterator[grpc.aio.Channel]:
+async def _connected(role: Role, coordinator: str, keys: Path | None) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the coordinator. Raises PeerError where a call on it fails."""
-    async with open_channel(coordinator, token=client_token(role, coordinator, dir=tokens)) as channel:
+    async with log_in_now(role, coordinator, keys).channel() as channel:
         try:
             yield channel
         except grpc.aio.AioRpcError as error:
             raise peer_error(error, where=f"coordinator at {coordinator}") from error
 
 
-async def _find(name: str, coordinator: str, tokens: Path | None) -> common_pb2.JobKey:
+async def _find(name: str, coordinator: str, keys: Path | None) -> common_pb2.JobKey:
     """Find a job by owner/name/run, or by a name that one unfinished job has, else one job. Raises UsageError."""
     if name.count("/") == 2:
         owner, own, run = name.split("/")
         return common_pb2.JobKey(owner=owner, name=own, run=run)
-    jobs = await _jobs(coordinator, tokens)
+    jobs = await _jobs(coordinator, keys)
     named = [job for job in jobs if job.key.name == name]
     running = [job for job in named if job.phase not in OVER]
     for found in (running, named):

@@ -20,6 +20,7 @@ from venn.v1 import job_pb2 as pb
 from venn.wire.admission import this_version
 from venn.wire.calls import Backoff, Exchange, job_stub
 from venn.wire.errors import PeerError
+from venn.wire.login import NO_LOGIN
 from venn.wire.logs import log
 from venn.wire.status import peer_error, reason_of
 
@@ -177,7 +178,7 @@ class Link:
                 gone = reason_of(error) == HISTORY_GONE
                 if gone:
                     after = 0
-                elif error.code() not in PASSING and reason_of(error) != UNKNOWN_JOB:
+                elif error.code() not in PASSING and reason_of(error) not in (UNKNOWN_JOB, NO_LOGIN):
                     raise peer_error(error, where=self._where) from error
             await asyncio.sleep(backoff.next_s())
             await self.submit()
@@ -201,7 +202,8 @@ class Link:
                 failure = peer_error(error, where=self._where)
                 if failure.reason == JOB_ENDED:
                     raise Ended(failure.details["phase"], failure.details.get("why", ""), told=True) from error
-                if error.code() not in PASSING or left_s <= 0 or self.incarnation != incarnation:
+                passing = error.code() in PASSING or failure.reason == NO_LOGIN
+                if not passing or left_s <= 0 or self.incarnation != incarnation:
                     raise failure from error
                 self._missed(failure, left_s)
             else:

@@ -31,10 +31,11 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import tensors
 from venn.wire.calls import enum_name
-from venn.wire.channel import bind, make_server, open_channel, resolved
+from venn.wire.channel import bind, make_server, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
+from venn.wire.login import log_in
 from venn.wire.logs import log
 from venn.wire.process import LagMonitor
 from venn.wire.tensors import TensorError
@@ -98,6 +99,7 @@ class Driver:
 
     async def run(self) -> JobResult:
         """Run the job, as ``run_job`` says."""
+        login = log_in("job", self._settings.coordinator, self._settings.keys)
         resumes = self._settings.resume and self._checkpoints.exists()
         loop = asyncio.get_running_loop()
         checkpoint, model = await loop.run_in_executor(self._thread, self._load if resumes else self._start)
@@ -105,7 +107,7 @@ class Driver:
         address = self._bind(server)
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())
-        async with open_channel(self._settings.coordinator, token=self._settings.token) as channel:
+        async with login.channel() as channel:
             service, uploads = self._assemble(channel, address, checkpoint, model, met=resumes)
             add_task_service(service, server)
             try:

@@ -29,7 +29,7 @@ class Settings:
     run: str
     owner: str = "me"
     coordinator: str = "127.0.0.1:9700"
-    token: str | None = None  # of the role job
+    keys: Path | None = None  # folder with a key of the role job; None: the default one
     requirement: common.Requirement = field(default_factory=common.Requirement)  # an empty one: all devices
     requirement_name: str = ""  # for people
     demand: int = 1  # D, devices per round; asynchronously the tasks that are out at a time

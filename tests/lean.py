@@ -1,8 +1,8 @@
 """A device has nothing but the base dependencies: what must work there, checked there.
 
 ``make lean`` runs this with the Python of an environment that has ``pip install venn-testbed`` without any extra.
-With ``--coordinator ADDR`` a device of that environment also joins a coordinator (its token: VENN_DEVICE_TOKEN, or the
-file at its default place). The last line is ``N passed, N failed``; exits 1 if one failed.
+With ``--coordinator ADDR`` a device of that environment also joins a coordinator (its key: in ``$VENN_KEYS``, or at its
+default place). The last line is ``N passed, N failed``; exits 1 if one failed.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from functools import partial
 from importlib.metadata import requires
 from pathlib import Path
 
-BASE = {"blake3", "grpcio", "grpcio-status", "protobuf", "numpy", "psutil", "typer"}
+BASE = {"blake3", "cryptography", "grpcio", "grpcio-status", "protobuf", "numpy", "psutil", "typer"}
 NOT_INSTALLED = ("grpc_health", "grpc_reflection", "jinja2", "matplotlib", "scipy", "sklearn", "uvloop", "yaml")
 NOT_LOADED = {"pydantic", "rich"}  # some releases of Typer bring them along; a device need not wait for them
 TIMEOUT_S = 60

@@ -1,4 +1,4 @@
-"""AdminService: for people and their tools. Token: admin."""
+"""AdminService: for people and their tools. Role: admin."""
 
 import asyncio
 from typing import Any, NoReturn

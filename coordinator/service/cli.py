@@ -16,9 +16,9 @@ from coordinator.policies.registry import tiers_of
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
-from venn.wire.admission import ensure_tokens
 from venn.wire.command import Context, allow_many_files, application, command, execute, run_async
 from venn.wire.errors import UsageError
+from venn.wire.keys import ensure_keys
 from venn.wire.notation import parse_duration
 from venn.wire.process import collecting_seldom
 
@@ -40,9 +40,7 @@ def coordinator(
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of the scheduler; default: random.")] = None,
     name: Annotated[str, typer.Option(help="Display name of the run.")] = "",
     dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Record events.jsonl and load.jsonl here.")] = None,
-    tokens: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Folder of the token files; made if absent.")
-    ] = None,
+    keys: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the local keys; made if absent.")] = None,
     heartbeat: Annotated[str, typer.Option(metavar="T", help="Longest time between signs of life of a device.")] = "3s",
     driver_grace: Annotated[
         str, typer.Option(metavar="T", help="Time after which an absent driver loses its attempt.")
@@ -64,7 +62,7 @@ def coordinator(
     )
     settings = CoordinatorSettings(
         engine=engine,
-        tokens=ensure_tokens(tokens),
+        keys=ensure_keys(keys),
         listen=listen,
         name=name,
         folder=dir,

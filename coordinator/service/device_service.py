@@ -1,4 +1,4 @@
-"""DeviceService: one bidirectional stream per session. Token: device.
+"""DeviceService: one bidirectional stream per session. Role: device.
 
 Nothing a device sends can crash, block or grow the coordinator: frames are bounded and checked before they become
 events, their number is limited, signs of life are events only where they change something, and what is not read
@@ -20,6 +20,7 @@ from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.fields import MalformedError
+from coordinator.service.guard import caller
 from coordinator.service.host import Host
 from coordinator.service.jobs import Offers
 from coordinator.service.liveness import LivenessMonitor
@@ -154,6 +155,10 @@ class DeviceService:
         self._last += 1
         session.seq = SessionSeq(self._last)
         event = convert.check_in(frame.check_in, session.seq, self._host.incarnation)
+        identity = caller()
+        if not identity.is_device(event.device):
+            message = f"this key is that of device {identity.name}, not of {event.device}"
+            await abort(session.context, grpc.StatusCode.PERMISSION_DENIED, "DEVICE_ID", message)
         session.device, session.received, session.heard_at = event.device, frame.seq, self._host.now()
         session.acknowledged = frame.seq  # by the Welcome
         self._sessions[session.seq] = session

@@ -1,4 +1,4 @@
-"""JobService: for job drivers, and for others who watch a job. Token: job (an admin sees jobs in AdminService).
+"""JobService: for job drivers, and for others who watch a job. Roles: job, admin.
 
 Every call is idempotent under its natural key: job = owner/name/run, attempt = job / round / attempt. The same key
 with the same body has the same answer; with another body, ALREADY_EXISTS/KEY_REUSED.

@@ -18,27 +18,32 @@ from grpc_reflection.v1alpha import reflection
 from coordinator.engine.engine import Engine
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
-from coordinator.service import admin_service, device_service, job_service
+from coordinator.service import admin_service, auth, device_service, job_service
 from coordinator.service.admin_service import AdminService
+from coordinator.service.auth import AuthService, Logins
 from coordinator.service.device_service import DeviceService
 from coordinator.service.event_log import EventLog
 from coordinator.service.facts import Facts
 from coordinator.service.follow import Followers
+from coordinator.service.guard import Guard
 from coordinator.service.host import CallLater, Clock, Host, boot_clock
+from coordinator.service.identities import Identities
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
 from coordinator.service.journal import EVENTS, Journal, first_start_ms, standing_facts
 from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
-from venn.wire.admission import SOFTWARE, TokenInterceptor, Tokens
+from venn.v1.auth_pb2_grpc import add_AuthServiceServicer_to_server
+from venn.wire.admission import SOFTWARE
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
+from venn.wire.keys import LocalKeys
 from venn.wire.logs import log
 from venn.wire.process import LagMonitor
 
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
-SERVICES = (device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
+SERVICES = (auth.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
 logger = logging.getLogger(__name__)
 
 
@@ -47,7 +52,7 @@ class CoordinatorSettings:
     """The settings of a coordinator. ``folder`` receives events.jsonl and load.jsonl; without one, nothing is."""
 
     engine: EngineSettings
-    tokens: Tokens
+    keys: LocalKeys
     listen: str = "127.0.0.1:0"
     name: str = ""
     folder: Path | None = None
@@ -112,6 +117,14 @@ class Coordinator:
             insecure=settings.insecure,
         )
         self.admin = AdminService(self.host, self.view, self.log, self.devices, allow_faults=settings.allow_faults)
+        self.logins = Logins(settings.clock)
+        self.auth = AuthService(
+            Identities(settings.keys),
+            self.logins,
+            coordinator=settings.keys.coordinator,
+            clock=settings.clock,
+            now_ms=lambda: self.host.wall_ms(self.host.now()),
+        )
         self.health = HealthServicer()
         self.address = ""
 
@@ -142,10 +155,9 @@ class Coordinator:
         )
 
     def make_server(self) -> grpc.aio.Server:
-        """The server with every service, each behind its token but health; reflection, if wanted, is the admin's."""
-        tokens = self.settings.tokens
-        guarded = dict(zip(SERVICES, (tokens.device, tokens.job, tokens.admin), strict=True))
-        server = make_server(interceptors=[TokenInterceptor({**guarded, reflection.SERVICE_NAME: tokens.admin})])
+        """The server with every service, all behind the guard; reflection, if wanted, is the admin's."""
+        server = make_server(interceptors=[Guard(self.logins)])
+        add_AuthServiceServicer_to_server(self.auth, server)
         server.add_generic_rpc_handlers((self.devices.handlers(),))
         self.job_service.add_to(server)
         add_AdminServiceServicer_to_server(self.admin, server)

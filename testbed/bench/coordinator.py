@@ -25,9 +25,11 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
-from venn.wire.admission import Tokens, ensure_tokens, identify_mac, this_version
+from venn.wire.admission import identify_mac, this_version
 from venn.wire.calls import Exchange, device_stub, job_stub
-from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.channel import bind, make_server
+from venn.wire.keys import LocalKeys, ensure_keys
+from venn.wire.login import Login
 
 DEVICES = 100
 CYCLES = 10_000  # per repetition
@@ -226,16 +228,17 @@ class Echo:
             self.exchanged.received(answer)
 
 
-async def measure_cycles(address: str, tokens: Tokens, say: Say) -> tuple[list[float], list[float]]:
+async def measure_cycles(address: str, keys: LocalKeys, say: Say) -> tuple[list[float], list[float]]:
     """Seconds per repetition of the coordinator and of the echo, in turn."""
-    jobs = open_channel(address, token=tokens.job)
+    jobs = Login(address, keys.job, "job").channel()
     driver, counter = Driver(jobs), Counter()
     server = make_server()
     driver.serve(server)
     served = bind(server, "127.0.0.1:0", insecure=False)
     await server.start()
     await driver.start(served)
-    channels = [open_channel(address, token=tokens.device) for _ in range(DEVICES)]
+    devices = Login(address, keys.device, "device")
+    channels = [devices.channel() for _ in range(DEVICES)]
     ours: list[float] = []
     bare: list[float] = []
     async with bare_channels(DEVICES) as bare_ones, asyncio.TaskGroup() as group:
@@ -257,17 +260,18 @@ async def measure_cycles(address: str, tokens: Tokens, say: Say) -> tuple[list[f
     return ours, bare
 
 
-async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
+async def measure_memory(address: str, pid: int, keys: LocalKeys) -> float:
     """KiB of the coordinator's resident memory per connected idle device. A job without an attempt keeps them there."""
-    jobs = open_channel(address, token=tokens.job)
+    jobs = Login(address, keys.job, "job").channel()
     idle = common.JobKey(owner="bench", name="idle", run="1")
     await job_stub(jobs).SubmitJob(submission(idle, "127.0.0.1:1"))
     process = psutil.Process(pid)
     before = process.memory_info().rss
+    devices = Login(address, keys.device, "device")
     channels: list[grpc.aio.Channel] = []
     calls: list[grpc.aio.StreamStreamCall[device.ConnectRequest, device.ConnectResponse]] = []
     for number in range(IDLE_DEVICES):
-        channels.append(open_channel(address, token=tokens.device))
+        channels.append(devices.channel())
         calls.append(device_stub(channels[-1]).Connect())
         await calls[-1].write(check_in(f"idle-{number}"))
         await calls[-1].read()  # Welcome
@@ -282,10 +286,10 @@ async def measure_memory(address: str, pid: int, tokens: Tokens) -> float:
 
 async def _measured(folder: Path, say: Say) -> Measured:
     async with parts(folder) as running:
-        tokens = ensure_tokens(running.tokens)
+        keys = ensure_keys(running.keys)
         say(f"connecting {IDLE_DEVICES:,} idle devices")
-        idle_kib = await measure_memory(running.address, running.coordinator.pid, tokens)
-        ours, bare = await measure_cycles(running.address, tokens, say)
+        idle_kib = await measure_memory(running.address, running.coordinator.pid, keys)
+        ours, bare = await measure_cycles(running.address, keys, say)
     return Measured(
         name="coordinator",
         figures={"cycles_per_s": CYCLES / statistics.median(ours), "idle_device_kib": idle_kib},

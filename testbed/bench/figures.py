@@ -92,12 +92,12 @@ class Parts:
     others: list[Program] = field(default_factory=list)
 
     @property
-    def tokens(self) -> Path:
-        return self.folder / "tokens"
+    def keys(self) -> Path:
+        return self.folder / "keys"
 
     async def start(self, name: str, command: Sequence[str], flags: Sequence[str]) -> Program:
         """``venn COMMAND --coordinator ... FLAGS``, logged to NAME.log."""
-        to = ["--coordinator", self.address, "--tokens", str(self.tokens)]
+        to = ["--coordinator", self.address, "--keys", str(self.keys)]
         program = Program(name, [*command, *to, *flags], log=self.folder / f"{name}.log")
         self.others.append(program)
         await program.start()
@@ -112,8 +112,8 @@ class Parts:
 
 @asynccontextmanager
 async def parts(folder: Path) -> AsyncIterator[Parts]:
-    """A coordinator that runs in ``folder``, with its journal and tokens there."""
-    flags = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--tokens", str(folder / "tokens"), "--json"]
+    """A coordinator that runs in ``folder``, with its journal and keys there."""
+    flags = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--keys", str(folder / "keys"), "--json"]
     coordinator = Program("coordinator", ["coordinator", *flags], log=folder / "coordinator.log", announces=True)
     running = Parts(folder, coordinator)
     try:

@@ -30,11 +30,10 @@ from testbed.bench.figures import Measured, Parts, Say, in_folder, parts
 from testbed.live.processes.programs import Program
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
-from venn.wire.admission import load_token
 from venn.wire.calls import device_stub
-from venn.wire.channel import open_channel
 from venn.wire.chunks import digest_of
 from venn.wire.errors import PeerError
+from venn.wire.login import Login, log_in
 from venn.wire.process import reuse_freed_memory
 
 JOB = """
@@ -148,10 +147,10 @@ class Laps:
 class Fleet:
     """Devices that fetch together and submit together. What lies between (a task, its encoding) is not timed."""
 
-    def __init__(self, address: str, token: str) -> None:
+    def __init__(self, login: Login) -> None:
         self.down, self.up = Laps(), Laps()
         self.begun = asyncio.Event()
-        self._address, self._token = address, token
+        self._login = login
         self._store = ArtifactStore()  # as in a swarm: bytes travel to each device, and are hashed and kept once
 
     async def serve(self, number: int) -> None:
@@ -159,7 +158,7 @@ class Fleet:
         reach = asyncio.Event()
         reach.set()
         drivers, seq = Drivers(reach), 1
-        async with open_channel(self._address, token=self._token) as channel:
+        async with self._login.channel() as channel:
             call = device_stub(channel).Connect()
             await call.write(check_in(f"bench-{number}"))
             async for offer in offers(call):
@@ -196,7 +195,7 @@ def run_transfer(say: Say) -> Measured:
 async def _transfers(folder: Path, say: Say) -> tuple[dict[str, float], dict[str, float]]:
     file = _job_file(folder, LARGE_BYTES, 'model["w"]')
     async with parts(folder) as running:
-        fleet = Fleet(running.address, load_token("device", dir=running.tokens))
+        fleet = Fleet(log_in("device", running.address, running.keys))
         flags = {"demand": LARGE_DEVICES, "rounds": LARGE_ROUNDS, "deadline": "300s"}
         driver = await running.start_driver(file, folder / "transfer", flags)
         say(f"{LARGE_ROUNDS} rounds of {LARGE_DEVICES} x {LARGE_BYTES / 1e6:.0f} MB down and up")

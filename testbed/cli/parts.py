@@ -22,7 +22,7 @@ compose = application("Services of compose.yaml, beside the coordinator, jobs an
 app.add_typer(compose, name="compose")
 
 
-@app.command(epilog="Example: venn broker tokens/broker --listen 127.0.0.1:1883")
+@app.command(epilog="Example: venn broker keys/broker --listen 127.0.0.1:1883")
 @command
 def broker(
     context: Context,
@@ -122,6 +122,6 @@ def device(
         place, profile=profile, host=socket.gethostname(), data=data, samples=samples, evenness=evenness
     )
     own = place.device_host(name)
-    flags = ["--coordinator", context.coordinator, "--tokens", str(place.tokens), "--dir", str(own)]
+    flags = ["--coordinator", context.coordinator, "--keys", str(place.keys), "--dir", str(own)]
     flags += ["--from", f"{own / 'population.jsonl'}:{name}", "--crash-kills"]
     return cli.main([*flags, *(word for code in allow_code or () for word in ("--allow-code", code))])

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from rich.table import Table
 from rich.text import Text
 
-from testbed.cli.shared import Tokens, answer
+from testbed.cli.shared import Keys, answer
 from testbed.report.explain import Explanation, explain
 from testbed.report.history import read_history
 from testbed.report.screen import Frame, render
@@ -23,11 +23,10 @@ from testbed.report.view import watch as show
 from testbed.report.words import clock, seconds
 from testbed.runfolder.journal import read_lives
 from venn.v1 import admin_pb2 as admin
-from venn.wire.admission import client_token
 from venn.wire.calls import admin_stub
-from venn.wire.channel import open_channel
 from venn.wire.command import Context, application, client_command, run_async
 from venn.wire.errors import PeerError, UsageError
+from venn.wire.login import Login, log_in_now
 from venn.wire.status import peer_error
 from venn.wire.text import printable
 
@@ -45,13 +44,12 @@ app.add_typer(devices, name="device")
 
 @app.command(epilog="Example: venn watch --coordinator 127.0.0.1:9700")
 @client_command
-def watch(context: Context, tokens: Tokens = None) -> int:
+def watch(context: Context, keys: Keys = None) -> int:
     """Show the live view of a coordinator until q or Ctrl-C."""
 
     async def main() -> int:
         screen = console(context, errors=context.json)
-        to = context.coordinator
-        last = await show(to, _token(context, tokens), until=asyncio.Event(), console=screen, stop="leave")
+        last = await show(_login(context, keys), until=asyncio.Event(), console=screen, stop="leave")
         if last is not None:
             answer(context, _plain(last), ())
         return 0
@@ -61,9 +59,9 @@ def watch(context: Context, tokens: Tokens = None) -> int:
 
 @app.command(epilog="Example: venn status --coordinator 127.0.0.1:9700")
 @client_command
-def status(context: Context, tokens: Tokens = None) -> int:
+def status(context: Context, keys: Keys = None) -> int:
     """Print the state of a coordinator, its jobs and devices."""
-    snapshot = asyncio.run(snapshot_once(context.coordinator, _token(context, tokens)))
+    snapshot = asyncio.run(snapshot_once(_login(context, keys)))
     if context.json:
         answer(context, _plain(snapshot), ())
         return 0
@@ -81,14 +79,14 @@ def explain_(
     context: Context,
     subject: Annotated[str, typer.Argument(help="Job's name or key, or a device's id.", metavar="JOB|DEVICE")],
     run: Annotated[Path | None, typer.Option(help="Folder of a finished run.", metavar="DIR")] = None,
-    tokens: Tokens = None,
+    keys: Keys = None,
 ) -> int:
     """Explain why a job or a device waits."""
     if run is not None:
         found = explain(read_history(read_lives(run)), subject)
     else:
         try:
-            found = asyncio.run(ask(context.coordinator, _token(context, tokens), subject))
+            found = asyncio.run(ask(_login(context, keys), subject))
         except PeerError as error:
             if error.reason == "UNREACHABLE":
                 error.fix += "; of a finished run, name the folder with --run DIR"
@@ -108,12 +106,12 @@ def _explained(found: Explanation) -> Iterator[str]:
 
 @devices.command("list", epilog="Example: venn device list --json")
 @client_command
-def list_devices(context: Context, tokens: Tokens = None) -> int:
+def list_devices(context: Context, keys: Keys = None) -> int:
     """List every device that the coordinator knows."""
     found: list[admin.DeviceStatus] = []
     request = admin.ListDevicesRequest(page_size=PAGE)
     while True:
-        page = _call(context, tokens, "ListDevices", request)
+        page = _call(context, keys, "ListDevices", request)
         found.extend(page.devices)
         request.page_token = page.next_page_token
         if not request.page_token:
@@ -141,21 +139,21 @@ def drain(
     context: Context,
     devices: Annotated[list[str] | None, typer.Argument(help="Names of the devices.")] = None,
     all_devices: Annotated[bool, typer.Option("--all", help="All devices.", allow_from_autoenv=False)] = False,
-    tokens: Tokens = None,
+    keys: Keys = None,
 ) -> int:
     """Send devices away and give them no more work."""
     if bool(devices) == all_devices:
         raise UsageError("USAGE", "name devices, or give --all", fix="e.g. venn device drain my-pi")
-    drained = _call(context, tokens, "DrainDevices", admin.DrainDevicesRequest(devices=devices or ())).drained
+    drained = _call(context, keys, "DrainDevices", admin.DrainDevicesRequest(devices=devices or ())).drained
     answer(context, {"drained": drained}, [f"{drained} drained"])
     return 0
 
 
-def _call(context: Context, tokens: Path | None, method: str, request: Message) -> Any:
+def _call(context: Context, keys: Path | None, method: str, request: Message) -> Any:
     """The coordinator's answer. Raises PeerError."""
 
     async def main() -> Any:
-        async with open_channel(context.coordinator, token=_token(context, tokens)) as channel:
+        async with _login(context, keys).channel() as channel:
             try:
                 return await getattr(admin_stub(channel), method)(request, timeout=CALL_S)
             except grpc.RpcError as error:
@@ -164,8 +162,8 @@ def _call(context: Context, tokens: Path | None, method: str, request: Message) 
     return asyncio.run(main())
 
 
-def _token(context: Context, tokens: Path | None) -> str:
-    return client_token("admin", context.coordinator, dir=tokens)
+def _login(context: Context, keys: Path | None) -> Login:
+    return log_in_now("admin", context.coordinator, keys)
 
 
 def _plain(message: Message) -> dict[str, Any]:

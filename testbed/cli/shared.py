@@ -50,7 +50,7 @@ Out = Annotated[Path | None, typer.Option(help="Run folder; default: a new one b
 AllowDegraded = Annotated[
     bool, typer.Option("--allow-degraded", help="Run even if a limit cannot be enforced; report it.")
 ]
-Tokens = Annotated[Path | None, typer.Option(help="Coordinator's tokens.", metavar="DIR")]
+Keys = Annotated[Path | None, typer.Option(help="Folder of the coordinator's keys.", metavar="DIR")]
 
 
 def overrides(set: list[str] | None, **flags: object) -> list[str]:

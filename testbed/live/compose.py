@@ -40,16 +40,17 @@ from testbed.world.data import split
 from testbed.world.fleets import write_population
 from testbed.world.limits import COUNTS
 from testbed.world.profiles import CAPABILITIES, FIELDS, load_profile
-from venn.wire.admission import ensure_tokens, load_token
 from venn.wire.channel import parse_address
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import write_atomic
+from venn.wire.keys import ensure_keys
+from venn.wire.login import log_in
 
 LIVE = ".live"
 POLL_S = 2.0
 SETTLE_S = 10.0
-BROKER_TOKEN = "broker"
-ROOM = ("devices", "jobs", "tokens", "data")
+BROKER_PASSWORD = "broker"
+ROOM = ("devices", "jobs", "data")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,8 +110,8 @@ class ComposeRun:
         for job in self.jobs:
             live.job(job).mkdir()
         split(self.source, devices=1, split="iid", held_out=self.held_out, seed=self.seed, out=live.data(self.data))
-        ensure_tokens(live.tokens)
-        write_atomic(live.tokens / BROKER_TOKEN, secrets.token_hex(32) + "\n", mode=0o600)
+        ensure_keys(live.keys)
+        write_atomic(live.keys / BROKER_PASSWORD, secrets.token_hex(32) + "\n", mode=0o600)
         give(live.root, USER, USER)
         write_atomic(owner, socket.gethostname())  # the last: the others wait for it
 
@@ -118,13 +119,13 @@ class ComposeRun:
 
     async def _until_done(self, live: RunFolder) -> bool:
         """Whether all jobs are over, in time."""
-        token = load_token("admin", dir=live.tokens)
+        login = log_in("admin", self.coordinator, live.keys)
         with suppress(TimeoutError):
             async with asyncio.timeout(self.duration_s):
                 while True:
                     await asyncio.sleep(POLL_S)
                     with suppress(PeerError):  # the coordinator is not there yet, or starts again
-                        jobs = (await snapshot_once(self.coordinator, token)).jobs
+                        jobs = (await snapshot_once(login)).jobs
                         if set(self.jobs) <= {job.key.name for job in jobs if job.phase in OVER}:
                             return True
         self._warn(f"gave up after {self.duration_s:g} s: jobs are unfinished")
@@ -140,7 +141,7 @@ class ComposeRun:
         folder = RunFolder.create(self._new(), name=self.name, policy=self.policy, now=datetime.now())
         # A name with a dot is a file that is being written, and the next look would not find it.
         shutil.copytree(
-            live.root, folder.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "owner", "tokens")
+            live.root, folder.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*", "owner", "keys")
         )
         for file in self.project.glob("compose.yaml"):
             shutil.copy(file, folder.root)

@@ -21,9 +21,9 @@ from testbed.runfolder.machine import write_manifest
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Summary
 from testbed.scenario.model import Scenario
-from venn.wire.admission import load_token
 from venn.wire.errors import CannotEnforceError, PeerError, UsageError, VennError
 from venn.wire.files import out_of_space, write_atomic
+from venn.wire.login import log_in
 
 VIEW_GRACE_S = 2.0  # for the run to end after the view has
 
@@ -167,8 +167,7 @@ class LiveRun:
         while not over.is_set():
             try:
                 await watch(
-                    supervisor.address,
-                    load_token("admin", dir=self.folder.tokens),
+                    log_in("admin", supervisor.address, self.folder.keys),
                     until=over,
                     console=self.console,
                     backend=self.scenario.backend,

@@ -122,7 +122,7 @@ class Supervisor:
             ended += await asyncio.gather(*(each.stop() for each in programs.values()), return_exceptions=True)
         others = [other.stop() for other in self._backend.others]
         ended += await asyncio.gather(self._coordinator.stop(DRAIN_GRACE_S), *others, return_exceptions=True)
-        self._folder.forget_tokens()
+        self._folder.forget_keys()
         errors = [each for each in ended if isinstance(each, BaseException)]
         await self._backend.remove(at_once=bool(errors))
         if errors:

@@ -19,8 +19,8 @@ from testbed.report.terminal import pressed
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2 import DeviceStatus, Snapshot
 from venn.v1.admin_pb2_grpc import AdminServiceStub
-from venn.wire.channel import open_channel
 from venn.wire.errors import UsageError
+from venn.wire.login import Login
 from venn.wire.status import peer_error
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class _Screen:
 
 
 async def watch(
-    address: str,
-    token: str,
+    login: Login,
     *,
     until: asyncio.Event,
     console: Console,
@@ -79,11 +78,11 @@ async def watch(
     Returns the last snapshot. Raises PeerError when the coordinator refuses or goes away before ``until`` is set.
     """
     screen = _Screen(Frame(backend=backend, limit_s=limit_s, stop=stop))
-    async with open_channel(address, token=token) as channel:
+    async with login.channel() as channel:
         admin = admin_of(channel)
         drawn = _draw if console.is_terminal and not console.is_dumb_terminal else _print
         tasks: list[asyncio.Task[object]] = [
-            asyncio.create_task(_follow(admin, screen, address)),
+            asyncio.create_task(_follow(admin, screen, login.address)),
             asyncio.create_task(drawn(admin, screen, console, until, warnings)),
         ]
         ending: asyncio.Task[object] = asyncio.create_task(until.wait())
@@ -100,13 +99,13 @@ async def watch(
     return screen.snapshot
 
 
-async def snapshot_once(address: str, token: str) -> Snapshot:
+async def snapshot_once(login: Login) -> Snapshot:
     """Ask a coordinator for its state. Raises PeerError if it is not there or refuses."""
-    async with open_channel(address, token=token) as channel:
+    async with login.channel() as channel:
         try:
             answer = await admin_of(channel).GetSnapshot(admin_pb2.GetSnapshotRequest(), timeout=10)
         except grpc.RpcError as error:
-            raise peer_error(error, where=f"coordinator {address}") from None
+            raise peer_error(error, where=f"coordinator {login.address}") from None
         return answer.snapshot
 
 
@@ -175,13 +174,13 @@ async def _devices(admin: "AdminServiceAsyncStub", before: Sequence[DeviceStatus
 TIMEOUT_S = 10
 
 
-async def ask(address: str, token: str, subject: str) -> Explanation:
+async def ask(login: Login, subject: str) -> Explanation:
     """Ask a coordinator why a job or a device waits. Raises UsageError if it knows no such, else PeerError."""
-    async with open_channel(address, token=token) as channel:
+    async with login.channel() as channel:
         try:
             answer = await admin_of(channel).Explain(admin_pb2.ExplainRequest(subject=subject), timeout=TIMEOUT_S)
         except grpc.RpcError as error:
-            failure = peer_error(error, where=f"coordinator {address}")
+            failure = peer_error(error, where=f"coordinator {login.address}")
             if failure.reason == "UNKNOWN_SUBJECT":  # the caller's mistake, not the coordinator's
                 raise UsageError(failure.reason, failure.message, where=failure.where, fix=failure.fix) from None
             raise failure from None

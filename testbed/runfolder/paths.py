@@ -16,7 +16,7 @@ class RunFolder:
         self.scenario = root / "scenario.yaml"
         self.manifest = root / "run.json"
         self.population = root / "devices" / "population.jsonl"
-        self.tokens = root / "tokens"
+        self.keys = root / "keys"
         self.compose = root / "compose.yaml"
         self.containers = root / "containers.jsonl"
         self.host = root / "host.jsonl"
@@ -54,5 +54,5 @@ class RunFolder:
     def data(self, name: str) -> Path:
         return self.root / "data" / name
 
-    def forget_tokens(self) -> None:
-        shutil.rmtree(self.tokens, ignore_errors=True)
+    def forget_keys(self) -> None:
+        shutil.rmtree(self.keys, ignore_errors=True)

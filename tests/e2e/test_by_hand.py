@@ -14,11 +14,11 @@ DIGITS = str(ROOT / "examples" / "digits.py")
 
 
 def test_coordinator_devices_and_jobs_by_hand(tmp_path: Path) -> None:
-    tokens = ["--tokens", str(tmp_path / "tokens")]
+    keys = ["--keys", str(tmp_path / "keys")]
     shares = tmp_path / "digits"
     with ExitStack() as stack:
         coordinator = stack.enter_context(
-            started(tmp_path, "coordinator", "--listen", "127.0.0.1:0", "--dir", "run", *tokens, "--validate", "--json")
+            started(tmp_path, "coordinator", "--listen", "127.0.0.1:0", "--dir", "run", *keys, "--validate", "--json")
         )
         split = run(
             tmp_path, "data", "split", "sklearn-digits", "--devices", "8", "--split", "dirichlet(3.0)",
@@ -26,7 +26,7 @@ def test_coordinator_devices_and_jobs_by_hand(tmp_path: Path) -> None:
         )  # fmt: skip
         assert split.process.returncode == 0, split.err
         waited(lambda: coordinator.out.endswith("\n"), "the coordinator")
-        to = ["--coordinator", json.loads(coordinator.out)["listening"], *tokens]
+        to = ["--coordinator", json.loads(coordinator.out)["listening"], *keys]
         devices = ["--allow-code", DIGITS, *to]
         agents = [
             stack.enter_context(

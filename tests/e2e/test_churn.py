@@ -169,13 +169,13 @@ def test_a_broker_that_is_killed_is_there_again_and_lets_in_nobody_else(tmp_path
         waited(lambda: lines(out / "churn.jsonl"), "the end of the first")
         waited(lambda: brokers(program), "the one that is started again")
         family = program.family()
-        _, port, host = (out / "tokens" / "broker.conf").read_text().splitlines()[0].split()
-        ask = [sys.executable, "-c", ASK_BROKER, host, port, str(out / "tokens" / "broker")]
+        _, port, host = (out / "keys" / "broker.conf").read_text().splitlines()[0].split()
+        ask = [sys.executable, "-c", ASK_BROKER, host, port, str(out / "keys" / "broker")]
         told = waited(lambda: subprocess.run(ask, capture_output=True, text=True, check=False).stdout, "an answer")
         assert [int(word) for word in told.split()] == GUARDED
         assert program.stop(signal.SIGINT) == 130, program.err
     assert left(family, place=out) == []
-    assert not (out / "tokens").exists()
+    assert not (out / "keys").exists()
 
 
 def brokers(program: Started) -> list[int]:

@@ -115,7 +115,7 @@ def test_a_fleet_in_containers_trains_two_jobs_and_leaves_a_report(project: Proj
     owner = project.runs.stat().st_uid
     assert owner == (CALLER if os.getuid() == 0 else os.getuid())
     assert {path.stat().st_uid for path in (folder, *folder.rglob("*"))} == {owner}
-    assert not (folder / "tokens").exists()
+    assert not (folder / "keys").exists()
     assert f"{folder.name}/report.html" in project.log("testbed")[-1]
     assert (folder / "report.html").is_file()
 
@@ -129,7 +129,7 @@ def test_a_fleet_in_containers_trains_two_jobs_and_leaves_a_report(project: Proj
     assert {uid for _, uid, name in own if name != "docker-init"} == {"1000"}
     (coordinator,) = project.containers("coordinator")
     assert json.loads(docker("exec", coordinator, "venn", "status", "--json"))["jobs"]  # it goes on serving
-    broker = ("broker", "1883", "/live/tokens/broker")
+    broker = ("broker", "1883", "/live/keys/broker")
     told = [int(word) for word in docker("exec", coordinator, "python", "-c", ASK_BROKER, *broker).split()]
     assert told == GUARDED
 

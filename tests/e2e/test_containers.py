@@ -104,7 +104,7 @@ def test_two_profiles_run_to_their_end_in_containers_and_leave_nothing(client: A
         *(f"devices/{name}/agent.log" for name in ("slow-01", "fast-02")),
     ]
     assert all((out / log).exists() for log in logs)
-    assert not list(out.rglob("tokens"))
+    assert not list(out.rglob("keys"))
     used = {row["part"]: row for row in lines(out / "containers.jsonl")}
     assert used.keys() == {"coordinator", "job spin", "slow-01", "slow-02", "fast-01", "fast-02", "lossy-01"}
     assert used["slow-01"]["throttled_periods"] > 0

@@ -18,7 +18,7 @@ PATIENCE_S = 30
 
 @contextmanager
 def started(folder: Path, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "testbed.cli.main", "coordinator", "--tokens", str(folder / "tokens"), *arguments]
+    command = [sys.executable, "-m", "testbed.cli.main", "coordinator", "--keys", str(folder / "keys"), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("VENN_")}
     with subprocess.Popen(
         command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

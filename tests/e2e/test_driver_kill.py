@@ -67,13 +67,13 @@ def killed_and_resumed(tmp_path: Path, *flags: str, killed_at: int) -> Iterator[
     file.write_text(JOB)
     gates = [tmp_path / "gate-0", tmp_path / "gate-1"]
     with ExitStack() as stack:
-        tokens = ["--tokens", str(tmp_path / "tokens")]
+        keys = ["--keys", str(tmp_path / "keys")]
         run = str(tmp_path / "run")
         coordinator = stack.enter_context(
-            program(tmp_path, "coordinator", "--listen", "127.0.0.1:0", "--dir", run, *tokens, "--json")
+            program(tmp_path, "coordinator", "--listen", "127.0.0.1:0", "--dir", run, *keys, "--json")
         )
         assert coordinator.stdout is not None
-        to = ["--coordinator", json.loads(coordinator.stdout.readline())["listening"], *tokens]
+        to = ["--coordinator", json.loads(coordinator.stdout.readline())["listening"], *keys]
         for number, value in enumerate((1.0, 4.0)):
             share = tmp_path / f"share-{number}"
             share.write_text(f"{value} {gates[number]}")

@@ -17,10 +17,10 @@ job = Job(initial=lambda rng: {"w": np.zeros(3)}, on_device=lambda model, task: 
 
 def test_a_job_that_waits_for_devices_is_listed_explained_and_cancelled(tmp_path: Path) -> None:
     (tmp_path / "idle.py").write_text(JOB)
-    tokens = ["--tokens", str(tmp_path / "tokens")]
-    with program(tmp_path, "coordinator", "--listen", "127.0.0.1:0", *tokens, "--json") as coordinator:
+    keys = ["--keys", str(tmp_path / "keys")]
+    with program(tmp_path, "coordinator", "--listen", "127.0.0.1:0", *keys, "--json") as coordinator:
         assert coordinator.stdout is not None
-        to = ["--coordinator", json.loads(coordinator.stdout.readline())["listening"], *tokens, "--json"]
+        to = ["--coordinator", json.loads(coordinator.stdout.readline())["listening"], *keys, "--json"]
         with program(tmp_path, "job", "run", "idle.py", *to, "--rounds", "2", "--demand", "3") as driver:
             listed: list[dict[str, object]] = []
             while not (listed and listed[0]["phase"] == "filling"):

@@ -55,7 +55,7 @@ def test_the_quick_scenario_runs_to_its_end_and_can_be_replayed(running: Started
     assert said["responses_acknowledged"] >= 4 * 5 + 4 * 3
     assert (said["responses_lost"], said["audit"]["findings"]) == (0, [])
     assert said["devices_lost_in_task"] >= 0
-    assert not (out / "tokens").exists()
+    assert not (out / "keys").exists()
     assert (out / "report.html").read_text().rstrip().endswith("</html>")
     replayed = run(tmp_path, "replay", str(out), "--json")
     assert replayed.process.returncode == 0, replayed.err

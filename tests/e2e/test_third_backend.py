@@ -9,7 +9,7 @@ import pytest
 
 from testbed.runfolder.machine import free_port
 from tests.e2e.programs import ROOT, Started, lines, run, started, waited
-from venn.wire.admission import ensure_tokens
+from venn.wire.keys import ensure_keys
 
 pytestmark = pytest.mark.e2e
 SCENARIO = """\
@@ -31,7 +31,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "standing"
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "standing"))
     monkeypatch.setenv("STANDING_DEVICES", str(folder))
-    ensure_tokens(folder / "tokens")
+    ensure_keys(folder / "keys")
     (folder / "port").write_text(str(free_port()))
     (tmp_path / "standing.yaml").write_text(SCENARIO.replace("FILE", str(ROOT / "examples" / "labels.py")))
     return folder
@@ -42,7 +42,7 @@ def agents(place: Path, tmp_path: Path) -> Iterator[list[Started]]:
     """Both devices, which run before there is a coordinator."""
     split = run(tmp_path, "data", "split", "sklearn-digits", "--devices", "2", "--out", "shares")
     assert split.process.returncode == 0, split.err
-    to = ["--coordinator", f"127.0.0.1:{(place / 'port').read_text()}", "--tokens", str(place / "tokens")]
+    to = ["--coordinator", f"127.0.0.1:{(place / 'port').read_text()}", "--keys", str(place / "keys")]
     with ExitStack() as stack:
         yield [
             stack.enter_context(

@@ -1,6 +1,6 @@
 """A backend of another package: devices that run already, and join the coordinator of each run by themselves.
 
-``STANDING_DEVICES`` names a folder. It has a ``tokens`` folder, and a folder for each device, which its agent writes
+``STANDING_DEVICES`` names a folder. It has a ``keys`` folder, and a folder for each device, which its agent writes
 into (``venn agent --name NAME --dir STANDING_DEVICES/NAME --coordinator 127.0.0.1:PORT``); ``port`` holds PORT.
 """
 
@@ -75,7 +75,7 @@ def make(run: Any) -> Any:
 
     class Standing(Processes):
         async def make(self) -> None:
-            shutil.copytree(place() / "tokens", run.folder.tokens)
+            shutil.copytree(place() / "keys", run.folder.keys)
             (place() / f"used-by-{own_mark()}").touch()
             await super().make()
 

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DeviceServiceStub(object):
-    """One bidirectional stream is one session. Token: device.
+    """One bidirectional stream is one session. Role: device.
     """
 
     def __init__(self, channel):
@@ -43,7 +43,7 @@ class DeviceServiceStub(object):
 
 
 class DeviceServiceServicer(object):
-    """One bidirectional stream is one session. Token: device.
+    """One bidirectional stream is one session. Role: device.
     """
 
     def Connect(self, request_iterator, context):
@@ -70,7 +70,7 @@ def add_DeviceServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DeviceService(object):
-    """One bidirectional stream is one session. Token: device.
+    """One bidirectional stream is one session. Role: device.
     """
 
     @staticmethod

@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class DeviceServiceStub:
-    """One bidirectional stream is one session. Token: device."""
+    """One bidirectional stream is one session. Role: device."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     Connect: grpc.StreamStreamMultiCallable[
@@ -28,7 +28,7 @@ class DeviceServiceStub:
     """The first frame up is a CheckIn, the first down a Welcome."""
 
 class DeviceServiceAsyncStub:
-    """One bidirectional stream is one session. Token: device."""
+    """One bidirectional stream is one session. Role: device."""
 
     Connect: grpc.aio.StreamStreamMultiCallable[
         venn.v1.device_pb2.ConnectRequest,
@@ -37,7 +37,7 @@ class DeviceServiceAsyncStub:
     """The first frame up is a CheckIn, the first down a Welcome."""
 
 class DeviceServiceServicer(metaclass=abc.ABCMeta):
-    """One bidirectional stream is one session. Token: device."""
+    """One bidirectional stream is one session. Role: device."""
 
     @abc.abstractmethod
     def Connect(

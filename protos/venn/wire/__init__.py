@@ -1,4 +1,4 @@
-"""The library that every side of the wire shares: channels, tensors, chunks, tickets, tokens, errors, the notation,
+"""The library that every side of the wire shares: channels, tensors, chunks, tickets, keys, errors, the notation,
 commands.
 """
 

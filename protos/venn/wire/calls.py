@@ -14,6 +14,7 @@ from google.protobuf.duration_pb2 import Duration
 from grpc.aio import EOF, AioRpcError, Metadata
 
 from venn.v1.admin_pb2_grpc import AdminServiceStub
+from venn.v1.auth_pb2_grpc import AuthServiceStub
 from venn.v1.device_pb2_grpc import DeviceServiceStub
 from venn.v1.job_pb2_grpc import JobServiceStub
 from venn.v1.task_pb2_grpc import TaskServiceStub
@@ -21,6 +22,7 @@ from venn.wire.status import abort
 
 if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
+    from venn.v1.auth_pb2_grpc import AuthServiceAsyncStub
     from venn.v1.device_pb2_grpc import DeviceServiceAsyncStub
     from venn.v1.job_pb2_grpc import JobServiceAsyncStub
     from venn.v1.task_pb2_grpc import TaskServiceAsyncStub
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 def admin_stub(channel: grpc.aio.Channel) -> "AdminServiceAsyncStub":
     """The calls of AdminService."""
     return cast("AdminServiceAsyncStub", AdminServiceStub(channel))
+
+
+def auth_stub(channel: grpc.aio.Channel) -> "AuthServiceAsyncStub":
+    """The calls of AuthService."""
+    return cast("AuthServiceAsyncStub", AuthServiceStub(channel))
 
 
 def device_stub(channel: grpc.aio.Channel) -> "DeviceServiceAsyncStub":
@@ -88,12 +95,12 @@ class Exchange(Generic[Request, Answer]):
                     answer = await call.read()
             except TimeoutError as error:
                 call.cancel()
-                raise _failed(grpc.StatusCode.DEADLINE_EXCEEDED) from error
+                raise failed(grpc.StatusCode.DEADLINE_EXCEEDED) from error
             except BaseException:
                 call.cancel()
                 raise
             if answer is EOF:
-                raise _failed(grpc.StatusCode.UNAVAILABLE)
+                raise failed(grpc.StatusCode.UNAVAILABLE)
             self._call = call
             return answer  # type: ignore[return-value]  # it is no EOF
 
@@ -137,7 +144,8 @@ class Exchanges:
             handler.cancel()
 
 
-def _failed(code: grpc.StatusCode) -> AioRpcError:
+def failed(code: grpc.StatusCode) -> AioRpcError:
+    """The error of a call that did not come to an answer."""
     return AioRpcError(code, Metadata(), Metadata())
 
 

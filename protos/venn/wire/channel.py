@@ -8,12 +8,11 @@ import errno
 import ipaddress
 import os
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any, Self, cast
+from collections.abc import Sequence
+from typing import Any
 
 import grpc
 
-from venn.wire.admission import bearer
 from venn.wire.errors import UsageError
 
 KEEPALIVE_MS = 30_000
@@ -66,15 +65,13 @@ def _common_options() -> Options:
     ]
 
 
-def open_channel(address: str, *, token: str | None = None, proxy: str | None = None) -> grpc.aio.Channel:
-    """A channel to ``host:port``; with a token, every call on it shows it; through an HTTP proxy (``host:port``) if
-    there is one. Connects at the first call.
+def open_channel(address: str, *, proxy: str | None = None) -> grpc.aio.Channel:
+    """A channel to ``host:port``; through an HTTP proxy (``host:port``) if there is one. Connects at the first call.
 
     Raises UsageError ADDRESS.
     """
     parse_address(address)
-    channel = grpc.aio.insecure_channel(address, options=channel_options(proxy))
-    return channel if token is None else cast(grpc.aio.Channel, _TokenChannel(channel, token))
+    return grpc.aio.insecure_channel(address, options=channel_options(proxy))
 
 
 def ignore_no_proxy() -> None:
@@ -205,28 +202,3 @@ def _port_in_use(address: str) -> UsageError:
     return UsageError(
         "PORT_IN_USE", "another program listens here", where=address, fix="stop it, or choose another port (0: any)"
     )
-
-
-class _TokenChannel:
-    """Adds the token to each call's metadata, and costs nothing per message, as an interceptor on a stream would."""
-
-    CALLS = ("unary_unary", "unary_stream", "stream_unary", "stream_stream")
-
-    def __init__(self, channel: grpc.aio.Channel, token: str) -> None:
-        self._channel, self._shown = channel, bearer(token)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._channel, name)
-        return method if name not in self.CALLS else lambda *of, **settings: self._with_token(method(*of, **settings))
-
-    def _with_token(self, multicallable: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, metadata: Sequence[tuple[str, str | bytes]] | None = None, **settings: Any) -> Any:
-            return multicallable(*arguments, metadata=(*(metadata or ()), self._shown), **settings)
-
-        return call
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._channel.close()

@@ -29,7 +29,9 @@ REASONS = {  # of statuses that carry no ErrorInfo
     grpc.StatusCode.RESOURCE_EXHAUSTED: ("TOO_LARGE", "a message is too large", ""),
 }
 FIXES = {
-    "TOKEN": "name the coordinator's token folder with --tokens DIR",
+    "UNKNOWN_KEY": "name the folder with the coordinator's keys: --keys DIR",
+    "ROLE": "use a key of another role: --keys DIR",
+    "LOGIN": "try again",
     "VERSION": "install the same version of venn-testbed on both sides",
 }
 

@@ -16,7 +16,7 @@ OWNER = "testbed"
 
 def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool, listen: str = "127.0.0.1:0") -> list[str]:
     flags = ["--listen", listen, "--policy", scenario.policy, "--seed", str(scenario.seed)]
-    flags += ["--name", scenario.name, "--dir", str(folder.root), "--tokens", str(folder.tokens), "--json"]
+    flags += ["--name", scenario.name, "--dir", str(folder.root), "--keys", str(folder.keys), "--json"]
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
 
@@ -41,7 +41,7 @@ def devices(
     ``epoch`` is the Unix time at which the run's clock starts. ``measured``: its tasks take the time that they
     need, and not a modelled one.
     """
-    flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.device_host(host.name))]
+    flags = ["--coordinator", to, "--keys", str(folder.keys), "--dir", str(folder.device_host(host.name))]
     flags += ["--epoch", f"{epoch:.3f}", *throttle, *allowed_code(scenario)]
     if host.single:
         modelled = [] if measured else ["--model-time"]
@@ -62,7 +62,7 @@ def job(
     """The command of the driver of one job. Without ``epoch`` a file tells it when the job arrives."""
     asked, scale = scenario.jobs[name], scenario.time_scale
     requirement_name, requirement = scenario.requirement_of(name)
-    flags = ["--coordinator", to, "--tokens", str(folder.tokens), "--dir", str(folder.job(name))]
+    flags = ["--coordinator", to, "--keys", str(folder.keys), "--dir", str(folder.job(name))]
     flags += ["--name", name, "--owner", OWNER, "--run", run, "--seed", str(scenario.seed)]
     flags += ["--requirement", requirement, "--requirement-name", requirement_name]
     flags += ["--demand", str(asked.demand), "--over-commit", format_fraction(asked.over_commit)]

@@ -29,9 +29,9 @@ from testbed.live.throttle.means import FleetPlan
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.limits import LINK, Limits
-from venn.wire.admission import ROLES, Role, ensure_tokens
 from venn.wire.chunks import digest_of
 from venn.wire.files import writing
+from venn.wire.keys import ROLES, Key, Role, ensure_keys, key_file
 from venn.wire.process import LABEL
 from venn.wire.requirements import Whom
 
@@ -116,22 +116,22 @@ def write_project(services: Mapping[str, Service], image: str, mark: str, comman
 
 SHARED = (PurePosixPath("/tmp"), PurePosixPath("/var/tmp"))  # folders of everybody, in any image
 SECRET, OPEN, FOLDER = 0o600, 0o644, 0o755
-TOKENS, DATA, CODE, POPULATION, SETTINGS = "tokens", "data", "code", "population.jsonl", "venn.toml"
-OURS = frozenset((TOKENS, DATA, CODE, POPULATION, SETTINGS, CHANGED))  # what was put in, and does not come back
+KEYS, DATA, CODE, POPULATION, SETTINGS = "keys", "data", "code", "population.jsonl", "venn.toml"
+OURS = frozenset((KEYS, DATA, CODE, POPULATION, SETTINGS, CHANGED))  # what was put in, and does not come back
 
 Files = Mapping[str, bytes]  # absolute path in the container -> content
 
 
 def packed(files: Files) -> bytes:
-    """A tar of the files, with the folders that they lie in; nobody but the user reads tokens."""
+    """A tar of the files, with the folders that they lie in; nobody but the user reads keys."""
     text = io.BytesIO()
     with tarfile.open(fileobj=text, mode="w") as tar:
         for folder in sorted({parent for path in files for parent in PurePosixPath(path).parents[:-1]}):
-            entry = _entry(str(folder), 0o1777 if folder in SHARED else FOLDER)
+            entry = _entry(str(folder), 0o1777 if folder in SHARED else 0o700 if folder.name == KEYS else FOLDER)
             entry.type = tarfile.DIRTYPE
             tar.addfile(entry)
         for path, content in files.items():
-            entry = _entry(path, SECRET if path.startswith(f"{INSIDE}/{TOKENS}/") else OPEN)
+            entry = _entry(path, SECRET if path.startswith(f"{INSIDE}/{KEYS}/") else OPEN)
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
     return text.getvalue()
@@ -205,7 +205,7 @@ class Layout:
             services[driver_service(job)] = Service(command=self._driver(job))
         if broker.is_broken(self.scenario):
             everywhere = ["--listen", f"{EVERYWHERE}:{broker.PORT}", "--insecure"]
-            services[broker.NAME] = Service(command=["broker", str(HERE.tokens / broker.NAME), *everywhere])
+            services[broker.NAME] = Service(command=["broker", str(HERE.keys / broker.NAME), *everywhere])
         for name, fleet in self.scenario.fleets.items():
             modelled, limits = [] if fleet.cores else ["--model-time"], fleet.limits
             changes = list(dict.fromkeys(changes_of(self.scenario, name)))
@@ -239,18 +239,18 @@ class Layout:
         word, _, job = part.partition(" ")
         match word:
             case Whom.COORDINATOR:
-                return {name: text for role in ROLES for name, text in self._token(role).items()} | self._policy()
+                return {name: text for role in ROLES for name, text in self._key(role).items()} | self._policy()
             case Whom.BROKER:
-                return {str(HERE.tokens / broker.NAME): secrets.token_hex(32).encode()}
+                return {str(HERE.keys / broker.NAME): secrets.token_hex(32).encode()}
             case Whom.DRIVER:
                 files = {str(self._code(job)): Path(str(self.scenario.jobs[job].file))}
                 if (held_out := self._held_out(job)) is not None:
                     files[str(self._seen(held_out))] = held_out
-                return self._token("job") | {inside: path.read_bytes() for inside, path in files.items()}
+                return self._key("job") | {inside: path.read_bytes() for inside, path in files.items()}
             case _:  # the id of a device
                 device = self.devices[part]
                 shares = {str(self._seen(share)): share.read_bytes() for share in device.data.values()}
-                return self._token("device") | shares | self._population(device)
+                return self._key("device") | shares | self._population(device)
 
     @cached_property
     def devices(self) -> Mapping[str, DeviceSpec]:
@@ -261,7 +261,7 @@ class Layout:
         """The flags that all devices have."""
         hashes = sorted({digest_of(pack(Path(str(job.file)))).hex() for job in self.scenario.jobs.values()})
         allowed = [word for each in hashes for word in ("--allow-code", each)]
-        where = ["--coordinator", ADDRESS, "--tokens", str(HERE.tokens), "--dir", INSIDE]
+        where = ["--coordinator", ADDRESS, "--keys", str(HERE.keys), "--dir", INSIDE]
         return [*where, *allowed, "--crash-kills", "--insecure"]
 
     def _driver(self, job: str) -> list[str]:
@@ -285,8 +285,9 @@ class Layout:
     def _held_out(self, job: str) -> Path | None:
         return self.prepared.held_out.get(self.scenario.jobs[job].data or "")
 
-    def _token(self, role: Role) -> dict[str, bytes]:
-        return {str(HERE.tokens / role): getattr(ensure_tokens(self.folder.tokens), role).encode()}
+    def _key(self, role: Role) -> dict[str, bytes]:
+        key: Key = getattr(ensure_keys(self.folder.keys), role)
+        return {str(key_file(role, HERE.keys)): key.pem()}
 
     def _policy(self) -> dict[str, bytes]:
         """The file of a policy that is not installed, at the same path, which its name holds."""

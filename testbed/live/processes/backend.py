@@ -14,9 +14,9 @@ from testbed.live.throttle.throttles import Throttles, enforceable, make_plan
 from testbed.runfolder.machine import free_port
 from testbed.world.limits import Limits
 from testbed.world.timeline import LinkChange
-from venn.wire.admission import ensure_tokens
 from venn.wire.errors import CannotEnforceError
 from venn.wire.files import write_atomic
+from venn.wire.keys import ensure_keys
 
 READY_WITHIN_S = 60.0
 
@@ -54,14 +54,14 @@ class Processes:
             proxies = (await self._relay.announced(READY_WITHIN_S)).get("listening")
         self._throttles.write(proxies if isinstance(proxies, dict) else {})
         if self._broker is not None:
-            ensure_tokens(self._folder.tokens)  # makes the folder
-            write_atomic(self._folder.tokens / broker.NAME, secrets.token_hex(32) + "\n", mode=0o600)
+            ensure_keys(self._folder.keys)  # makes the folder
+            write_atomic(self._folder.keys / broker.NAME, secrets.token_hex(32) + "\n", mode=0o600)
             await self._broker.start()
 
     def _make_broker(self) -> Program:
         """The broker, which is not started yet. Raises CannotEnforceError: there is no Mosquitto."""
         broker.find_programs()
-        arguments = ["broker", str(self._folder.tokens / broker.NAME), "--listen", f"127.0.0.1:{free_port()}"]
+        arguments = ["broker", str(self._folder.keys / broker.NAME), "--listen", f"127.0.0.1:{free_port()}"]
         return Program(broker.NAME, arguments, log=self._folder.root / f"{broker.NAME}.log")
 
     def coordinator(self) -> Program:

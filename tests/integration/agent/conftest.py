@@ -21,9 +21,11 @@ from device_agent.spec import DeviceSpec, Interval, always
 from device_agent.workers import Work, WorkerPool
 from job_driver.bundle import pack
 from tests.integration.agent import works
-from tests.integration.agent.scripted import TOKEN, Conversation, Coordinator, Driver, offer, serving
+from tests.integration.agent.scripted import Conversation, Coordinator, Driver, offer, serving
+from tests.integration.gate import KEYS
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
+from venn.wire.login import Login
 
 MODEL = tensors.encode({"w": np.zeros(200_000)})  # four chunks
 LONG = "def work(model, task):\n    import time\n    while True: time.sleep(0.01); task.progress(0.5)"
@@ -38,7 +40,7 @@ class Stage:
         self.allowed = AllowedCode(everything=True)
         self.modelled = False
         self.patience_s = 60.0
-        self.token = TOKEN
+        self.key = KEYS.device
         self.store = ArtifactStore()
         self.activity = ActivityLog(folder)
         self._playing: list[asyncio.Task[None]] = []
@@ -46,8 +48,7 @@ class Stage:
     def play(self, intervals: Callable[[], Iterator[Interval]] = always, **spec: Any) -> asyncio.Task[None]:
         """A device, from now on."""
         setting = Setting(
-            coordinator=self.address,
-            token=self.token,
+            login=Login(self.address, self.key, "device"),
             epoch=time.time(),
             resources=Resources(self.pool, self.store, self.allowed, self.modelled),
             activity=self.activity,

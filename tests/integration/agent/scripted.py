@@ -7,18 +7,17 @@ from typing import Any
 
 import grpc
 
+from tests.integration.gate import guarded_server
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import task_pb2 as task
 from venn.v1.device_pb2_grpc import DeviceServiceServicer, add_DeviceServiceServicer_to_server
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
 from venn.wire import chunks
-from venn.wire.admission import TokenInterceptor
 from venn.wire.channel import bind, make_server
 from venn.wire.chunks import digest_of
 from venn.wire.status import abort
 
-TOKEN = "ab" * 32
 INCARNATION = 1_700_000_000_000
 JOB = common.JobKey(owner="test", name="job", run="1")
 ATTEMPT = common.AttemptKey(job=JOB, round=3, attempt=1)
@@ -194,7 +193,7 @@ async def _alone(request: task.SubmitRequest) -> AsyncIterator[task.SubmitReques
 @asynccontextmanager
 async def serving(coordinator: Coordinator, driver: Driver) -> AsyncIterator[str]:
     """The coordinator's address, while both answer."""
-    front = make_server(interceptors=(TokenInterceptor({"venn.v1.DeviceService": TOKEN}),))
+    front = guarded_server()
     back = make_server()
     add_DeviceServiceServicer_to_server(coordinator, front)
     add_TaskServiceServicer_to_server(driver, back)

@@ -12,16 +12,18 @@ import grpc
 import pytest
 
 from device_agent import cli, swarm_cli
-from tests.integration.agent.scripted import TOKEN, Coordinator, Driver, serving
+from tests.integration.agent.scripted import Coordinator, Driver, serving
+from tests.integration.gate import write_keys
 from venn.v1 import device_pb2 as device
+from venn.wire.keys import new_key
 
 
 class Place:
-    """Where commands find a coordinator and its token."""
+    """Where commands find a coordinator and its key."""
 
     def __init__(self, coordinator: Coordinator, address: str, folder: Path) -> None:
         self.coordinator, self.folder = coordinator, folder
-        self.to = ["--coordinator", address, "--tokens", str(folder / "tokens")]
+        self.to = ["--coordinator", address, "--keys", str(folder / "keys")]
         self._started: list[asyncio.subprocess.Process] = []
 
     async def start(self, command: str, *flags: str) -> asyncio.subprocess.Process:
@@ -40,9 +42,7 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    (tmp_path / "tokens").mkdir()
-    (tmp_path / "tokens" / "device").write_text(TOKEN)
-    (tmp_path / "tokens" / "device").chmod(0o600)
+    write_keys(tmp_path / "keys")
     coordinator = Coordinator()
     async with serving(coordinator, Driver()) as address:
         place = Place(coordinator, address, tmp_path)
@@ -110,7 +110,7 @@ async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Pl
     ("argv", "code", "words"),
     [
         (["--patience", "0s"], 4, "coordinator at 127.0.0.1:9: it does not answer"),
-        (["--tokens", "nowhere"], 2, "no device token"),
+        (["--keys", "nowhere"], 2, "no device key"),
         (["--coordinator", "nowhere"], 2, "is no address"),
         (["--name", "a b"], 2, "is not a device name"),
         (["--session", "soon"], 2, "soon"),
@@ -124,9 +124,8 @@ async def test_a_swarm_plays_every_device_over_a_connection_of_its_own(place: Pl
 def test_what_cannot_be_is_one_clear_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], code: int, words: str
 ) -> None:
-    (tmp_path / "device").write_text(TOKEN)
-    (tmp_path / "device").chmod(0o600)
-    fixed = ["--coordinator", "127.0.0.1:9", "--tokens", str(tmp_path), "--name", "pi", "--cpu", "1", "-q"]
+    keys = write_keys(tmp_path / "keys")
+    fixed = ["--coordinator", "127.0.0.1:9", "--keys", str(keys), "--name", "pi", "--cpu", "1", "-q"]
     assert cli.main([*fixed, "--memory", "1 GB", "--os", "1", *argv]) == code
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1, lines
@@ -134,14 +133,13 @@ def test_what_cannot_be_is_one_clear_line(
 
 
 @pytest.mark.parametrize("command", ["agent --name pi --cpu 1", "swarm --name s --count 3"])
-async def test_a_wrong_token_ends_the_command(place: Place, command: str) -> None:
-    (place.folder / "tokens" / "device").write_text("cd" * 32)
+async def test_a_key_that_the_coordinator_does_not_know_ends_the_command(place: Place, command: str) -> None:
+    (place.folder / "keys" / "device.key").write_bytes(new_key().pem())
     process = await place.start(command, "-q")
     _, error = await process.communicate()
     assert process.returncode == 4
-    *before, last = error.decode().splitlines()
-    assert all("INTERNAL" in line for line in before)  # now and then gRPC says that instead, and the agent dials again
-    assert "the token is missing or wrong; name the coordinator's token folder with --tokens DIR" in last
+    [line] = error.decode().splitlines()
+    assert "the coordinator does not know this key; name the folder with the coordinator's keys: --keys DIR" in line
 
 
 async def test_another_version_ends_the_command(place: Place) -> None:
@@ -201,7 +199,7 @@ async def test_the_doctor_passes_a_machine_that_can_join(place: Place) -> None:
 
 
 def test_the_doctor_says_how_to_fix_what_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["doctor", "--tokens", str(tmp_path), "--data", "digits=/nowhere.npz"]) == 1
+    assert cli.main(["doctor", "--keys", str(tmp_path), "--data", "digits=/nowhere.npz"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:2] for line in lines] == [
         ["PASSED", "machine"],
@@ -211,4 +209,4 @@ def test_the_doctor_says_how_to_fix_what_fails(tmp_path: Path, capsys: pytest.Ca
         ["FAILED", "coordinator"],
     ]
     assert "venn data split" in lines[2]
-    assert "--tokens DIR" in lines[4]
+    assert "--keys DIR" in lines[4]

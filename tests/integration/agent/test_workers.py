@@ -49,10 +49,10 @@ async def test_each_job_has_processes_of_its_own(pool: WorkerPool, job: Callable
 async def test_a_worker_computes_on_one_thread_without_our_secrets(
     pool: WorkerPool, job: Callable[..., Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VENN_DEVICE_TOKEN", "secret")
+    monkeypatch.setenv("VENN_KEYS", "secret")
     body = """
 def work(model: Arrays, task: Task) -> Result:
-    hidden = "VENN_DEVICE_TOKEN" not in os.environ and "grpc" not in sys.modules
+    hidden = "VENN_KEYS" not in os.environ and "grpc" not in sys.modules
     return Result({"ok": np.bool_(hidden and os.environ["OMP_NUM_THREADS"] == "1")})
 """
     assert tensors.decode((await pool.run(job(body))).body)["ok"]

@@ -13,6 +13,7 @@ from job_driver.bundle import load
 from job_driver.driver import JobResult, run_job
 from job_driver.settings import Settings
 from tests.integration.driver.scripted import Coordinator, coordinator
+from tests.integration.gate import write_keys
 
 JOB = """
 import numpy as np
@@ -39,6 +40,8 @@ async def side() -> AsyncIterator[Coordinator]:
 def run(side: Coordinator, tmp_path: Path) -> Callable[..., Any]:
     """Starts a driver; gives its task, which is cancelled at the end if it still runs."""
 
+    keys = write_keys(tmp_path / "keys")
+
     @asynccontextmanager
     async def start(
         *, size: int = 1000, more: str = "", source: str = "", **settings: Any
@@ -47,6 +50,7 @@ def run(side: Coordinator, tmp_path: Path) -> Callable[..., Any]:
         path.write_text(source or JOB % {"size": size, "more": more})
         defaults: dict[str, Any] = {"name": "test", "run": "1", "demand": 2, "min_response": Fraction(1), "rounds": 1}
         defaults["coordinator"] = side.listening  # type: ignore[attr-defined]
+        defaults["keys"] = keys
         task = asyncio.create_task(run_job(load(path), Settings(**(defaults | settings))))
         try:
             opened = asyncio.create_task(side.wait_for(lambda s: s.opened))

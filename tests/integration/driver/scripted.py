@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 import numpy as np
 
+from tests.integration.gate import guarded_server
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
@@ -17,7 +18,7 @@ from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_s
 from venn.v1.task_pb2_grpc import TaskServiceStub
 from venn.wire import admission, tensors
 from venn.wire.admission import this_version
-from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.channel import bind, open_channel
 from venn.wire.chunks import digest_of
 from venn.wire.status import abort
 
@@ -205,7 +206,7 @@ class Coordinator(JobServiceServicer):
 @asynccontextmanager
 async def coordinator(address: str = "127.0.0.1:0") -> AsyncIterator[tuple[Coordinator, str]]:
     """A scripted coordinator on loopback, and its address."""
-    server, scripted = make_server(), Coordinator()
+    server, scripted = guarded_server(), Coordinator()
     add_JobServiceServicer_to_server(scripted, server)
     bound = bind(server, address, insecure=False)
     await server.start()

@@ -10,14 +10,15 @@ import pytest
 from rich.console import Console
 
 from testbed.report.view import ask, snapshot_once, watch
+from tests.integration.gate import guarded_server, login
 from tests.unit.report.snapshots import snapshot
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
-from venn.wire.admission import TokenInterceptor
-from venn.wire.channel import bind, make_server
+from venn.wire.channel import bind
 from venn.wire.errors import PeerError
+from venn.wire.keys import new_key
+from venn.wire.login import Login
 
-TOKEN = "ab" * 32
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -63,7 +64,7 @@ class Screen(io.StringIO):
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[Admin, str]]:
     admin = Admin()  # type: ignore[abstract]
-    server = make_server(interceptors=[TokenInterceptor({"venn.v1.AdminService": TOKEN})])
+    server = guarded_server()
     add_AdminServiceServicer_to_server(admin, server)
     address = bind(server, "127.0.0.1:0")
     await server.start()
@@ -75,7 +76,7 @@ async def test_it_draws_until_it_is_told_to_stop(served: tuple[Admin, str]) -> N
     file = Screen()
     console = Console(file=file, force_terminal=True, width=100, height=30, _environ={"TERM": "xterm"})
     until = asyncio.Event()
-    watching = asyncio.create_task(watch(served[1], TOKEN, until=until, console=console, backend="process"))
+    watching = asyncio.create_task(watch(login(served[1], "admin"), until=until, console=console, backend="process"))
     async with asyncio.timeout(60):
         await file.wrote("label-count")
         until.set()
@@ -94,7 +95,7 @@ async def test_where_there_is_no_terminal_it_prints_a_line_per_job(
     until = asyncio.Event()
     console = Console(file=file, width=40)
     watching = asyncio.create_task(
-        watch(served[1], TOKEN, until=until, console=console, warnings=lambda: ["the host is busy"])
+        watch(login(served[1], "admin"), until=until, console=console, warnings=lambda: ["the host is busy"])
     )
     async with asyncio.timeout(60):
         await file.wrote("label-count")
@@ -109,16 +110,16 @@ async def test_where_there_is_no_terminal_it_prints_a_line_per_job(
 async def test_a_coordinator_that_goes_away_is_said(served: tuple[Admin, str]) -> None:
     served[0].goes_away = True
     with pytest.raises(PeerError, match=r"coordinator 127\.0\.0\.1"):
-        await watch(served[1], TOKEN, until=asyncio.Event(), console=Console(file=io.StringIO()))
+        await watch(login(served[1], "admin"), until=asyncio.Event(), console=Console(file=io.StringIO()))
 
 
 async def test_status_and_explain_ask_once(served: tuple[Admin, str]) -> None:
-    assert (await snapshot_once(served[1], TOKEN)).name == "three-jobs"
-    found = await ask(served[1], TOKEN, "one")
+    assert (await snapshot_once(login(served[1], "admin"))).name == "three-jobs"
+    found = await ask(login(served[1], "admin"), "one")
     assert (found.subject, found.state, found.reasons) == ("one", "filling", ("no device",))
 
 
-async def test_a_wrong_token_is_a_clear_error(served: tuple[Admin, str]) -> None:
+async def test_a_key_that_is_not_known_is_a_clear_error(served: tuple[Admin, str]) -> None:
     with pytest.raises(PeerError) as caught:
-        await snapshot_once(served[1], "00" * 32)
-    assert caught.value.reason == "TOKEN"
+        await snapshot_once(Login(served[1], new_key(), "admin"))
+    assert caught.value.reason == "UNKNOWN_KEY"

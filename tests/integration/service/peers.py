@@ -16,14 +16,16 @@ from coordinator.engine.model import EngineSettings
 from coordinator.policies.registry import load_policy
 from coordinator.service.server import Coordinator, CoordinatorSettings, running
 from testbed.testing.clock import FakeClock
+from tests.integration.gate import KEYS, login
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
-from venn.wire.admission import Tokens, identify_mac, this_version
+from venn.wire.admission import identify_mac, this_version
 from venn.wire.calls import Exchange, admin_stub, device_stub, job_stub
-from venn.wire.channel import bind, make_server, open_channel
+from venn.wire.channel import bind, make_server
+from venn.wire.keys import Key
+from venn.wire.login import Login
 
 E = typing.TypeVar("E", bound=Effect)
-TOKENS = Tokens(device="d" * 64, job="a" * 64, admin="b" * 64)
 PATIENCE_S = 60.0  # of a test for a frame that must come
 
 
@@ -40,7 +42,7 @@ async def coordinator(
     seams: dict[str, Any] = {"clock": time, "call_later": time.call_later} if time else {}
     settings = CoordinatorSettings(
         engine=engine or EngineSettings(seed=7, policy=policy),
-        tokens=TOKENS,
+        keys=KEYS,
         folder=folder,
         validate=True,
         **seams,
@@ -62,9 +64,9 @@ def check_in_frame(name: str, **fields: Any) -> device_pb2.ConnectRequest:
 class Device:
     """One stream of one device."""
 
-    def __init__(self, address: str, name: str, *, token: str = TOKENS.device) -> None:
+    def __init__(self, address: str, name: str, *, key: Key = KEYS.device) -> None:
         self.name, self.seq = name, 1
-        self.channel = open_channel(address, token=token)
+        self.channel = Login(address, key, "device").channel()
         self.call = device_stub(self.channel).Connect()
         self.heard: deque[device_pb2.ConnectResponse] = deque()  # not yet looked at
 
@@ -121,11 +123,11 @@ class Device:
 class Driver(TaskServiceServicer):
     """One driver: serves Identify, submits, opens, follows."""
 
-    def __init__(self, address: str, name: str = "digits", *, incarnation: int = 1) -> None:
+    def __init__(self, address: str, name: str = "digits", *, incarnation: int = 1, key: Key = KEYS.job) -> None:
         self.key = common_pb2.JobKey(owner="ann", name=name, run="1")
         self.incarnation = incarnation
         self.ticket_key = b""
-        self.channel = open_channel(address, token=TOKENS.job)
+        self.channel = Login(address, key, "job").channel()
         self.stub = job_stub(self.channel)
         self.drive: Exchange[job_pb2.DriveRequest, job_pb2.DriveResponse] = Exchange(self.stub.Drive)
         self.server: grpc.aio.Server | None = None
@@ -241,7 +243,7 @@ class World:
         self._happened = asyncio.Event()
         for kind in typing.get_args(Effect):
             started.host.listen(kind, self._listen)
-        self._admin = open_channel(started.address, token=TOKENS.admin)
+        self._admin = login(started.address, "admin").channel()
         self.admin = admin_stub(self._admin)
 
     def device(self, name: str = "phone-1", **options: Any) -> Device:

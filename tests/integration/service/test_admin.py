@@ -16,7 +16,8 @@ from coordinator.service import device_service
 from coordinator.service.convert import jobs as convert
 from coordinator.service.jobs import Job
 from coordinator.service.sessions import Session
-from tests.integration.service.peers import TOKENS, World, check_in_frame, world
+from tests.integration.gate import login
+from tests.integration.service.peers import World, check_in_frame, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.channel import open_channel
 from venn.wire.status import reason_of
@@ -299,7 +300,7 @@ async def test_going_down_tells_devices_first_and_waits_for_the_busy_ones() -> N
         assert not made.of(effects.PauseJob)
 
 
-async def test_health_needs_no_token_and_admin_calls_do() -> None:
+async def test_health_needs_no_login_and_admin_calls_do() -> None:
     async with world() as made, open_channel(made.address) as bare:
         stub = HealthStub(bare)
         answer = await stub.Check(health_pb2.HealthCheckRequest(service="venn.v1.DeviceService"))
@@ -308,14 +309,14 @@ async def test_health_needs_no_token_and_admin_calls_do() -> None:
         answer = await stub.Check(health_pb2.HealthCheckRequest())
         assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
         code, reason = await refusal(bare.unary_unary("/venn.v1.AdminService/GetSnapshot")(b""))
-        assert (code, reason) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN")
+        assert (code, reason) == (grpc.StatusCode.UNAUTHENTICATED, "LOGIN")
 
 
 @pytest.mark.parametrize("on", [True, False])
 async def test_reflection_is_by_flag_and_for_admins(on: bool) -> None:
     method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     listing = bytes([0x3A, 0])  # ServerReflectionRequest(list_services="")
-    async with world(reflection=on) as made, open_channel(made.address, token=TOKENS.admin) as channel:
+    async with world(reflection=on) as made, login(made.address, "admin").channel() as channel:
         call = channel.stream_stream(method)()
 
         async def ask() -> bytes:

@@ -6,7 +6,7 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import EngineSettings
 from testbed.testing.clock import FakeClock
-from tests.integration.service.peers import TOKENS, Device, Driver, World, world
+from tests.integration.service.peers import Device, Driver, World, world
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.admission import verify
 from venn.wire.status import metadata_of, reason_of
@@ -311,12 +311,11 @@ async def test_a_pause_that_was_lifted_while_the_driver_was_away_is_not_told() -
         assert not (await again.next("alive")).alive.HasField("paused")
 
 
-async def test_device_tokens_open_no_job_calls() -> None:
+async def test_device_keys_open_no_job_calls() -> None:
     async with world() as made:
         device = made.device()
         call = device.channel.unary_unary("/venn.v1.JobService/SubmitJob")
-        assert TOKENS.device != TOKENS.job
-        assert await refusal(call(b"")) == (grpc.StatusCode.UNAUTHENTICATED, "TOKEN")
+        assert await refusal(call(b"")) == (grpc.StatusCode.PERMISSION_DENIED, "ROLE")
 
 
 async def test_a_deadline_aborts_and_the_log_says_so() -> None:

@@ -18,7 +18,8 @@ from coordinator.service import cli
 from coordinator.service.journal import FORMAT
 from coordinator.service.server import Coordinator, CoordinatorSettings
 from testbed.testing.clock import FakeClock
-from tests.integration.service.peers import TOKENS, World, world
+from tests.integration.gate import KEYS
+from tests.integration.service.peers import World, world
 from venn.v1 import common_pb2, device_pb2, job_pb2
 from venn.wire.errors import ExitCode, PeerError
 
@@ -114,7 +115,7 @@ class NoSpace:
 async def test_a_full_disk_is_one_error_and_a_clean_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready: asyncio.Future[Coordinator] = asyncio.get_running_loop().create_future()
     monkeypatch.setattr(cli, "announce", lambda coordinator, as_json: ready.set_result(coordinator))
-    settings = CoordinatorSettings(engine=EngineSettings(seed=1, policy="fifo"), tokens=TOKENS, folder=tmp_path)
+    settings = CoordinatorSettings(engine=EngineSettings(seed=1, policy="fifo"), keys=KEYS, folder=tmp_path)
     serving = asyncio.create_task(cli.serve(settings, load_policy("fifo"), drain_s=1.0, as_json=True))
     started = await ready
     made = World(started)

@@ -14,6 +14,7 @@ from testbed.testing.clock import FakeClock
 from tests.integration.service.peers import Device, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
 from venn.v1.common_pb2 import Version
+from venn.wire.keys import new_key
 from venn.wire.status import metadata_of, reason_of
 
 HEARTBEAT = {"heartbeat": device_pb2.Heartbeat()}
@@ -43,10 +44,10 @@ async def test_a_check_in_is_welcomed() -> None:
         assert welcome.version.protocol == 1
 
 
-async def test_a_wrong_token_is_refused() -> None:
+async def test_a_key_that_is_not_known_is_refused() -> None:
     async with world() as made:
-        device = made.device(token="0" * 64)
-        await refused(device, by=grpc.StatusCode.UNAUTHENTICATED, reason="TOKEN")
+        device = made.device(key=new_key())
+        await refused(device, by=grpc.StatusCode.UNAUTHENTICATED, reason="UNKNOWN_KEY")
         assert not made.effects
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
+from tests.integration.gate import guarded_server, login
 from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_pb2, job_pb2_grpc
 from venn.v1.common_pb2 import Version
 from venn.wire import channel as channels
-from venn.wire.admission import SOFTWARE, TokenInterceptor, check_version, this_version
+from venn.wire.admission import SOFTWARE, check_version, this_version
 from venn.wire.channel import (
     bind,
     channel_options,
@@ -27,9 +28,9 @@ from venn.wire.channel import (
 )
 from venn.wire.chunks import CHUNK_BYTES
 from venn.wire.errors import UsageError
+from venn.wire.keys import Role
+from venn.wire.login import bearer
 from venn.wire.status import abort, metadata_of, peer_error, reason_of
-
-DEVICE, JOB, ADMIN = "d" * 64, "b" * 64, "a" * 64
 
 
 class Devices(device_pb2_grpc.DeviceServiceServicer):
@@ -69,17 +70,14 @@ class World:
     jobs: Jobs
     opened: list[grpc.aio.Channel] = field(default_factory=list)
 
-    def channel(self, token: str | None) -> grpc.aio.Channel:
-        self.opened.append(open_channel(self.address, token=token))
+    def channel(self, role: Role | None) -> grpc.aio.Channel:
+        self.opened.append(login(self.address, role).channel() if role else open_channel(self.address))
         return self.opened[-1]
 
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[World]:
-    guarded = TokenInterceptor(
-        {"venn.v1.DeviceService": DEVICE, "venn.v1.JobService": JOB, "venn.v1.AdminService": ADMIN}
-    )
-    server, jobs = make_server(interceptors=[guarded]), Jobs()
+    server, jobs = guarded_server(), Jobs()
     device_pb2_grpc.add_DeviceServiceServicer_to_server(Devices(), server)
     job_pb2_grpc.add_JobServiceServicer_to_server(jobs, server)
     admin_pb2_grpc.add_AdminServiceServicer_to_server(Admins(), server)
@@ -97,12 +95,12 @@ async def frames() -> AsyncIterator[device_pb2.ConnectRequest]:
     yield device_pb2.ConnectRequest(seq=1)
 
 
-async def test_every_kind_of_call_shows_its_token() -> None:
+async def test_every_kind_of_call_proves_and_shows_its_login() -> None:
     async with serving() as world:
-        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel("job"))
         assert (await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))).version.software == SOFTWARE
         assert [frame.seq async for frame in jobs.FollowJob(job_pb2.FollowJobRequest())] == [1]
-        devices: Any = device_pb2_grpc.DeviceServiceStub(world.channel(DEVICE))
+        devices: Any = device_pb2_grpc.DeviceServiceStub(world.channel("device"))
         assert [frame.ack.through async for frame in devices.Connect(frames())] == [1]
         stream = devices.Connect(metadata=(("venn-extra", "x"),))
         for seq in range(1, 50):
@@ -112,42 +110,38 @@ async def test_every_kind_of_call_shows_its_token() -> None:
         assert await stream.read() is grpc.aio.EOF
 
 
-@pytest.mark.parametrize("token", [None, "", "wrong", DEVICE, ADMIN, JOB.upper()])
+@pytest.mark.parametrize("token", [None, "", "wrong", "0" * 64])
 async def test_a_wrong_token_is_refused_on_every_kind_of_call(token: str | None) -> None:
     async with serving() as world:
-        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(token))
+        channel, shown = world.channel(None), () if token is None else (bearer(token),)
+        jobs: Any = job_pb2_grpc.JobServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as unary:
-            await jobs.SubmitJob(job_pb2.SubmitJobRequest())
+            await jobs.SubmitJob(job_pb2.SubmitJobRequest(), metadata=shown)
         with pytest.raises(grpc.aio.AioRpcError) as stream:
-            await jobs.FollowJob(job_pb2.FollowJobRequest()).read()
-        devices: Any = device_pb2_grpc.DeviceServiceStub(world.channel(ADMIN))
+            await jobs.FollowJob(job_pb2.FollowJobRequest(), metadata=shown).read()
+        devices: Any = device_pb2_grpc.DeviceServiceStub(channel)
         with pytest.raises(grpc.aio.AioRpcError) as both:
-            await devices.Connect().read()  # though it never says a word
+            await devices.Connect(metadata=shown).read()  # though it never says a word
         for refused in (unary, stream, both):
             assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
-            assert reason_of(refused.value) == "TOKEN"
-        shown = peer_error(unary.value, where=world.address)
-        assert (shown.reason, shown.exit_code) == ("TOKEN", 4)
-        assert str(shown).startswith(f"{world.address}: the token is missing or wrong; name the")
+            assert reason_of(refused.value) == "LOGIN"
+        said = peer_error(unary.value, where=world.address)
+        assert (said.reason, said.exit_code) == ("LOGIN", 4)
 
 
-async def test_what_is_not_named_is_refused_and_health_is_not() -> None:
+async def test_what_is_not_named_is_not_served_and_health_needs_no_login() -> None:
     async with serving() as world:
-        channel = world.channel(None)
-        for service, code in [
-            ("grpc.health.v1.Health", grpc.StatusCode.UNIMPLEMENTED),  # this server has none, but it asks no token
-            ("grpc.reflection.v1alpha.ServerReflection", grpc.StatusCode.UNAUTHENTICATED),
-            ("venn.v1.TaskService", grpc.StatusCode.UNAUTHENTICATED),
-        ]:
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await channel.unary_unary(f"/{service}/Check")(b"")
-            assert refused.value.code() is code
+        for role in (None, "admin"):
+            for service in ("grpc.health.v1.Health", "venn.v1.TaskService"):  # this server has neither
+                with pytest.raises(grpc.aio.AioRpcError) as refused:
+                    await world.channel(role).unary_unary(f"/{service}/Check")(b"")
+                assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 2**32 - 1])
 async def test_another_version_is_refused_and_both_are_named(protocol: int) -> None:
     async with serving() as world:
-        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel("job"))
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=Version(protocol=protocol, software="9.9\x1b[0m")))
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -161,7 +155,7 @@ async def test_another_version_is_refused_and_both_are_named(protocol: int) -> N
 
 async def test_a_status_carries_its_reason_and_details_within_bounds() -> None:
     async with serving() as world:
-        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel(ADMIN))
+        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel("admin"))
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await admins.Explain(admin_pb2.ExplainRequest(subject="y" * 100_000))
         assert refused.value.code() is grpc.StatusCode.NOT_FOUND
@@ -172,7 +166,7 @@ async def test_a_status_carries_its_reason_and_details_within_bounds() -> None:
 
 async def test_a_long_message_in_any_script_arrives() -> None:
     async with serving() as world:
-        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel(ADMIN))
+        admins: Any = admin_pb2_grpc.AdminServiceStub(world.channel("admin"))
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await admins.Explain(admin_pb2.ExplainRequest(subject="\u5b66" * 1000))
         assert reason_of(refused.value) == "UNKNOWN_JOB"
@@ -181,12 +175,12 @@ async def test_a_long_message_in_any_script_arrives() -> None:
 async def test_statuses_without_a_reason_are_readable() -> None:
     async with serving() as world:
         with pytest.raises(grpc.aio.AioRpcError) as unknown:
-            await world.channel(ADMIN).unary_unary("/venn.v1.AdminService/None")(b"")
+            await world.channel("admin").unary_unary("/venn.v1.AdminService/None")(b"")
         assert peer_error(unknown.value, where="it").reason == "WRONG_SERVER"
         assert reason_of(unknown.value) == ""
         assert metadata_of(unknown.value) == {}
     with pytest.raises(grpc.aio.AioRpcError) as gone:
-        await world.channel(ADMIN).unary_unary("/venn.v1.AdminService/None")(b"")
+        await world.channel("admin").unary_unary("/venn.v1.AdminService/None")(b"")
     await world.opened[-1].close()
     error = peer_error(gone.value, where=world.address)
     assert error.reason == "UNREACHABLE"
@@ -197,19 +191,20 @@ async def test_a_message_over_the_bound_is_refused_and_the_server_lives_on() -> 
     async with serving() as world:
         options = [("grpc.max_send_message_length", -1)]
         async with grpc.aio.insecure_channel(world.address, options=options) as raw:
+            shown = await login(world.address, "job").shown(raw)
             call = raw.unary_unary("/venn.v1.JobService/SubmitJob")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await call(bytes(channels.LARGEST_REQUEST + 1), metadata=(("authorization", f"Bearer {JOB}"),))
+                await call(bytes(channels.LARGEST_REQUEST + 1), metadata=(shown,))
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert peer_error(refused.value, where="it").reason == "TOO_LARGE"
-        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+        jobs: Any = job_pb2_grpc.JobServiceStub(world.channel("job"))
         await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))
 
 
 async def test_each_channel_has_its_own_connection() -> None:
     async with serving() as world:
         for _ in range(3):
-            jobs: Any = job_pb2_grpc.JobServiceStub(world.channel(JOB))
+            jobs: Any = job_pb2_grpc.JobServiceStub(world.channel("job"))
             for _ in range(2):
                 await jobs.SubmitJob(job_pb2.SubmitJobRequest(version=this_version()))
         assert len(world.jobs.peers) == 3

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.cli.main import main
+from venn.wire.keys import ensure_keys
 
 COMMANDS = [
     ["status"],
@@ -21,10 +22,10 @@ COMMANDS = [
 
 
 @pytest.fixture(autouse=True)
-def _tokens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    for role in ("DEVICE", "JOB", "ADMIN"):
-        monkeypatch.setenv(f"VENN_{role}_TOKEN", "00" * 32)
+    monkeypatch.setenv("VENN_KEYS", str(tmp_path / "keys"))
+    ensure_keys()
 
 
 @pytest.fixture
@@ -46,12 +47,10 @@ def test_a_coordinator_that_is_not_there(words: list[str], nobody: str, capsys: 
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_nor_was_ever_one_and_so_no_token(
-    words: list[str], nobody: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_nor_was_ever_one_and_so_no_key(
+    words: list[str], nobody: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    for role in ("JOB", "ADMIN"):
-        monkeypatch.delenv(f"VENN_{role}_TOKEN")
-    assert main([*words, "--coordinator", nobody, "--tokens", str(tmp_path / "tokens")]) == 4
+    assert main([*words, "--coordinator", nobody, "--keys", str(tmp_path / "none")]) == 4
     assert "it does not answer; check that it runs" in capsys.readouterr().err
 
 
@@ -68,15 +67,11 @@ def test_what_is_no_address(words: list[str], capsys: pytest.CaptureFixture[str]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_without_a_token(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for role in ("DEVICE", "JOB", "ADMIN"):
-        monkeypatch.delenv(f"VENN_{role}_TOKEN")
+def test_without_a_key(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         address = f"127.0.0.1:{somebody.getsockname()[1]}"
-        assert main([*words, "--coordinator", address, "--tokens", str(tmp_path)]) == 2
-    assert "token" in capsys.readouterr().err
+        assert main([*words, "--coordinator", address, "--keys", str(tmp_path / "none")]) == 2
+    assert "no " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, ["run"], ["demo"], ["coordinator"], ["agent"], ["swarm"], ["job", "run"]])

@@ -105,12 +105,12 @@ def test_each_part_has_a_container_and_only_its_own_files(layout: Layout, folder
     assert places["coordinator"] == ("coordinator", 1)
     assert places["driver wide"] == ("job-wide", 1)
     assert (places["slow-01"], places["slow-03"]) == (("fleet-slow", 1), ("fleet-slow", 3))
-    tokens = {f"/venn/tokens/{role}" for role in ("device", "job", "admin")}
-    assert layout.files("coordinator").keys() == tokens
+    keys = {f"/venn/keys/{role}.key" for role in ("device", "job", "admin")}
+    assert layout.files("coordinator").keys() == keys
     driver = layout.files("driver wide")
-    assert driver.keys() == {"/venn/tokens/job", "/venn/code/wide/job.py", "/venn/data/marks/held_out.npz"}
+    assert driver.keys() == {"/venn/keys/job.key", "/venn/code/wide/job.py", "/venn/data/marks/held_out.npz"}
     device = layout.files("slow-02")
-    [share] = device.keys() - {"/venn/tokens/device", "/venn/population.jsonl"}
+    [share] = device.keys() - {"/venn/keys/device.key", "/venn/population.jsonl"}
     assert json.loads(device["/venn/population.jsonl"])["data"] == {"marks": share}
 
 
@@ -140,9 +140,9 @@ def test_a_timeline_that_breaks_the_broker_has_one(two: Scenario, folder: RunFol
     broken = parse(two.dump().replace("churn: []", "churn: [{at: 1s, crash: broker, for: 2s}]"))
     layout = Layout(broken, folder, prepare(broken, folder), allow_degraded=False)
     document = yaml.safe_load(write_project(layout.services(port=1, validate=False), "an-image", MARK, []))
-    assert document["services"]["broker"]["command"].startswith("broker /venn/tokens/broker ")
+    assert document["services"]["broker"]["command"].startswith("broker /venn/keys/broker ")
     assert layout.places()["broker"] == ("broker", 1)
-    assert layout.files("broker").keys() == {"/venn/tokens/broker"}
+    assert layout.files("broker").keys() == {"/venn/keys/broker"}
 
 
 def test_a_policy_of_ones_own_goes_with_its_path(scenario: Scenario, folder: RunFolder, tmp_path: Path) -> None:
@@ -152,16 +152,16 @@ def test_a_policy_of_ones_own_goes_with_its_path(scenario: Scenario, folder: Run
     assert layout.files("coordinator")[str(tmp_path / "mine.py")] == b"class Mine: pass\n"
 
 
-def test_what_is_packed_is_the_users_and_tokens_are_secret() -> None:
-    with tarfile.open(fileobj=io.BytesIO(packed({"/venn/tokens/job": b"t", "/venn/a/b": b"xy"}))) as tar:
+def test_what_is_packed_is_the_users_and_keys_are_secret() -> None:
+    with tarfile.open(fileobj=io.BytesIO(packed({"/venn/keys/job.key": b"t", "/venn/a/b": b"xy"}))) as tar:
         entries = {entry.name: entry for entry in tar}
-        assert list(entries) == ["venn", "venn/a", "venn/tokens", "venn/tokens/job", "venn/a/b"]
+        assert list(entries) == ["venn", "venn/a", "venn/keys", "venn/keys/job.key", "venn/a/b"]
         assert all((entry.uid, entry.gid) == (1000, 1000) for entry in entries.values())
-        assert (entries["venn/tokens/job"].mode, entries["venn/a/b"].mode) == (0o600, 0o644)
+        assert (entries["venn/keys/job.key"].mode, entries["venn/a/b"].mode) == (0o600, 0o644)
 
 
 def test_what_comes_back_stays_in_its_folder_and_what_was_put_in_does_not_come(tmp_path: Path) -> None:
-    files = {"/venn/tokens/job": b"t", "/venn/jobs/x/log": b"1", "/venn/../out": b"2", "/venn/venn.toml": b"3"}
+    files = {"/venn/keys/job.key": b"t", "/venn/jobs/x/log": b"1", "/venn/../out": b"2", "/venn/venn.toml": b"3"}
     text = packed(files)
     unpack((text[at : at + 100] for at in range(0, len(text), 100)), tmp_path / "run")
     assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == {"run/jobs/x/log"}

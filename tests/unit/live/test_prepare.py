@@ -79,12 +79,12 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
         assert caught.value.reason == reason
 
 
-def test_tokens_do_not_stay(folder: RunFolder) -> None:
-    folder.tokens.mkdir()
-    (folder.tokens / "admin").write_text("00")
-    folder.forget_tokens()
-    folder.forget_tokens()
-    assert not folder.tokens.exists()
+def test_keys_do_not_stay(folder: RunFolder) -> None:
+    folder.keys.mkdir()
+    (folder.keys / "admin").write_text("00")
+    folder.forget_keys()
+    folder.forget_keys()
+    assert not folder.keys.exists()
 
 
 def test_a_process_of_its_own_is_really_suspended_and_a_device_of_a_swarm_plays_it(

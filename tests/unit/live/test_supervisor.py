@@ -221,14 +221,14 @@ async def test_it_gives_up_after_the_duration(stage: Stage, scenario: Scenario, 
     assert played.said == ["gave up after 0.05 s: jobs are unfinished"]
 
 
-async def test_those_who_do_not_listen_are_killed_and_tokens_do_not_stay(
+async def test_those_who_do_not_listen_are_killed_and_keys_do_not_stay(
     stage: Stage, played: Played, folder: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("testbed.live.processes.programs.STOP_GRACE_S", 0.1)
     stage.plan(coordinator=READY, swarm=["deaf", "wait"], wide=[["exit", 0]], narrow=[["exit", 0]])
-    folder.tokens.mkdir()
+    folder.keys.mkdir()
     assert await played.play() is None
-    assert not folder.tokens.exists()
+    assert not folder.keys.exists()
 
 
 async def test_being_cancelled_does_not_keep_it_from_stopping(stage: Stage, played: Played) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FileDescriptor
 
-from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2, task_pb2
+from venn.v1 import admin_pb2, auth_pb2, common_pb2, device_pb2, job_pb2, task_pb2
 
-FILES: list[FileDescriptor] = [m.DESCRIPTOR for m in (admin_pb2, common_pb2, device_pb2, job_pb2, task_pb2)]
+FILES: list[FileDescriptor] = [m.DESCRIPTOR for m in (admin_pb2, auth_pb2, common_pb2, device_pb2, job_pb2, task_pb2)]
 PROTOS = Path(__file__).parents[3] / "protos"
 GENERATOR = "1.70.0"
 
@@ -50,7 +50,13 @@ def test_services_and_their_calls() -> None:
             assert method.output_type.name == f"{method.name}Response"
             used += [method.input_type.name, method.output_type.name]
     assert len(used) == len(set(used))
-    assert {service.name for service in ALL_SERVICES} == {"DeviceService", "JobService", "TaskService", "AdminService"}
+    assert {service.name for service in ALL_SERVICES} == {
+        "DeviceService",
+        "JobService",
+        "TaskService",
+        "AdminService",
+        "AuthService",
+    }
 
 
 def test_enums_begin_unspecified_and_carry_their_prefix() -> None:

@@ -1,0 +1,96 @@
+"""The guard: which roles may make which call. What is not in its table, nobody may."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, TypeAlias
+
+import grpc
+
+from coordinator.service.auth import Logins
+from coordinator.service.identities import Identity
+from venn.wire.keys import Role
+from venn.wire.login import METADATA_KEY, NO_LOGIN, bearer
+from venn.wire.status import abort
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+PREFIX = bearer("")[1]
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+
+OPEN = frozenset(
+    {
+        "/venn.v1.AuthService/Begin",
+        "/venn.v1.AuthService/Prove",
+        *(f"/{HEALTH}/{name}" for name in ("Check", "List", "Watch")),
+    }
+)
+DEVICES: frozenset[Role] = frozenset({"device"})
+OWNERS: frozenset[Role] = frozenset({"job", "admin"})
+ADMINS: frozenset[Role] = frozenset({"admin"})
+ALLOWED: Mapping[str, frozenset[Role]] = {
+    "/venn.v1.DeviceService/Connect": DEVICES,
+    **{
+        f"/venn.v1.JobService/{name}": OWNERS
+        for name in (
+            "SubmitJob", "Drive", "FollowJob", "ReportActivity", "ReportRound", "FinishJob", "CancelJob", "WatchJob",
+        )
+    },
+    **{
+        f"/venn.v1.AdminService/{name}": ADMINS
+        for name in (
+            "GetSnapshot", "Watch", "ListJobs", "ListDevices", "Explain", "SetPolicy", "DrainDevices", "InjectFault",
+        )
+    },
+    f"/{REFLECTION}/ServerReflectionInfo": ADMINS,
+}  # fmt: skip
+
+_caller: ContextVar[Identity] = ContextVar("caller")
+
+
+def caller() -> Identity:
+    """Who makes the call that is being handled. Raises LookupError in a call that is open to anybody."""
+    return _caller.get()
+
+
+class Guard(grpc.aio.ServerInterceptor):
+    """Refuses calls that their caller may not make, and tells the handlers of others who calls."""
+
+    def __init__(self, logins: Logins) -> None:
+        self._logins = logins
+
+    async def intercept_service(
+        self,
+        continuation: "Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]",
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        method = handler_call_details.method or ""
+        if method in OPEN:
+            return await continuation(handler_call_details)
+        if method not in ALLOWED:
+            return None  # unknown to this server
+        identity = self._logins.find(_token(handler_call_details.invocation_metadata))
+        if identity is None:
+            message = "the caller has no login here, or it has ended"
+            return _refusing(grpc.StatusCode.UNAUTHENTICATED, NO_LOGIN, message)
+        if identity.role not in ALLOWED[method]:
+            message = f"a key with the role {identity.role} may not call {method.rpartition('/')[2]}"
+            return _refusing(grpc.StatusCode.PERMISSION_DENIED, "ROLE", message)
+        _caller.set(identity)  # seen by the handler: the server runs it in the same task
+        return await continuation(handler_call_details)
+
+
+def _token(metadata: Any) -> str:
+    shown = ""
+    for key, value in metadata or ():
+        if key == METADATA_KEY and isinstance(value, str):
+            shown = value
+    return shown.removeprefix(PREFIX)
+
+
+def _refusing(code: grpc.StatusCode, reason: str, message: str) -> "Handler":
+    """A handler of any kind of call, which reads nothing."""
+
+    async def refuse(requests: object, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        await abort(context, code, reason, message)
+
+    return grpc.stream_stream_rpc_method_handler(refuse)

@@ -1,0 +1,249 @@
+"""A program's way into a coordinator: its key proves itself, and a login token stands for it on each call.
+
+The key signs a nonce of the coordinator. All channels of a program share the token that it gets for that. It is renewed
+before it ends, and when the coordinator, which keeps tokens in memory only, was restarted.
+"""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Self, cast
+
+import grpc
+from grpc.aio import EOF, AioRpcError
+
+from venn.v1 import auth_pb2
+from venn.wire.calls import auth_stub, failed
+from venn.wire.channel import open_channel, parse_address
+from venn.wire.errors import UsageError
+from venn.wire.keys import Key, Role, load_key
+from venn.wire.status import reason_of, unreachable
+
+METADATA_KEY = "authorization"
+NONCE_BYTES = 32
+NO_LOGIN = "LOGIN"  # the reason of a refusal: this token is not known, or has ended
+PROVE_S = 10.0  # for both calls
+DIAL_S = 2.0  # to see whether anybody listens
+RENEW_S = 60.0  # before a token ends
+LABEL = b"venn-auth-v1"
+ROLE_TO_WIRE: dict[Role, auth_pb2.Role.ValueType] = {
+    "device": auth_pb2.ROLE_DEVICE,
+    "job": auth_pb2.ROLE_JOB,
+    "admin": auth_pb2.ROLE_ADMIN,
+}
+
+Shown = tuple[str, str]  # metadata
+
+
+def bearer(token: str) -> Shown:
+    """The metadata of a call that shows a token."""
+    return (METADATA_KEY, f"Bearer {token}")
+
+
+def proof(*, coordinator: str, role: Role, key_id: bytes, nonce: bytes, own_nonce: bytes) -> bytes:
+    """The bytes that a key signs: each part after its length, so that no two proofs have the same bytes."""
+    parts = (LABEL, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+def log_in(role: Role, coordinator: str, keys: Path | None = None) -> "Login":
+    """The way into a coordinator with the key of a role from a folder of keys; None: the default one. Raises UsageError
+    NO_KEY, KEY_UNSAFE, KEY_DAMAGED or ADDRESS.
+    """
+    parse_address(coordinator)
+    return Login(coordinator, load_key(role, dir=keys), role)
+
+
+def log_in_now(role: Role, coordinator: str, keys: Path | None = None) -> "Login":
+    """The way in, as ``log_in`` gives it; where there is no key since there is no coordinator, that is what is told.
+
+    Raises PeerError UNREACHABLE: nothing listens at ``coordinator``.
+    """
+    try:
+        return log_in(role, coordinator, keys)
+    except UsageError as error:
+        if error.reason != "NO_KEY" or _listens(coordinator):
+            raise
+        raise unreachable(f"coordinator {coordinator}") from error
+
+
+def _listens(address: str) -> bool:
+    try:
+        socket.create_connection(parse_address(address), DIAL_S).close()
+    except OSError:
+        return False
+    return True
+
+
+class Login:
+    """A key's login with one coordinator, for all channels of a program."""
+
+    def __init__(self, address: str, key: Key, role: Role) -> None:
+        self.address, self.role = address, role
+        self._key = key
+        self._shown: Shown | None = None
+        self._renew_at = 0.0  # monotonic
+        self._proving: asyncio.Task[None] | None = None
+
+    def channel(self, proxy: str | None = None) -> grpc.aio.Channel:
+        """A channel to the coordinator, on which every call shows the token; through an HTTP proxy (``host:port``) if
+        there is one. Connects at the first call. Raises UsageError ADDRESS.
+        """
+        return cast(grpc.aio.Channel, _LoginChannel(open_channel(self.address, proxy=proxy), self))
+
+    async def shown(self, channel: grpc.aio.Channel) -> Shown:
+        """The metadata to show, after a proof on this channel if there must be one. Raises AioRpcError.
+
+        Those who come while somebody's proof is under way wait for that one, and share its outcome.
+        """
+        while self._shown is None or time.monotonic() >= self._renew_at:
+            if self._proving is None:
+                self._proving = asyncio.create_task(self._prove(channel))
+                self._proving.add_done_callback(self._proved)
+            proving = self._proving
+            await asyncio.wait({proving})
+            if proving.cancelled():  # with the channel of the one who began it
+                raise failed(grpc.StatusCode.UNAVAILABLE)
+            proving.result()
+        return self._shown
+
+    def refused(self, shown: Shown | None, error: AioRpcError) -> bool:
+        """Note the refusal of a call; returns whether it was for want of a login: then the next call proves again."""
+        if reason_of(error) != NO_LOGIN:
+            return False
+        if shown is not None and shown == self._shown:
+            self._shown = None
+        return True
+
+    async def _prove(self, channel: grpc.aio.Channel) -> None:
+        stub, key, began = auth_stub(channel), self._key, time.monotonic()
+        begun = await stub.Begin(auth_pb2.BeginRequest(key_id=key.id), timeout=PROVE_S)
+        own = secrets.token_bytes(NONCE_BYTES)
+        exact = proof(coordinator=begun.coordinator, role=self.role, key_id=key.id, nonce=begun.nonce, own_nonce=own)
+        proved = await stub.Prove(
+            auth_pb2.ProveRequest(
+                key_id=key.id,
+                role=ROLE_TO_WIRE[self.role],
+                nonce=begun.nonce,
+                own_nonce=own,
+                signature=key.sign(exact),
+            ),
+            timeout=PROVE_S,
+        )
+        lasts_s = proved.lasts.ToNanoseconds() / 1e9
+        self._shown, self._renew_at = bearer(proved.token), began + max(lasts_s / 2, lasts_s - RENEW_S)
+
+    def _proved(self, proving: "asyncio.Task[None]") -> None:
+        self._proving = None
+        if not proving.cancelled():
+            proving.exception()  # those who wait are told
+
+
+class _LoginChannel:
+    """A channel whose calls show the token. What it costs is paid once in a call, and nearly nothing per message, as an
+    interceptor on a stream would.
+    """
+
+    STREAMS = ("unary_stream", "stream_stream")
+
+    def __init__(self, channel: grpc.aio.Channel, login: Login) -> None:
+        self._channel, self._login = channel, login
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._channel, name)
+        if name == "unary_unary":
+            return lambda *of, **settings: self._unary(method(*of, **settings))
+        if name in self.STREAMS:
+            return lambda *of, **settings: self._streaming(method(*of, **settings))
+        return method
+
+    def _unary(self, multicallable: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        async def call(request: Any, *, timeout: float | None = None, metadata: Sequence[Shown] = ()) -> Any:  # noqa: ASYNC109 - as calls have it
+            shown = await self._shown(timeout)
+            try:
+                return await multicallable(request, timeout=timeout, metadata=(*metadata, shown))
+            except AioRpcError as error:
+                if not self._login.refused(shown, error):
+                    raise
+            return await multicallable(request, timeout=timeout, metadata=(*metadata, await self._shown(timeout)))
+
+        return call
+
+    def _streaming(self, multicallable: Callable[..., Any]) -> Callable[..., "_LoginCall"]:
+        def call(*request: Any, timeout: float | None = None, metadata: Sequence[Shown] = ()) -> _LoginCall:
+            def begin(shown: Shown) -> Any:
+                return multicallable(*request, timeout=timeout, metadata=(*metadata, shown))
+
+            return _LoginCall(self._login, self._shown(timeout), begin)
+
+        return call
+
+    async def _shown(self, timeout_s: float | None) -> Shown:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._login.shown(self._channel)
+        except TimeoutError as error:
+            raise failed(grpc.StatusCode.DEADLINE_EXCEEDED) from error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._channel.close()
+
+
+class _LoginCall:
+    """A stream that begins as soon as there is a login, and then is gRPC's own."""
+
+    def __init__(self, login: Login, shown: Awaitable[Shown], begin: Callable[[Shown], Any]) -> None:
+        self._login, self._begin = login, begin
+        self._shown: Shown | None = None
+        self._call: Any = None
+        self._beginning = asyncio.ensure_future(self._start(shown))
+        self._beginning.add_done_callback(lambda task: task.cancelled() or task.exception())  # who uses it is told
+
+    async def _start(self, shown: Awaitable[Shown]) -> None:
+        self._shown = await shown
+        self._call = self._begin(self._shown)
+
+    async def _use(self, name: str, *arguments: Any) -> Any:
+        if self._call is None:
+            await asyncio.shield(self._beginning)
+        try:
+            return await getattr(self._call, name)(*arguments)
+        except AioRpcError as error:
+            self._login.refused(self._shown, error)
+            raise
+
+    async def read(self) -> Any:
+        return await self._use("read")
+
+    async def write(self, message: Any) -> None:
+        await self._use("write", message)
+
+    async def done_writing(self) -> None:
+        await self._use("done_writing")
+
+    async def code(self) -> grpc.StatusCode:
+        return cast(grpc.StatusCode, await self._use("code"))
+
+    async def details(self) -> str:
+        return cast(str, await self._use("details"))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        message = await self.read()
+        if message is EOF:
+            raise StopAsyncIteration
+        return message
+
+    def done(self) -> bool:
+        return bool(self._call.done()) if self._call is not None else self._beginning.done()
+
+    def cancel(self) -> bool:
+        return bool(self._call.cancel()) if self._call is not None else self._beginning.cancel()
