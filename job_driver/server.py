@@ -117,19 +117,19 @@ class TaskService:
     async def _wanted(self, request: task.FetchRequest, context: Context) -> tuple[int, Artifact, int, int]:
         """Check a request; returns its lease, the artifact, and the bytes from where to where."""
         await check_version(context, request.version)
-        lease = (await self._admit(request.ticket, context)).lease
+        payload, _ = await self._admit(request.ticket, context)
         artifact = self._artifacts.find(request.digest)
         if artifact is None:
             await abort(context, grpc.StatusCode.NOT_FOUND, "ARTIFACT", "this is not served here, or not any more")
         if request.offset > artifact.size:
             await abort(context, grpc.StatusCode.OUT_OF_RANGE, "OFFSET", f"the artifact has {artifact.size} bytes")
         length = request.length or artifact.size
-        return lease, artifact, request.offset, min(artifact.size, request.offset + length)
+        return payload.lease, artifact, request.offset, min(artifact.size, request.offset + length)
 
     async def _receipt(self, submit: task.SubmitHeader, context: Context) -> common.Receipt:
         """Answer a response, once its bytes are here or are not needed."""
         await check_version(context, submit.version)
-        payload = await self._admit(submit.ticket, context)
+        payload, key = await self._admit(submit.ticket, context)
         left_s = max(0.0, (payload.not_after_ms - self._link.now_ms()) / 1000)
         try:
             header = read_header(submit, payload)
@@ -137,15 +137,15 @@ class TaskService:
         except VennError as error:
             code = CODES.get(error.reason, grpc.StatusCode.FAILED_PRECONDITION)
             await abort(context, code, error.reason, error.message)
-        return receipt(self._job, header.no, decision, new=new)
+        return receipt(self._job, header.no, decision, key, new=new)
 
-    async def _admit(self, ticket: common.Ticket, context: Context) -> common.TicketPayload:
-        """Read a genuine ticket that has not expired; end the call for any other."""
+    async def _admit(self, ticket: common.Ticket, context: Context) -> tuple[common.TicketPayload, bytes]:
+        """Read a genuine ticket that has not expired, and return its key too; end the call for any other."""
         key = self._link.ticket_keys.get(ticket.key_id)
         try:
             if key is None:
                 raise TicketError("TICKET_FORGED", "the ticket was not signed for this job")
-            return admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
+            return admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms()), key
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 
@@ -180,8 +180,8 @@ def read_header(header: task.SubmitHeader, payload: common.TicketPayload) -> Res
     return ResponseHeader(attempt, payload.lease, device, header.total_bytes, header.digest, weight, metrics)
 
 
-def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool) -> common.Receipt:
-    """The receipt that a device gets: the decision, or that it was told before."""
+def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, key: bytes, *, new: bool) -> common.Receipt:
+    """The receipt that a device gets: the decision, or that it was told before. ``key`` signs it: its ticket's."""
     outcome = OUTCOMES[decision.outcome]
     return common.Receipt(
         lease=decision.lease,
@@ -190,6 +190,7 @@ def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, *, new: bool)
         first_outcome=common.OUTCOME_UNSPECIFIED if new else outcome,
         reason=decision.reason,
         digest=decision.digest,
+        mac=admission.receipt_mac(key, decision.lease, outcome, decision.digest),
     )
 
 

@@ -59,6 +59,7 @@ class FailureReason(StrEnum):
     OUT_OF_SPACE = "out_of_space"
     BUSY = "busy"
     CANCELLED = "cancelled"
+    RECEIPT_FORGED = "receipt_forged"  # the device said that the driver answered, and has not the driver's receipt
 
 
 class SessionEnd(StrEnum):

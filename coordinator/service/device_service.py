@@ -127,7 +127,7 @@ class DeviceService:
             frame = convert.parse_frame(raw)
             if frame.seq <= session.received:
                 raise MalformedError("seq", f"{frame.seq} does not follow {session.received}")
-            event = convert.device_event(session.seq, frame)
+            event = convert.device_event(session.seq, frame, self._offers.proves)
             session.received = frame.seq
             if isinstance(event, events.SessionEnded):
                 session.open = False
@@ -154,7 +154,7 @@ class DeviceService:
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is shutting down")
         self._last += 1
         session.seq = SessionSeq(self._last)
-        event = convert.check_in(frame.check_in, session.seq, self._host.incarnation)
+        event = convert.check_in(frame.check_in, session.seq, self._host.incarnation, self._offers.proves)
         identity = caller()
         if not identity.is_device(event.device):
             message = f"this key is that of device {identity.name}, not of {event.device}"

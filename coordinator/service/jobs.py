@@ -14,7 +14,7 @@ from coordinator.service.facts import ROUNDS_KEPT
 from coordinator.service.host import Host
 from coordinator.service.secret import Secret
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.admission import FORMAT, mac_of
+from venn.wire.admission import FORMAT, is_genuine, mac_of
 
 KEPT_BYTES = 1 << 20  # of a job's history that was sent, for a follower that comes back: some 9,000 frames
 MOST_BYTES = 16 << 20  # of a job's history: some 140,000 frames
@@ -182,7 +182,7 @@ class Jobs:
 
 
 class Offers:
-    """Builds the offers of leases, from the jobs' templates."""
+    """Builds the offers of leases, from the jobs' templates; and knows a receipt for what was offered."""
 
     def __init__(self, host: Host, jobs: Jobs, settings: EngineSettings) -> None:
         self._host, self._jobs, self._settings = host, jobs, settings
@@ -213,6 +213,14 @@ class Offers:
             address=job.verified,
             remaining_s=effect.ends_at - now,
         )
+
+    def proves(self, receipt: common_pb2.Receipt) -> bool:
+        """Whether a receipt is of the driver that its lease is for. Of a lease that is over it need not be: whatever
+        its device says then, it has stopped.
+        """
+        lease = self._host.engine.leases.get(LeaseSeq(receipt.lease))
+        job = self._jobs.get(lease.request.job.id) if lease is not None else None
+        return lease is None or (job is not None and is_genuine(receipt, job.ticket_key))
 
 
 class Ledger:

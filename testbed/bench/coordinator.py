@@ -25,9 +25,10 @@ from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as device
 from venn.v1 import job_pb2 as job
 from venn.v1 import task_pb2 as task
-from venn.wire.admission import identify_mac, this_version
+from venn.wire.admission import KEY_BYTES, identify_mac, receipt_mac, this_version
 from venn.wire.calls import Exchange, device_stub, job_stub
 from venn.wire.channel import bind, make_server
+from venn.wire.chunks import DIGEST_BYTES
 from venn.wire.keys import LocalKeys, ensure_keys
 from venn.wire.login import Login
 
@@ -40,6 +41,7 @@ RECORD_EVERY_S = 0.005
 LIVE_EVERY_S = 2.0
 CONNECT = "/venn.v1.DeviceService/Connect"
 KEY = common.JobKey(owner="bench", name="cycles", run="1")
+RESPONSE = bytes(DIGEST_BYTES)  # the digest of all responses
 
 
 class Driver:
@@ -48,7 +50,7 @@ class Driver:
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self._stub = job_stub(channel)
         self._drive: Exchange[job.DriveRequest, job.DriveResponse] = Exchange(self._stub.Drive)
-        self._key = b""
+        self._key = bytes(KEY_BYTES)  # until the coordinator has said it
         self._round = 0
         self._finished: list[int] = []
 
@@ -94,8 +96,13 @@ class Driver:
             if answer.responses_recorded.status == job.ATTEMPT_STATUS_CLOSED:
                 await self._open_next()
 
-    def finished(self, lease: int) -> None:
-        self._finished.append(lease)
+    def receive(self, offer: device.Offer) -> common.Receipt:
+        """Count the response of a device; returns its receipt."""
+        self._finished.append(offer.lease)
+        mac = receipt_mac(self._key, offer.lease, common.OUTCOME_COUNTED, RESPONSE)
+        return common.Receipt(
+            lease=offer.lease, attempt=offer.attempt, outcome=common.OUTCOME_COUNTED, digest=RESPONSE, mac=mac
+        )
 
     def _attempt(self) -> common.AttemptKey:
         return common.AttemptKey(job=KEY, round=self._round, attempt=1)
@@ -176,9 +183,8 @@ class BenchDevice:
         async for offer in offers(self._heard()):
             await counter.working.wait()
             lease = offer.lease
-            receipt = common.Receipt(lease=lease, attempt=offer.attempt, outcome=common.OUTCOME_COUNTED)
             await self._say(device.ConnectRequest(seq=seq + 1, accepted=device.Accepted(lease=lease)))
-            driver.finished(lease)
+            receipt = driver.receive(offer)
             seq += 2
             await self._say(device.ConnectRequest(seq=seq, finished=device.Finished(lease=lease, receipt=receipt)))
             counter.cycle()

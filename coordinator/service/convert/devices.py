@@ -1,6 +1,11 @@
-"""Frames of devices to events, with every field checked and bounded; effects to frames for devices."""
+"""Frames of devices to events, with every field checked and bounded; effects to frames for devices.
+
+What a device says of a response is believed only with the driver's receipt. ``proves`` says whether one is genuine;
+with any other the task has failed.
+"""
 
 import math
+from collections.abc import Callable
 from typing import Any, assert_never
 
 from google.protobuf.duration_pb2 import Duration
@@ -8,13 +13,24 @@ from google.protobuf.duration_pb2 import Duration
 from coordinator.engine import events
 from coordinator.engine.effects import RevokeLease, SendAway
 from coordinator.engine.ids import DeviceId, LeaseSeq, SessionSeq
-from coordinator.engine.model import EngineSettings, HeldLease, HeldPhase, Outcome, SessionEnd
+from coordinator.engine.model import (
+    EngineSettings,
+    FailureReason,
+    HeldLease,
+    HeldPhase,
+    Outcome,
+    Phase,
+    SessionEnd,
+)
 from coordinator.engine.requirements import Capabilities
 from coordinator.service.convert import fields
 from coordinator.service.convert.fields import MalformedError, known
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.text import printable
 
+Proves = Callable[[common_pb2.Receipt], bool]
+
+FORGED = "it says that the driver answered, without the driver's receipt"
 HELD_PHASES = {phase.value: phase for phase in HeldPhase}  # a phase's name on the wire is its value
 
 
@@ -50,7 +66,9 @@ def parse_frame(raw: bytes) -> device_pb2.ConnectRequest:
         raise MalformedError("frame", "these bytes are not a ConnectRequest") from error
 
 
-def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -> events.DeviceCheckedIn:
+def check_in(
+    frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int, proves: Proves
+) -> events.DeviceCheckedIn:
     """The event of a check-in; held leases of other incarnations than ours are only named. Raises MalformedError."""
     if len(frame.instance) != 16:
         raise MalformedError("check_in.instance", f"{len(frame.instance)} bytes; it has 16")
@@ -62,7 +80,7 @@ def check_in(frame: device_pb2.CheckIn, session: SessionSeq, incarnation: int) -
         instance=frame.instance.hex(),
         interval=fields.at_most(frame.interval, fields.MOST_COUNT, "check_in.interval"),
         capabilities=has,
-        held=tuple(_held(item) for item in frame.held if item.incarnation == incarnation),
+        held=tuple(_held(item, proves) for item in frame.held if item.incarnation == incarnation),
         foreign=tuple(LeaseSeq(item.lease) for item in frame.held if item.incarnation != incarnation),
         tasks_per_session=frame.tasks_per_session,
         tasks_per_day=frame.tasks_per_day,
@@ -95,10 +113,13 @@ def _label(values: Any, key: str) -> frozenset[str]:
     return frozenset(fields.short(value, f"capabilities.{key}") for value in values)
 
 
-def _held(item: device_pb2.HeldLease) -> HeldLease:
+def _held(item: device_pb2.HeldLease, proves: Proves) -> HeldLease:
     phase = HELD_PHASES.get(item.WhichOneof("phase") or "")
     if phase is None:
         raise MalformedError("check_in.held.phase", "it is missing")
+    if phase is HeldPhase.DONE and not proves(item.done.receipt):
+        failure = FailureReason.RECEIPT_FORGED
+        return HeldLease(LeaseSeq(item.lease), HeldPhase.BROKEN, failure=failure, message=FORGED)
     return HeldLease(
         LeaseSeq(item.lease),
         phase,
@@ -125,8 +146,11 @@ def _declined(session: SessionSeq, said: device_pb2.Declined) -> events.Event:
     )
 
 
-def _finished(session: SessionSeq, said: device_pb2.Finished) -> events.Event:
+def _finished(session: SessionSeq, said: device_pb2.Finished, proves: Proves) -> events.Event:
     outcome = _outcome(said.receipt, said.lease)
+    if not proves(said.receipt):
+        reason = FailureReason.RECEIPT_FORGED
+        return events.TaskFailed(session, LeaseSeq(said.lease), Phase.SUBMIT, reason, FORGED)
     if not said.HasField("measure"):
         return events.TaskFinished(session, LeaseSeq(said.lease), outcome)
     return events.TaskFinished(
@@ -156,13 +180,13 @@ def _failed(session: SessionSeq, said: device_pb2.Failed) -> events.Event:
     )
 
 
-def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest) -> events.Event:
+def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest, proves: Proves) -> events.Event:
     """The event that a frame after the check-in stands for. Raises MalformedError."""
     match frame.WhichOneof("frame"):
         case "accepted":
             return events.LeaseAccepted(session, LeaseSeq(frame.accepted.lease))
         case "finished":
-            return _finished(session, frame.finished)
+            return _finished(session, frame.finished, proves)
         case "heartbeat":
             return events.DeviceHeard(session)
         case "progress":

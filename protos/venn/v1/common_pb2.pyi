@@ -174,6 +174,8 @@ class _FailureReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._
     """a decline: the device does something else"""
     FAILURE_REASON_CANCELLED: _FailureReason.ValueType  # 9
     """the session ended by the device's own will"""
+    FAILURE_REASON_RECEIPT_FORGED: _FailureReason.ValueType  # 10
+    """Finished came without a receipt of the job's driver; the coordinator says so"""
 
 class FailureReason(_FailureReason, metaclass=_FailureReasonEnumTypeWrapper):
     """Why a task failed or was declined."""
@@ -194,6 +196,8 @@ FAILURE_REASON_BUSY: FailureReason.ValueType  # 8
 """a decline: the device does something else"""
 FAILURE_REASON_CANCELLED: FailureReason.ValueType  # 9
 """the session ended by the device's own will"""
+FAILURE_REASON_RECEIPT_FORGED: FailureReason.ValueType  # 10
+"""Finished came without a receipt of the job's driver; the coordinator says so"""
 global___FailureReason = FailureReason
 
 @typing.final
@@ -690,6 +694,7 @@ class Receipt(google.protobuf.message.Message):
     FIRST_OUTCOME_FIELD_NUMBER: builtins.int
     REASON_FIELD_NUMBER: builtins.int
     DIGEST_FIELD_NUMBER: builtins.int
+    MAC_FIELD_NUMBER: builtins.int
     lease: builtins.int
     outcome: global___Outcome.ValueType
     first_outcome: global___Outcome.ValueType
@@ -698,6 +703,8 @@ class Receipt(google.protobuf.message.Message):
     """of a REJECTED; REPEATED: of a STRAGGLER whose device counts in the round already"""
     digest: builtins.bytes
     """BLAKE3, of the response"""
+    mac: builtins.bytes
+    """of the decision, under the job's ticket key; of a DUPLICATE that of the first receipt; 32 bytes"""
     @property
     def attempt(self) -> global___AttemptKey: ...
     def __init__(
@@ -709,8 +716,9 @@ class Receipt(google.protobuf.message.Message):
         first_outcome: global___Outcome.ValueType = ...,
         reason: builtins.str = ...,
         digest: builtins.bytes = ...,
+        mac: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attempt", b"attempt"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "digest", b"digest", "first_outcome", b"first_outcome", "lease", b"lease", "outcome", b"outcome", "reason", b"reason"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "digest", b"digest", "first_outcome", b"first_outcome", "lease", b"lease", "mac", b"mac", "outcome", b"outcome", "reason", b"reason"]) -> None: ...
 
 global___Receipt = Receipt

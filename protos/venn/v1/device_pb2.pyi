@@ -315,7 +315,7 @@ global___Submitting = Submitting
 
 @typing.final
 class Done(google.protobuf.message.Message):
-    """The driver has answered."""
+    """The driver has answered. Without its receipt the task is taken for BROKEN."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -512,7 +512,7 @@ global___TaskMeasure = TaskMeasure
 
 @typing.final
 class Finished(google.protobuf.message.Message):
-    """The driver has answered; the device is free."""
+    """The driver has answered; the device is free. Without its receipt the lease has failed (RECEIPT_FORGED)."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

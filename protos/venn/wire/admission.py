@@ -3,24 +3,30 @@
 A ticket is an HMAC-SHA256 over exact bytes under a per-job key that only the coordinator and that job's driver know. So
 no job's owner can pose as a device at another job's driver. Protobuf is not canonical, so the bytes that were signed
 travel, and are verified before they are read.
+
+Under the same key a driver signs its receipts. A device has no key, so a receipt that it shows to the coordinator is
+its driver's word.
 """
 
 import hmac
+import struct
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from venn.v1.common_pb2 import Ticket, TicketPayload, Version
+from venn.v1.common_pb2 import OUTCOME_DUPLICATE, Receipt, Ticket, TicketPayload, Version
+from venn.wire.chunks import DIGEST_BYTES
 from venn.wire.errors import PeerError
 from venn.wire.status import abort
 
 KEY_BYTES = CHALLENGE_BYTES = MAC_BYTES = 32
 FORMAT = 1
-# Can begin no ticket: as protobuf its first byte is a field of wire type 6, which does not exist. So a MAC of the one
-# kind is never one of the other.
-IDENTIFY = b"venn.v1.Identify"
+# Can begin no ticket: as protobuf their first byte is a field of wire type 6, which does not exist. Nor does one begin
+# the other. So a MAC of one kind is never one of another.
+IDENTIFY, RECEIPT = b"venn.v1.Identify", b"venn.v1.Receipt"
+DECISION = struct.Struct(f"<Qi{DIGEST_BYTES}s")  # of a receipt: lease, decision, digest of the response
 
 
 class TicketError(PeerError):
@@ -58,6 +64,21 @@ def identify_mac(key: bytes, challenge: bytes) -> bytes:
     if len(challenge) != CHALLENGE_BYTES:
         raise ValueError(f"a challenge has {CHALLENGE_BYTES} bytes, this one {len(challenge)}")
     return mac_of(IDENTIFY + challenge, key)
+
+
+def receipt_mac(key: bytes, lease: int, outcome: int, digest: bytes) -> bytes:
+    """The proof that a driver decided so on the response to a lease. ``outcome``: as of the first receipt, never
+    DUPLICATE. ``digest``: of the response, 32 bytes.
+    """
+    return mac_of(RECEIPT + DECISION.pack(lease, outcome, digest), key)
+
+
+def is_genuine(receipt: Receipt, key: bytes) -> bool:
+    """Whether a receipt is from whoever holds the job's key."""
+    said = receipt.first_outcome if receipt.outcome == OUTCOME_DUPLICATE else receipt.outcome
+    if len(receipt.digest) != DIGEST_BYTES:
+        return False
+    return hmac.compare_digest(receipt_mac(key, receipt.lease, said, receipt.digest), receipt.mac)
 
 
 def mac_of(exact: bytes, key: bytes) -> bytes:

@@ -208,6 +208,19 @@ async def test_a_retry_hears_the_first_receipt_and_counts_once(side: Coordinator
     assert await close(side, driver, 2) == 2.0
 
 
+async def test_every_receipt_proves_to_the_coordinator_what_the_driver_decided(side: Coordinator, driver: Any) -> None:
+    async with Device(side, NO, 1) as device, Device(side, NO, 3) as other:
+        counted, again = await device.submit(body(3.0)), await device.submit(body(3.0))
+        rejected = await other.submit(body(np.nan))
+    await close(side, driver, 2)
+    expected = (common.OUTCOME_COUNTED, common.OUTCOME_DUPLICATE, common.OUTCOME_REJECTED)
+    assert (counted.outcome, again.outcome, rejected.outcome) == expected
+    for receipt in (counted, again, rejected):
+        assert admission.is_genuine(receipt, side.key)
+        receipt.lease += 1
+        assert not admission.is_genuine(receipt, side.key)
+
+
 async def test_two_streams_that_finish_at_once_count_once(side: Coordinator, driver: Any) -> None:
     async with Device(side, NO, 1) as device, Device(side, NO, 1) as twin:
         results = await asyncio.gather(device.submit(body(3.0)), twin.submit(body(3.0)), return_exceptions=True)

@@ -19,13 +19,14 @@ from testbed.testing.clock import FakeClock
 from tests.integration.gate import KEYS, login
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.v1.task_pb2_grpc import TaskServiceServicer, add_TaskServiceServicer_to_server
-from venn.wire.admission import identify_mac, this_version
+from venn.wire.admission import identify_mac, receipt_mac, this_version
 from venn.wire.calls import Exchange, admin_stub, device_stub, job_stub
 from venn.wire.channel import bind, make_server
 from venn.wire.keys import Key
 from venn.wire.login import Login
 
 E = typing.TypeVar("E", bound=Effect)
+TICKET_KEYS: dict[str, bytes] = {}  # of all drivers, by id
 PATIENCE_S = 60.0  # of a test for a frame that must come
 
 
@@ -52,6 +53,13 @@ async def coordinator(
         yield started
         if started.host.failure.done():
             started.host.failure.result()
+
+
+def receipt_of(offer: device_pb2.Offer, outcome: common_pb2.Outcome = common_pb2.OUTCOME_COUNTED) -> common_pb2.Receipt:
+    """The receipt that the driver of an offer gives for a response."""
+    digest = bytes(32)
+    mac = receipt_mac(TICKET_KEYS[offer.ticket.key_id], offer.lease, outcome, digest)
+    return common_pb2.Receipt(lease=offer.lease, attempt=offer.attempt, outcome=outcome, digest=digest, mac=mac)
 
 
 def check_in_frame(name: str, **fields: Any) -> device_pb2.ConnectRequest:
@@ -101,7 +109,8 @@ class Device:
         return offer
 
     async def finish(self, offer: device_pb2.Offer, outcome: common_pb2.Outcome = common_pb2.OUTCOME_COUNTED) -> None:
-        receipt = common_pb2.Receipt(lease=offer.lease, attempt=offer.attempt, outcome=outcome)
+        """Say that the driver has answered, with its receipt."""
+        receipt = receipt_of(offer, outcome)
         await self.say(finished=device_pb2.Finished(lease=offer.lease, receipt=receipt))
 
     async def end(self) -> tuple[grpc.StatusCode, grpc.aio.AioRpcError | None]:
@@ -151,7 +160,7 @@ class Driver(TaskServiceServicer):
 
     async def submit(self, **spec: Any) -> job_pb2.SubmitJobResponse:
         answer: job_pb2.SubmitJobResponse = await self.stub.SubmitJob(self.submission(**spec))
-        self.ticket_key = answer.ticket_key
+        self.ticket_key = TICKET_KEYS[answer.key_id] = answer.ticket_key
         return answer
 
     def submission(self, **spec: Any) -> job_pb2.SubmitJobRequest:

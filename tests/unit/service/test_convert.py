@@ -49,13 +49,21 @@ def test_every_member_of_the_model_has_its_number_on_the_wire() -> None:
     assert fields.FAILURE_FROM_WIRE[common_pb2.FAILURE_REASON_BUSY] is FailureReason.BUSY
 
 
+def proved(_: common_pb2.Receipt) -> bool:
+    return True
+
+
+def unproved(_: common_pb2.Receipt) -> bool:
+    return False
+
+
 def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
     message = check_in(tasks_per_session=2)
     message.held.add(lease=7, incarnation=100).working.SetInParent()
     message.held.add(lease=8, incarnation=99).fetching.SetInParent()
     message.capabilities.numbers["memory"] = 4e9
     message.capabilities.labels["data"].values.extend(["digits", "faces"])
-    event = devices.check_in(message, SESSION, 100)
+    event = devices.check_in(message, SESSION, 100, proved)
     assert event.device == "phone-1"
     assert event.instance == "00" * 16
     assert event.tasks_per_session == 2
@@ -67,9 +75,9 @@ def test_a_check_in_tells_own_leases_from_foreign_ones() -> None:
 @pytest.mark.parametrize(("cpu", "seconds"), [(4.0, 0.25), (0.0, 0.0), (-1.0, 0.0), (1e-320, 0.0)])
 def test_a_reference_task_takes_one_over_the_score(cpu: float, seconds: float) -> None:
     message = check_in()
-    assert devices.check_in(message, SESSION, 0).reference_s == 0.0
+    assert devices.check_in(message, SESSION, 0, proved).reference_s == 0.0
     message.capabilities.numbers["cpu"] = cpu
-    assert devices.check_in(message, SESSION, 0).reference_s == seconds
+    assert devices.check_in(message, SESSION, 0, proved).reference_s == seconds
 
 
 def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
@@ -78,8 +86,21 @@ def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
     done.receipt.lease = 7
     done.receipt.outcome = common_pb2.OUTCOME_DUPLICATE
     done.receipt.first_outcome = common_pb2.OUTCOME_STRAGGLER
-    (held,) = devices.check_in(message, SESSION, 100).held
+    (held,) = devices.check_in(message, SESSION, 100, proved).held
     assert held.outcome is Outcome.STRAGGLER
+
+
+def test_what_a_device_says_of_a_response_without_its_receipt_is_a_failure() -> None:
+    receipt = common_pb2.Receipt(lease=7, outcome=common_pb2.OUTCOME_STRAGGLER)
+    said = frame(finished=device_pb2.Finished(lease=7, receipt=receipt))
+    failed = devices.device_event(SESSION, said, unproved)
+    assert isinstance(failed, events.TaskFailed)
+    assert (failed.lease, failed.phase, failed.reason) == (7, Phase.SUBMIT, FailureReason.RECEIPT_FORGED)
+
+    message = check_in()
+    message.held.add(lease=7, incarnation=100).done.receipt.CopyFrom(receipt)
+    (held,) = devices.check_in(message, SESSION, 100, unproved).held
+    assert (held.phase, held.outcome, held.failure) == (HeldPhase.BROKEN, None, FailureReason.RECEIPT_FORGED)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +118,7 @@ def test_a_held_lease_that_is_done_carries_its_receipt() -> None:
 )
 def test_a_check_in_that_breaks_the_protocol_is_refused(fields: dict[str, object], where: str) -> None:
     with pytest.raises(MalformedError) as caught:
-        devices.check_in(check_in(**fields), SESSION, 100)
+        devices.check_in(check_in(**fields), SESSION, 100, proved)
     assert caught.value.where == where
 
 
@@ -167,7 +188,7 @@ def test_frames_become_events() -> None:
         ),
     }
     for raw, event in said.items():
-        assert devices.device_event(SESSION, devices.parse_frame(raw)) == event
+        assert devices.device_event(SESSION, devices.parse_frame(raw), proved) == event
 
 
 @pytest.mark.parametrize(
@@ -185,7 +206,7 @@ def test_frames_become_events() -> None:
 )
 def test_frames_that_break_the_protocol_are_refused(said: device_pb2.ConnectRequest) -> None:
     with pytest.raises(MalformedError):
-        devices.device_event(SESSION, said)
+        devices.device_event(SESSION, said, proved)
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xff\xff", b"\x0a\xff", bytes(fields.MOST_FRAME_BYTES + 1)])
