@@ -28,7 +28,7 @@ from venn.wire.calls import admin_stub, enum_name, job_stub
 from venn.wire.command import Context, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
-from venn.wire.keys import Role
+from venn.wire.keys import Role, default_dir, key_file
 from venn.wire.login import log_in_now
 from venn.wire.notation import parse_duration, parse_fraction
 from venn.wire.process import reuse_freed_memory
@@ -302,7 +302,7 @@ async def _list(context: Context, keys: Path | None) -> int:
 async def _wait(context: Context, name: str, keys: Path | None) -> int:
     key = await _find(name, context.coordinator, keys)
     last = job_pb2.JobStatus()
-    async with _connected("job", context.coordinator, keys) as channel:
+    async with _connected(context.coordinator, keys) as channel:
         async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
             if (answer.job.phase, answer.job.round) != (last.phase, last.round):
                 logger.info(
@@ -316,7 +316,7 @@ async def _wait(context: Context, name: str, keys: Path | None) -> int:
 
 async def _cancel(context: Context, name: str, reason: str, keys: Path | None) -> int:
     key = await _find(name, context.coordinator, keys)
-    async with _connected("job", context.coordinator, keys) as channel:
+    async with _connected(context.coordinator, keys) as channel:
         request = job_pb2.CancelJobRequest(job=key, reason=reason)
         phase = enum_name(job_pb2.JobPhase, (await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
     text = json.dumps({"job": key_text(key), "phase": phase}) if context.json else f"{key_text(key)} {phase}"
@@ -328,7 +328,7 @@ async def _jobs(coordinator: str, keys: Path | None) -> list[job_pb2.JobStatus]:
     """List all jobs, by arrival."""
     jobs: dict[str, job_pb2.JobStatus] = {}
     request = admin_pb2.ListJobsRequest(page_size=PAGE)
-    async with _connected("admin", coordinator, keys) as channel:
+    async with _connected(coordinator, keys) as channel:
         while True:
             page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)
             jobs.update((key_text(job.key), job) for job in page.jobs)
@@ -339,8 +339,11 @@ async def _jobs(coordinator: str, keys: Path | None) -> list[job_pb2.JobStatus]:
 
 
 @asynccontextmanager
-async def _connected(role: Role, coordinator: str, keys: Path | None) -> AsyncIterator[grpc.aio.Channel]:
-    """A channel to the coordinator. Raises PeerError where a call on it fails."""
+async def _connected(coordinator: str, keys: Path | None) -> AsyncIterator[grpc.aio.Channel]:
+    """A channel to the coordinator, with an administrator's key if there is one. Raises PeerError where a call on it
+    fails.
+    """
+    role: Role = "admin" if key_file("admin", keys or default_dir()).exists() else "job"
     async with log_in_now(role, coordinator, keys).channel() as channel:
         try:
             yield channel

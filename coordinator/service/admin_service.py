@@ -1,4 +1,4 @@
-"""AdminService: for people and their tools. Role: admin."""
+"""AdminService: for people and their tools. Role: admin; a job's owner may list the owner's own jobs."""
 
 import asyncio
 from typing import Any, NoReturn
@@ -13,7 +13,9 @@ from coordinator.service.convert.fields import MalformedError
 from coordinator.service.convert.jobs import job_id
 from coordinator.service.device_service import DeviceService
 from coordinator.service.event_log import EventLog
+from coordinator.service.guard import caller
 from coordinator.service.host import Host
+from coordinator.service.owners import Owners
 from coordinator.service.view import View
 from venn.v1 import admin_pb2
 from venn.v1.admin_pb2_grpc import AdminServiceServicer
@@ -33,9 +35,18 @@ MOST_DRAINED = 10_000  # devices named in one call
 class AdminService(AdminServiceServicer):
     """Serves admins: shows everything, changes the policy, drains devices and, where allowed, injects faults."""
 
-    def __init__(self, host: Host, view: View, log: EventLog, devices: DeviceService, *, allow_faults: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        view: View,
+        log: EventLog,
+        devices: DeviceService,
+        owners: Owners,
+        *,
+        allow_faults: bool,
+    ) -> None:
         self._host, self._view, self._log, self._devices = host, view, log, devices
-        self._allow_faults = allow_faults
+        self._owners, self._allow_faults = owners, allow_faults
         self._coming: dict[int, asyncio.Task[admin_pb2.Snapshot]] = {}  # by interval, in tenths of a second
 
     async def GetSnapshot(
@@ -73,7 +84,8 @@ class AdminService(AdminServiceServicer):
         size = request.page_size or PAGE
         if size > LARGEST_PAGE:
             await _invalid(context, f"a page has at most {LARGEST_PAGE} jobs")
-        jobs, more = self._view.jobs(after=request.page_token, most=size)
+        me, may_see = caller(), self._owners.may_see
+        jobs, more = self._view.jobs(after=request.page_token, most=size, shown=lambda job: may_see(job, me))
         token = job_id(jobs[-1].key) if more else ""
         return admin_pb2.ListJobsResponse(jobs=jobs, next_page_token=token)
 

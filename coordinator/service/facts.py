@@ -34,6 +34,19 @@ class DriverAt:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOwned:
+    """The job belongs to the holder of this key."""
+
+    gone: ClassVar[bool] = False
+    job: JobId
+    owner: str  # id of the key: 64 hexadecimal digits
+
+    @property
+    def key(self) -> Key:
+        return ("job", self.job, "owner")
+
+
+@dataclass(frozen=True, slots=True)
 class DriverVerified:
     """The driver at this address holds the job's key; offers name it."""
 
@@ -101,7 +114,7 @@ class JobForgotten:
         return ("job", self.job)
 
 
-Fact = DriverAt | DriverVerified | TaskOpened | TaskDropped | RoundReported | JobForgotten
+Fact = DriverAt | JobOwned | DriverVerified | TaskOpened | TaskDropped | RoundReported | JobForgotten
 F = TypeVar("F", bound=Fact)
 
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Fact)}

@@ -38,9 +38,10 @@ ALLOWED: Mapping[str, frozenset[Role]] = {
     **{
         f"/venn.v1.AdminService/{name}": ADMINS
         for name in (
-            "GetSnapshot", "Watch", "ListJobs", "ListDevices", "Explain", "SetPolicy", "DrainDevices", "InjectFault",
+            "GetSnapshot", "Watch", "ListDevices", "Explain", "SetPolicy", "DrainDevices", "InjectFault",
         )
     },
+    "/venn.v1.AdminService/ListJobs": OWNERS,  # an owner's own
     f"/{REFLECTION}/ServerReflectionInfo": ADMINS,
 }  # fmt: skip
 

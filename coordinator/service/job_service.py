@@ -6,7 +6,7 @@ with the same body has the same answer; with another body, ALREADY_EXISTS/KEY_RE
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeVar, assert_never
 
 import grpc
@@ -20,10 +20,12 @@ from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
 from coordinator.service.convert.fields import MalformedError
 from coordinator.service.device_service import DeviceService
-from coordinator.service.facts import DriverAt, Fact, JobForgotten, RoundReported, TaskOpened
+from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, RoundReported, TaskOpened
 from coordinator.service.follow import Followers
+from coordinator.service.guard import caller
 from coordinator.service.host import Host, Noted
 from coordinator.service.jobs import Job, Jobs, Ledger, Offers
+from coordinator.service.owners import Owners
 from coordinator.service.secret import Secret
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
@@ -69,10 +71,12 @@ class JobService(JobServiceServicer):
         devices: DeviceService,
         view: View,
         secret: Secret,
+        owners: Owners,
         insecure: bool,
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._secret, self._insecure = ledger, devices, view, secret, insecure
+        self._owners = owners
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -95,14 +99,23 @@ class JobService(JobServiceServicer):
             check_address(request.address, insecure=self._insecure)
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
-        at = DriverAt(name, request.address, incarnation)
+        me, known = caller(), self._host.engine.jobs
+        if not self._owners.claim(name, me, known):
+            message = f"{name} is a job of another owner; choose another owner, name or run"
+            await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_OWNER", message)
+        submitted = (DriverAt(name, request.address, incarnation), JobOwned(name, me.id))
         event = events.JobSubmitted(spec, incarnation)
-        accepted = await self._ask(context, event, effects.AcceptJob, lambda made: _if_accepted(made, at))
+        try:
+            accepted = await self._ask(context, event, effects.AcceptJob, lambda made: _if_accepted(made, submitted))
+        finally:
+            if name not in known:  # it was refused
+                self._owners.forget(name)
         job = self._jobs.get(name)
         if job is None or job.ended:  # the engine has forgotten the one that ended
             job = Job(name, request.address, incarnation, spec.asynchronous is not None, self._secret)
             for forgotten in self._jobs.add(job, self._host.engine.jobs):
                 self._host.note(JobForgotten(forgotten))
+                self._owners.forget(forgotten)
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address
         settings = self._host.engine.world.settings
@@ -267,14 +280,14 @@ class JobService(JobServiceServicer):
         except MalformedError as error:
             await _invalid(context, error)
         job = self._jobs.get(name)
-        if job is None or name not in self._host.engine.jobs:
+        if job is None or name not in self._host.engine.jobs or not self._owners.may_see(name, caller()):
             await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
         return job
 
     async def _driven(self, name: JobId, incarnation: int, context: Context) -> Job:
         """The job, if its driver's newest incarnation calls; any other call is refused."""
         job = self._jobs.get(name)
-        if job is None:
+        if job is None or not self._owners.owns(name, caller()):
             await _refuse(context, "UNKNOWN_JOB", f"no job {name} is known here; submit it")
         if incarnation < job.incarnation:
             await _refuse(context, "SUPERSEDED", f"a newer driver has taken over {name}")
@@ -305,9 +318,9 @@ def check_address(address: str, *, insecure: bool) -> None:
         )
 
 
-def _if_accepted(made: list[Effect], fact: Fact) -> Iterator[Fact]:
-    """The fact, if the job's submission was accepted."""
-    return (fact for effect in made if isinstance(effect, effects.AcceptJob))
+def _if_accepted(made: list[Effect], facts: Iterable[Fact]) -> Iterable[Fact]:
+    """The facts, if the job's submission was accepted."""
+    return facts if any(isinstance(effect, effects.AcceptJob) for effect in made) else ()
 
 
 def _if_open(made: list[Effect], fact: Fact) -> Iterator[Fact]:

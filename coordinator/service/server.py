@@ -31,6 +31,7 @@ from coordinator.service.identities import Identities
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
 from coordinator.service.journal import EVENTS, Journal, first_start_ms, standing_facts
+from coordinator.service.owners import Owners
 from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -105,6 +106,7 @@ class Coordinator:
             policy=settings.engine.policy,
             seed=settings.engine.seed,
         )
+        owners = Owners(facts)
         self.job_service = JobService(
             self.host,
             jobs=self.jobs,
@@ -113,13 +115,17 @@ class Coordinator:
             ledger=self.ledger,
             devices=self.devices,
             view=self.view,
+            owners=owners,
             secret=secret,
             insecure=settings.insecure,
         )
-        self.admin = AdminService(self.host, self.view, self.log, self.devices, allow_faults=settings.allow_faults)
+        self.admin = AdminService(
+            self.host, self.view, self.log, self.devices, owners, allow_faults=settings.allow_faults
+        )
+        self.identities = Identities(settings.keys)
         self.logins = Logins(settings.clock)
         self.auth = AuthService(
-            Identities(settings.keys),
+            self.identities,
             self.logins,
             coordinator=settings.keys.coordinator,
             clock=settings.clock,

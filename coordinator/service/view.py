@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from itertools import islice
 
@@ -11,7 +11,7 @@ import psutil
 from coordinator.engine import counts, effects
 from coordinator.engine.counts import JobCount, RegionCount
 from coordinator.engine.explain import Present, device_reasons, job_reasons
-from coordinator.engine.ids import DeviceId, RequestId, job_name
+from coordinator.engine.ids import DeviceId, JobId, RequestId, job_name
 from coordinator.engine.lifecycle import History, entries
 from coordinator.engine.state import Device
 from coordinator.service.convert import fields
@@ -89,11 +89,13 @@ class View:
 
     # -- jobs
 
-    def jobs(self, *, after: str, most: int) -> tuple[list[job_pb2.JobStatus], bool]:
-        """A page of jobs by arrival, and whether more follow. If the job that it comes after is forgotten it is the
-        first.
+    def jobs(
+        self, *, after: str, most: int, shown: Callable[[JobId], bool] = lambda _: True
+    ) -> tuple[list[job_pb2.JobStatus], bool]:
+        """A page of jobs by arrival, of those that may be ``shown``, and whether more follow. If the job that it comes
+        after is forgotten it is the first.
         """
-        known = [job for job in self._jobs if job.job in self._engine.jobs]
+        known = [job for job in self._jobs if job.job in self._engine.jobs and shown(job.job)]
         first = next((place for place, job in enumerate(known, 1) if job.job == after), 0)
         return [self.job(job) for job in known[first : first + most]], len(known) > first + most
 
