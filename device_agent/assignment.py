@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from device_agent.actions import StartTask
 from device_agent.artifacts import ArtifactStore, Fetched
+from device_agent.held import Stage
 from device_agent.machine import AllowedCode
-from device_agent.session import Session, Stage
+from device_agent.session import Session
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
 from device_agent.workers import Output, Work, WorkerPool

@@ -91,7 +91,7 @@ class Device:
             tasks_per_session=self.spec.tasks_per_session,
             tasks_per_day=self.spec.tasks_per_day,
         )
-        self._session = Session(check_in, self._check_offer)
+        self._session = Session(check_in, self._check_offer, self._rng.random)
         self._drivers = Drivers(self._reach, self._proxy)
         self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
@@ -162,7 +162,7 @@ class Device:
                     raise
                 level = {0: logging.INFO, 1: logging.WARNING}.get(self._backoff.failures, logging.DEBUG)
                 log(logger, level, f"{error}; connecting again", device=self.spec.device)
-                await asyncio.sleep(self._backoff.next_s())
+                await asyncio.sleep(self._backoff.next_s(self._session.reconnect_s))
                 continue
             await self._close_stream(politely=True)
             log(logger, logging.DEBUG, close.why.value, device=self.spec.device)
@@ -172,7 +172,7 @@ class Device:
                 case CloseReason.COME_BACK:
                     await asyncio.sleep(close.after_s)
                 case CloseReason.DRAINED | CloseReason.SILENT:
-                    await asyncio.sleep(self._backoff.next_s())
+                    await asyncio.sleep(self._backoff.next_s(self._session.reconnect_s))
                 case _:
                     assert_never(close.why)
 

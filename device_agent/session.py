@@ -1,14 +1,12 @@
 """The device's half of the session protocol. Pure: frames and ``now`` (seconds, never decreasing) in, actions out.
 
 A ``Session`` lives as long as the device's process (its *instance*), over many streams. Its link and each lease that
-the device holds go from state to state as the tables ``LINK`` and ``STAGE`` say; what is not in a table is not done.
-The result of a lease (DONE, BROKEN) is kept until the coordinator has acknowledged it, and is named at every check-in
-until then (docs/protocol.md, "Sessions").
+the device holds (``held``) go from state to state as the tables ``LINK`` and ``STAGE`` say; what is not in a table is
+not done. The result of a lease is named at every check-in until it is acknowledged (docs/protocol.md, "Sessions").
 """
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
@@ -23,13 +21,14 @@ from device_agent.actions import (
     StartTask,
     StopTask,
 )
+from device_agent.held import ENDED, Held, Stage, held_lease
+from device_agent.pace import Pace
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.admission import this_version
 from venn.wire.calls import duration
 
 WELCOME_WITHIN_S = 10.0  # from the check-in
 BUSY_RETRY_S = 1.0
-LEAST_HEARTBEAT_S = 0.05  # whatever a coordinator asks for
 
 
 class Link(Enum):
@@ -49,67 +48,33 @@ LINK: Mapping[Link, frozenset[Link]] = {
 }
 
 
-class Stage(Enum):
-    """The progress of a device with a lease."""
-
-    FETCHING = "fetching"
-    WORKING = "working"
-    HELD = "held"  # the result waits until its modelled time has passed
-    SUBMITTING = "submitting"
-    DONE = "done"  # the driver has answered
-    BROKEN = "broken"  # the task failed
-    STOPPING = "stopping"  # revoked; the task still runs
-
-
-STAGE: Mapping[Stage, frozenset[Stage]] = {
-    Stage.FETCHING: frozenset({Stage.FETCHING, Stage.WORKING, Stage.BROKEN, Stage.STOPPING}),
-    Stage.WORKING: frozenset({Stage.HELD, Stage.SUBMITTING, Stage.BROKEN, Stage.STOPPING}),
-    Stage.HELD: frozenset({Stage.SUBMITTING, Stage.BROKEN, Stage.STOPPING}),
-    Stage.SUBMITTING: frozenset({Stage.SUBMITTING, Stage.DONE, Stage.BROKEN, Stage.STOPPING}),
-    Stage.DONE: frozenset(),
-    Stage.BROKEN: frozenset(),
-    Stage.STOPPING: frozenset({Stage.STOPPING}),
-}
-ENDED = frozenset({Stage.DONE, Stage.BROKEN})
-
-
-@dataclass(slots=True)
-class Held:
-    """A lease that the device holds."""
-
-    offer: device_pb2.Offer
-    drop_at: float  # the device's own time limit: no lease lasts longer, though its driver was away
-    stage: Stage = Stage.FETCHING
-    offset: int = 0  # of SUBMITTING: bytes that the driver has
-    fraction: float | None = None  # progress that was not told yet
-    end: device_pb2.ConnectRequest | None = None  # of DONE and BROKEN: the frame that tells it
-    told: int = 0  # seq of the frame of this stream that told the end; 0: none did
-
-    def enter(self, stage: Stage) -> bool:
-        """Go to ``stage`` if ``STAGE`` leads there from here; returns whether it does."""
-        may = stage in STAGE[self.stage]
-        if may:
-            self.stage = stage
-        return may
-
-
 class Session:
-    """The session of one device, over many streams. ``check_offer`` says whether an offer is declined, and why."""
+    """The session of one device, over many streams."""
 
-    def __init__(self, check_in: device_pb2.CheckIn, check_offer: Callable[[device_pb2.Offer], Refusal | None]) -> None:
-        self._check_in, self._check_offer = check_in, check_offer
+    def __init__(
+        self,
+        check_in: device_pb2.CheckIn,
+        check_offer: Callable[[device_pb2.Offer], Refusal | None],
+        draw: Callable[[], float],
+    ) -> None:
+        """``check_offer`` says whether an offer is declined, and why; ``draw`` gives numbers from 0 to 1."""
+        self._check_in, self._check_offer, self._pace = check_in, check_offer, Pace(draw)
         self.link = Link.AWAY
         self.held: dict[LeaseKey, Held] = {}
         self.incarnation = 0  # of the coordinator that was met last
         self._seq = 0  # of the last frame of this stream
         self._heard_at = self._said_at = 0.0
-        self._heartbeat_s = self._silence_s = math.inf
         self._actions: list[Action] = []
 
     @property
     def in_task(self) -> bool:
         """Whether a lease's work is under way."""
         return any(lease.stage not in ENDED for lease in self.held.values())
+
+    @property
+    def reconnect_s(self) -> float:
+        """The seconds within which to connect again, at a random moment, once the connection is lost."""
+        return self._pace.reconnect_s(at_a_task=self.in_task)
 
     # -- the stream
 
@@ -126,7 +91,7 @@ class Session:
             if lease.stage is Stage.STOPPING:
                 del self.held[key]  # not named: so the coordinator knows that it is over
             else:
-                frame.held.append(_held_lease(key, lease))
+                frame.held.append(held_lease(key, lease))
                 lease.told = 1 if lease.end else 0
         self._say(device_pb2.ConnectRequest(check_in=frame), now)
         return self._take()
@@ -162,6 +127,8 @@ class Session:
                 self._come_back(frame.come_back, now)
             case "drain":
                 self._close(CloseStream(CloseReason.DRAINED), now)
+            case "pace":
+                self._pace.told(frame.pace)
             case None:
                 pass  # of a newer coordinator, which does without an answer
             case other:
@@ -215,11 +182,8 @@ class Session:
     def next_deadline(self) -> float:
         """When ``tick`` wants to be called; inf if never."""
         at = min((lease.drop_at for lease in self.held.values()), default=math.inf)
-        if self.link is Link.DIALLING:
-            return min(at, self._heard_at + WELCOME_WITHIN_S)
-        if self.link is Link.OPEN:
-            return min(at, self._heard_at + self._silence_s, self._said_at + self._heartbeat_s)
-        return at
+        at = min(at, self._heard_at + self._patience_s)
+        return min(at, self._beat_at) if self.link is Link.OPEN else at
 
     def tick(self, now: float) -> list[Action]:
         """Do what is due now: heartbeats, the coordinator's silence, leases that nobody ended."""
@@ -228,12 +192,29 @@ class Session:
                 del self.held[key]
                 if lease.stage not in ENDED:
                     self._actions.append(StopTask(key, "its lease is over"))
-        patience = {Link.DIALLING: WELCOME_WITHIN_S, Link.OPEN: self._silence_s}.get(self.link, math.inf)
-        if now >= self._heard_at + patience and self._enter(Link.LEAVING):
+        if now >= self._heard_at + self._patience_s and self._enter(Link.LEAVING):
             self._actions.append(CloseStream(CloseReason.SILENT))
-        elif self.link is Link.OPEN and now >= self._said_at + self._heartbeat_s:
+        elif self.link is Link.OPEN and now >= self._beat_at:
             self._beat(now)
         return self._take()
+
+    @property
+    def _patience_s(self) -> float:
+        """The seconds without a frame after which the coordinator is given up."""
+        match self.link:
+            case Link.DIALLING:
+                return WELCOME_WITHIN_S
+            case Link.OPEN:
+                return self._pace.silence_s(at_a_task=self.in_task)
+            case Link.AWAY | Link.LEAVING:
+                return math.inf
+            case _:
+                assert_never(self.link)
+
+    @property
+    def _beat_at(self) -> float:
+        """When the next heartbeat is due, of an open link."""
+        return self._said_at + self._pace.heartbeat_s(at_a_task=self.in_task)
 
     # -- frames down
 
@@ -241,8 +222,7 @@ class Session:
         if not self._enter(Link.OPEN):
             return
         self.incarnation = welcome.incarnation
-        self._heartbeat_s = max(LEAST_HEARTBEAT_S, welcome.heartbeat.ToNanoseconds() / 1e9)
-        self._silence_s = max(welcome.liveness.ToNanoseconds() / 1e9, 3 * self._heartbeat_s)
+        self._pace.welcomed(welcome)
         self._acknowledged(1)  # a check-in is recorded before it is answered
         for lease in self.held.values():
             if lease.end and not lease.told:  # it ended after the check-in was said
@@ -363,30 +343,10 @@ class Session:
         numbered.CopyFrom(frame)
         numbered.seq = self._seq
         self._said_at = now
+        self._pace.spoke()
         self._actions.append(Send(numbered))
         return self._seq
 
     def _take(self) -> list[Action]:
         actions, self._actions = self._actions, []
         return actions
-
-
-def _held_lease(key: LeaseKey, lease: Held) -> device_pb2.HeldLease:
-    held = device_pb2.HeldLease(lease=key.lease, incarnation=key.incarnation)
-    match lease.stage:
-        case Stage.FETCHING:
-            held.fetching.SetInParent()
-        case Stage.SUBMITTING:
-            held.submitting.offset = lease.offset
-        case Stage.DONE:
-            assert lease.end is not None
-            held.done.receipt.CopyFrom(lease.end.finished.receipt)
-        case Stage.BROKEN:
-            assert lease.end is not None
-            failed = lease.end.failed
-            held.broken.CopyFrom(device_pb2.Broken(phase=failed.phase, reason=failed.reason, message=failed.message))
-        case Stage.WORKING | Stage.HELD | Stage.STOPPING:
-            held.working.SetInParent()
-        case _:
-            assert_never(lease.stage)
-    return held

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import grpc
 import typer
 
+from job_driver.bounds import DriverBounds
 from job_driver.bundle import JobFile, load
 from job_driver.checkpoint import run_in
 from job_driver.driver import JobResult, run_job
@@ -24,8 +25,9 @@ from job_driver.settings import ParamValue, Settings
 from job_driver.training import finite
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
+from venn.wire.bounds import set_bounds
 from venn.wire.calls import admin_stub, enum_name, job_stub
-from venn.wire.command import Context, application, client_command, command, execute, run_async
+from venn.wire.command import Context, GivenBounds, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
 from venn.wire.keys import Role, default_dir, key_file
@@ -107,6 +109,7 @@ def run(
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum the responses in lease order.")] = False,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow serving beyond loopback, unencrypted.")] = False,
     keys: Keys = None,
+    bound: GivenBounds = None,
 ) -> int:
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
     reuse_freed_memory()
@@ -149,6 +152,7 @@ def run(
         deterministic=deterministic,
         start_at=start_at,
         patience_s=None if patience is None else parse_duration(patience),
+        bounds=set_bounds(DriverBounds(), bound),
     )
     return run_async(_run(source, settings, context))
 

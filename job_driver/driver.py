@@ -13,7 +13,6 @@ from typing import assert_never
 
 import grpc
 import numpy as np
-from grpc_health.v1 import health, health_pb2_grpc
 
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.bundle import JobFile, job_code
@@ -22,21 +21,24 @@ from job_driver.client import STATUS, Ended, Link, Recorder
 from job_driver.counting import AttemptNo, Collector, Receipts
 from job_driver.job import Arrays, Round
 from job_driver.responses import Responses
-from job_driver.server import TaskService, add_task_service, key_text
+from job_driver.server import SERVICE, TaskService, add_task_service, key_text
 from job_driver.settings import Settings
 from job_driver.spool import Spool
 from job_driver.training import Tools, TrainingLoop
 from job_driver.upload import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
-from venn.wire import tensors
+from venn.wire import health, tensors
+from venn.wire.bounds import Refusals
 from venn.wire.calls import enum_name
 from venn.wire.channel import bind, make_server, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
+from venn.wire.health import Health
 from venn.wire.login import log_in
 from venn.wire.logs import log
+from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
 from venn.wire.tensors import TensorError
 from venn.wire.text import printable
@@ -91,6 +93,7 @@ class Driver:
         self._checkpoints = Checkpoints(folder, fsync=settings.fsync)
         self._spool = Spool(folder, fsync=settings.fsync)
         self._log = JsonLines(folder / "rounds.jsonl")
+        self._refusals = Refusals()
         self._link: Link
         self._recorder: Recorder
         self._uploads: Uploads | None = None
@@ -103,12 +106,14 @@ class Driver:
         resumes = self._settings.resume and self._checkpoints.exists()
         loop = asyncio.get_running_loop()
         checkpoint, model = await loop.run_in_executor(self._thread, self._load if resumes else self._start)
-        server = make_server(read_ahead=READ_AHEAD)
+        bounds = self._settings.bounds
+        open_calls = OpenCalls({SERVICE, health.SERVICE}, bounds, self._refusals)
+        server = make_server(bounds=bounds, interceptors=[open_calls], read_ahead=READ_AHEAD)
         address = self._bind(server)
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())
         async with login.channel() as channel:
-            service, uploads = self._assemble(channel, address, checkpoint, model, met=resumes)
+            service, uploads = self._assemble(channel, address, checkpoint, model, open_calls, met=resumes)
             add_task_service(service, server)
             try:
                 await self._training.prepare()
@@ -171,12 +176,20 @@ class Driver:
                 where=address,
                 fix="name this machine's IP: --advertise IP:PORT",
             )
-        healthy = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        healthy = Health((), settings.bounds, self._refusals)
+        healthy.serving(True)
+        healthy.add_to(server)
         return address
 
     def _assemble(
-        self, channel: grpc.aio.Channel, address: str, checkpoint: Checkpoint, model: Artifact, *, met: bool
+        self,
+        channel: grpc.aio.Channel,
+        address: str,
+        checkpoint: Checkpoint,
+        model: Artifact,
+        open_calls: OpenCalls,
+        *,
+        met: bool,
     ) -> tuple[TaskService, Uploads]:
         settings, artifacts = self._settings, Artifacts()
         submission = pb.SubmitJobRequest(
@@ -210,7 +223,7 @@ class Driver:
             self._versions, artifacts, bundle, self._thread, self._log, self._on_round,
         )  # fmt: skip
         self._training = TrainingLoop(tools, checkpoint, model, tensors.open_file(self._checkpoints.model))
-        return TaskService(self._link, artifacts, self._uploads), self._uploads
+        return TaskService(self._link, artifacts, self._uploads, open_calls), self._uploads
 
     # -- the work
 

@@ -1,6 +1,5 @@
 """Serves the job's TaskService: devices fetch the model and the code from here, and submit their responses."""
 
-import asyncio
 import math
 from collections.abc import Mapping
 from typing import Any, assert_never
@@ -20,11 +19,11 @@ from venn.wire.admission import TicketError, check_version
 from venn.wire.calls import Exchanges
 from venn.wire.chunks import DIGEST_BYTES, SMALL_BYTES, boundary
 from venn.wire.errors import VennError
+from venn.wire.open_calls import OpenCalls
 from venn.wire.status import abort
 from venn.wire.text import printable
 
 SERVICE = task.DESCRIPTOR.services_by_name["TaskService"].full_name
-HEADER_WITHIN_S = 30.0  # from the opening of a stream
 FETCHED = task.ExchangeResponse.FETCHED_FIELD_NUMBER
 MOST_METRICS = 64
 
@@ -44,9 +43,10 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
 class TaskService:
     """Admits by ticket; keeps nothing itself. Fetch writes, and Submit reads, messages as bytes: see ``frames``."""
 
-    def __init__(self, link: Link, artifacts: Artifacts, uploads: Uploads) -> None:
-        """``link`` knows the keys of tickets and the coordinator's time."""
+    def __init__(self, link: Link, artifacts: Artifacts, uploads: Uploads, open_calls: OpenCalls) -> None:
+        """``link`` knows the keys of tickets and the coordinator's time; ``open_calls`` reads what shows them."""
         self._job, self._link, self._artifacts, self._uploads = link.job, link, artifacts, uploads
+        self._open_calls = open_calls
         self.exchanges = Exchanges()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
@@ -72,12 +72,7 @@ class TaskService:
                 offset = stop
 
     async def Submit(self, request_iterator: object, context: Context) -> None:
-        try:
-            async with asyncio.timeout(HEADER_WITHIN_S):
-                message = await context.read()
-        except TimeoutError:
-            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no header came")
-        first = parsed_request(message if isinstance(message, bytes) else b"")
+        first = parsed_request(await self._open_calls.request(context))
         if first.WhichOneof("frame") != "header":
             await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "HEADER", "the first frame is not a header")
         told = await self._receipt(first.header, context)
@@ -85,8 +80,8 @@ class TaskService:
 
     async def Exchange(self, request_iterator: object, context: Context) -> None:
         """Answer a device until it leaves, something is refused, or this driver ends."""
-        admitted = False
-        while (message := await self.exchanges.request(context, None if admitted else HEADER_WITHIN_S)) is not None:
+        message = await self._open_calls.request(context)
+        while message is not None:
             try:
                 request = task.ExchangeRequest.FromString(message)
             except DecodeError:
@@ -102,7 +97,7 @@ class TaskService:
                 case other:
                     assert_never(other)
             await context.write(answer)
-            admitted = True
+            message = await self.exchanges.request(context)
 
     async def _small(self, request: task.FetchRequest, context: Context) -> bytes:
         """Read all that is asked for, as a serialised FetchResponse."""

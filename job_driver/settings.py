@@ -6,6 +6,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal, assert_never
 
+from job_driver.bounds import DriverBounds
 from job_driver.job import Job
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
@@ -58,6 +59,7 @@ class Settings:
     start_at: float | None = None  # Unix seconds: ready before, submitted then
     patience_s: float | None = None  # with a coordinator that does not answer; None: 120 s, 10 s before it ever did
     most_response_bytes: int = 2**30  # where the aggregator takes any arrays
+    bounds: DriverBounds = field(default_factory=DriverBounds)
 
     def __post_init__(self) -> None:
         if (self.rounds is None) == (self.max_rounds is None):

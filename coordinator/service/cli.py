@@ -13,14 +13,16 @@ import typer
 from coordinator.engine.model import MOST_SESSIONS, EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import tiers_of
+from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
-from venn.wire.command import Context, allow_many_files, application, command, execute, run_async
+from venn.wire.bounds import connections_within, set_bounds
+from venn.wire.command import Context, GivenBounds, application, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.keys import ensure_keys
 from venn.wire.notation import parse_duration
-from venn.wire.process import collecting_seldom
+from venn.wire.process import allow_many_files, collecting_seldom
 
 SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
 SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0
@@ -50,6 +52,7 @@ def coordinator(
     reflection: Annotated[bool, typer.Option("--reflection", help="Serve gRPC reflection.")] = False,
     allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Let admins inject faults.")] = False,
     validate: Annotated[bool, typer.Option("--validate", help="Check all invariants after every event.")] = False,
+    bound: GivenBounds = None,
 ) -> int:
     """Run the coordinator, which decides which device serves which job."""
     logs.configure(component="coordinator", verbose=context.verbose, quiet=context.quiet, json=False)
@@ -70,6 +73,7 @@ def coordinator(
         reflection=reflection,
         allow_faults=allow_faults,
         validate=validate,
+        bounds=set_bounds(CoordinatorBounds(), bound),
     )
     made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)
     with collecting_seldom(), told_with_its_plan(policy):
@@ -99,10 +103,10 @@ def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str
 
 
 def sessions_within(files: int) -> int:
-    """The number of sessions that leaves a fifth of the files to devices that are sent away, drivers, people and the
-    journal.
+    """The number of sessions that leaves a tenth of the connections to devices that are sent away, drivers and
+    people.
     """
-    return max(1, files * 4 // 5)
+    return max(1, connections_within(files) * 9 // 10)
 
 
 async def serve(settings: CoordinatorSettings, policy: Policy, *, drain_s: float, as_json: bool) -> int:

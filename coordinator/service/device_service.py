@@ -17,13 +17,16 @@ from grpc.aio import EOF
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import DeviceId, SessionSeq
+from coordinator.engine.lifecycle import RUNNING
 from coordinator.engine.model import EngineSettings, SessionEnd
+from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.fields import MalformedError
 from coordinator.service.guard import caller
 from coordinator.service.host import Host
 from coordinator.service.jobs import Offers
 from coordinator.service.liveness import LivenessMonitor
+from coordinator.service.pace import Pacer
 from coordinator.service.sessions import Context, Ending, Session
 from venn.v1 import device_pb2
 from venn.wire.admission import check_version, this_version
@@ -68,15 +71,16 @@ def _seen(session: Session) -> LastSeen:
 class DeviceService:
     """Serves the sessions of one host: turns frames into events, and the engine's effects into frames."""
 
-    def __init__(self, host: Host, settings: EngineSettings, offers: Offers) -> None:
+    def __init__(self, host: Host, settings: EngineSettings, offers: Offers, bounds: CoordinatorBounds) -> None:
         self._host, self._settings, self._offers = host, settings, offers
+        self._pacer = Pacer.of(settings, bounds)
         self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
         self._gone: dict[DeviceId, LastSeen] = {}  # those whose stream ended, the last one at the end
         self._ack = device_pb2.ConnectResponse(ack=device_pb2.Ack())  # filled in for each
         self._gathering: list[Session] = []  # with something to say that can wait
         self._last = 0
         self._streams = 0
-        self._liveness = LivenessMonitor(host, settings, self._sessions, self._fell_silent)
+        self._liveness = LivenessMonitor(host, settings, self._sessions, self._silent_at, self._fell_silent)
         self.draining = False
         self.empty = asyncio.Event()  # no stream is open
         self.empty.set()
@@ -171,6 +175,7 @@ class DeviceService:
         """Let the engine hear what is news to it, and acknowledge it once it is recorded."""
         if isinstance(event, SIGNS_OF_LIFE) and not self._host.engine.is_news(event):
             session.heard_at = self._host.now()
+            self._pace(session)
             self._acknowledge(session)
             return
 
@@ -189,6 +194,15 @@ class DeviceService:
             if can_wait:
                 self._gather(session)
 
+    def _pace(self, session: Session) -> None:
+        """Tell a device that has just spoken another pace, if the number of devices asks for it."""
+        devices = len(self._host.engine.sessions)
+        interval_s = self._pacer.interval_s(devices, session.pace_s)
+        if interval_s != session.pace_s:
+            session.pace_s = interval_s
+            pace = device_pb2.ConnectResponse(pace=self._pacer.frame(devices, interval_s))
+            self._send(session, pace.SerializeToString(), can_wait=True)  # the acknowledgement takes it along
+
     def _gather(self, session: Session) -> None:
         """Let the outbox of a session wait a moment for more frames."""
         self._gathering.append(session)
@@ -204,12 +218,15 @@ class DeviceService:
 
     def _welcome(self, now: float, effect: effects.OpenSession) -> None:
         if session := self._sessions.get(effect.session):
+            devices = len(self._host.engine.sessions)
+            session.pace_s = self._pacer.interval_s(devices)
             welcome = device_pb2.Welcome(
                 incarnation=self._host.incarnation,
                 session=effect.session,
                 heartbeat=convert.duration(self._settings.heartbeat_s),
                 liveness=convert.duration(self._settings.liveness_s),
                 version=this_version(),
+                pace=self._pacer.frame(devices, session.pace_s),
             )
             self._send(session, device_pb2.ConnectResponse(welcome=welcome).SerializeToString())
 
@@ -253,6 +270,13 @@ class DeviceService:
             if why:
                 log(logger, logging.WARNING, f"session ended: {reason}", device=session.device, why=why)
             self._host.handle(events.SessionEnded(session.seq, reason))
+
+    def _silent_at(self, session: Session) -> float:
+        """Engine time from which a device is silent: at a task it has a liveness interval, without one its pace's."""
+        known = self._host.engine.sessions.get(session.seq)
+        lease = known.device.lease if known is not None else None
+        at_a_task = lease is not None and lease.state is RUNNING  # one that is offered it may not have seen
+        return session.heard_at + (self._settings.liveness_s if at_a_task else self._pacer.silence_s(session.pace_s))
 
     def _fell_silent(self, session: Session) -> None:
         self._ended(session, SessionEnd.SILENT, "")

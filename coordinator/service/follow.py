@@ -53,10 +53,6 @@ class Stream:
     def open(self) -> bool:
         return self.job.follower is self.task
 
-    @property
-    def heard_at(self) -> float:
-        return self.job.heard_at
-
 
 class Followers:
     """The follow streams of all jobs: at most one each, the newest."""
@@ -68,7 +64,10 @@ class Followers:
         self._heartbeat_s = settings.heartbeat_s
         self._streams: dict[int, Stream] = {}
         self._last = 0  # number of the newest stream
-        self._liveness = LivenessMonitor(host, settings, self._streams, self._fell_silent)
+        liveness_s = settings.liveness_s
+        self._liveness = LivenessMonitor(
+            host, settings, self._streams, lambda stream: stream.job.heard_at + liveness_s, self._fell_silent
+        )
         host.listen(effects.OfferLease, self._granted)
         host.listen(effects.ResumeLease, self._resumed)
         host.listen(effects.EndLease, self._lease_ended)

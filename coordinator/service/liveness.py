@@ -6,6 +6,9 @@ needs none: only the end is an event (``SessionEnded``, SILENT; ``DriverLost``).
 A peer is silent if it sent nothing, not if it was not read yet. Where this process stalled for longer than a third
 of the interval (it was stopped, or too busy), all peers get a new interval, counted from when it goes on. After a
 shorter halt a peer that speaks every heartbeat is still within its interval.
+
+Peers may have longer intervals of their own (``pace``), and get shorter ones again. So each is looked at once in a
+liveness interval, whatever its own is.
 """
 
 import heapq
@@ -22,19 +25,17 @@ class Watched(Protocol):
     @property
     def open(self) -> bool: ...
 
-    @property
-    def heard_at(self) -> float:
-        """Engine time of the last sign of life."""
-
 
 Seq = TypeVar("Seq", bound=int)
 Stream = TypeVar("Stream", bound=Watched)
 
 
 class LivenessMonitor(Generic[Seq, Stream]):
-    """Calls ``silent`` for each open stream whose ``heard_at`` is a liveness interval ago.
+    """Calls ``silent`` for each open stream from which nothing was heard until ``silent_at`` (engine time): its last
+    sign of life, and its interval, which is at least a liveness interval.
 
-    An entry of the heap is a hint, never later than the truth: to hear a peer costs no heap operation.
+    An entry of the heap is a hint, never later than the truth: to hear a peer costs no heap operation, and an interval
+    that gets shorter costs none either, for it is never under a liveness interval from a sign of life.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class LivenessMonitor(Generic[Seq, Stream]):
         host: Host,
         settings: EngineSettings,
         streams: Mapping[Seq, Stream],
+        silent_at: Callable[[Stream], float],
         silent: Callable[[Stream], None],
     ) -> None:
-        self._host, self._streams, self._silent = host, streams, silent
+        self._host, self._streams, self._silent_at, self._silent = host, streams, silent_at, silent
         self._liveness_s, self._tick_s = settings.liveness_s, settings.heartbeat_s
         self._not_before = host.now() + settings.recovery_grace_s  # nobody is silent before
         self._heap: list[tuple[float, Seq]] = []
@@ -52,12 +54,16 @@ class LivenessMonitor(Generic[Seq, Stream]):
 
     def watch(self, seq: Seq) -> None:
         """Watch a stream from its beginning until it is closed."""
-        heapq.heappush(self._heap, (self._due(self._streams[seq]), seq))
+        now = self._host.now()
+        self._look_again(seq, self._streams[seq], now)
         if self._looks_at is None:
-            self._set_timer(self._host.now())
+            self._set_timer(now)
 
     def _due(self, stream: Stream) -> float:
-        return max(stream.heard_at + self._liveness_s, self._not_before)
+        return max(self._silent_at(stream), self._not_before)
+
+    def _look_again(self, seq: Seq, stream: Stream, now: float) -> None:
+        heapq.heappush(self._heap, (min(self._due(stream), max(now + self._liveness_s, self._not_before)), seq))
 
     def _set_timer(self, now: float) -> None:
         """Set the timer at the first hint, at least once in a heartbeat, to notice that this process stalled."""
@@ -74,9 +80,8 @@ class LivenessMonitor(Generic[Seq, Stream]):
             stream = self._streams.get(seq)
             if stream is None or not stream.open:
                 continue
-            due = self._due(stream)
-            if due > now:
-                heapq.heappush(heap, (due, seq))
+            if self._due(stream) > now:
+                self._look_again(seq, stream, now)
             else:
                 self._silent(stream)
         if heap and not self._host.failure.done():

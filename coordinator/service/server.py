@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
-from grpc_health.v1 import health_pb2
-from grpc_health.v1._async import HealthServicer
-from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
 from grpc_reflection.v1alpha import reflection
 
 from coordinator.engine.engine import Engine
@@ -21,6 +18,7 @@ from coordinator.engine.plan import Policy
 from coordinator.service import admin_service, auth, device_service, job_service
 from coordinator.service.admin_service import AdminService
 from coordinator.service.auth import AuthService, Logins
+from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.device_service import DeviceService
 from coordinator.service.event_log import EventLog
 from coordinator.service.facts import Facts
@@ -36,11 +34,15 @@ from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.v1.auth_pb2_grpc import add_AuthServiceServicer_to_server
+from venn.wire import health
 from venn.wire.admission import SOFTWARE
+from venn.wire.bounds import Refusals
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
+from venn.wire.health import Health
 from venn.wire.keys import LocalKeys
 from venn.wire.logs import log
+from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
 
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
@@ -61,6 +63,7 @@ class CoordinatorSettings:
     reflection: bool = False
     allow_faults: bool = False
     validate: bool = False
+    bounds: CoordinatorBounds = field(default_factory=CoordinatorBounds)
     clock: Clock = field(default_factory=boot_clock)
     call_later: CallLater | None = None
 
@@ -88,12 +91,13 @@ class Coordinator:
             facts=facts,
             validate=settings.validate,
         )
+        self.refusals = Refusals()
         self.jobs = Jobs()
         offers = Offers(self.host, self.jobs, settings.engine)
         # The ledger listens first, the event log before the services: each may rely on those before it.
         self.ledger = Ledger(self.host)
         self.log = EventLog(self.host, self.ledger)
-        self.devices = DeviceService(self.host, settings.engine, offers)
+        self.devices = DeviceService(self.host, settings.engine, offers, settings.bounds)
         self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
         self.machine = Machine(self.lag)
@@ -105,6 +109,7 @@ class Coordinator:
             name=settings.name,
             policy=settings.engine.policy,
             seed=settings.engine.seed,
+            refused=self.refusals.times,
         )
         owners = Owners(facts)
         self.job_service = JobService(
@@ -131,7 +136,7 @@ class Coordinator:
             clock=settings.clock,
             now_ms=lambda: self.host.wall_ms(self.host.now()),
         )
-        self.health = HealthServicer()
+        self.health = Health(SERVICES, settings.bounds, self.refusals)
         self.address = ""
 
     def _secret(self) -> Secret:
@@ -162,12 +167,14 @@ class Coordinator:
 
     def make_server(self) -> grpc.aio.Server:
         """The server with every service, all behind the guard; reflection, if wanted, is the admin's."""
-        server = make_server(interceptors=[Guard(self.logins)])
+        bounds = self.settings.bounds
+        open_calls = OpenCalls({health.SERVICE, auth.SERVICE}, bounds, self.refusals)
+        server = make_server(bounds=bounds, interceptors=[Guard(self.logins), open_calls])
         add_AuthServiceServicer_to_server(self.auth, server)
         server.add_generic_rpc_handlers((self.devices.handlers(),))
         self.job_service.add_to(server)
         add_AdminServiceServicer_to_server(self.admin, server)
-        add_HealthServicer_to_server(self.health, server)
+        self.health.add_to(server)
         if self.settings.reflection:
             reflection.enable_server_reflection((*SERVICES, reflection.SERVICE_NAME), server)
         return server
@@ -192,8 +199,7 @@ class Coordinator:
 
     async def drain(self, timeout_s: float) -> None:
         """Refuse newcomers, send devices away, wait for their goodbyes, at most so many seconds; then end the rest."""
-        for service in ("", *SERVICES):
-            await self.health.set(service, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self.health.serving(False)
         await self.devices.drain(timeout_s)
         self.followers.dismiss()
 
@@ -209,8 +215,7 @@ async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterato
     try:
         coordinator.address = bind(server, settings.listen, insecure=settings.insecure)
         await server.start()
-        for service in ("", *SERVICES):
-            await coordinator.health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        coordinator.health.serving(True)
         log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)
         if settings.insecure:
             log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")

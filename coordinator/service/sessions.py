@@ -57,6 +57,7 @@ class Session:
         "ending",
         "heard_at",
         "open",
+        "pace_s",
         "received",
         "seq",
     )
@@ -70,6 +71,7 @@ class Session:
         self.received = 0  # seq of the last frame that was handled
         self.acknowledged = 0  # ... that the device was told about
         self.heard_at = 0.0  # engine time of the last sign of life
+        self.pace_s = 0.0  # between its heartbeats without a task, as it was told last
         self._loop = asyncio.get_running_loop()
         self._reader = asyncio.current_task(self._loop)
         self._outbox: deque[bytes] | None = None  # None: empty; most devices idle

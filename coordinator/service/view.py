@@ -3,6 +3,7 @@
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import islice
 
@@ -35,32 +36,44 @@ class Machine:
 
     def __init__(self, lag: LagMonitor) -> None:
         self._lag = lag
-        self._cpu_fraction = 0.0
+        self._seen = admin_pb2.HostStatus()
 
     async def run(self) -> None:
         """Sample until cancelled."""
-        psutil.cpu_percent(interval=None)
         while True:
+            self._sample()
             await asyncio.sleep(SAMPLE_S)
-            self._cpu_fraction = psutil.cpu_percent(interval=None) / 100
+
+    def _sample(self) -> None:
+        """Look at the machine. A look opens files; where no more may be open, the last one stands."""
+        with suppress(OSError):
+            memory = psutil.virtual_memory()
+            self._seen.memory_used_bytes = memory.total - memory.available
+            self._seen.memory_total_bytes = memory.total
+            self._seen.cpu_fraction = psutil.cpu_percent(interval=None) / 100  # since the last look
 
     def status(self) -> admin_pb2.HostStatus:
-        memory = psutil.virtual_memory()
-        return admin_pb2.HostStatus(
-            cpu_fraction=self._cpu_fraction,
-            memory_used_bytes=memory.total - memory.available,
-            memory_total_bytes=memory.total,
-            loop_lag_p99=duration(self._lag.p99_s),
-        )
+        self._seen.loop_lag_p99.CopyFrom(duration(self._lag.p99_s))
+        return self._seen
 
 
 class View:
     """Makes the messages that the admin's calls answer with; it only reads. ``policy`` is the name of that in force."""
 
     def __init__(
-        self, host: Host, *, jobs: Jobs, log: EventLog, machine: Machine, name: str, policy: str, seed: int
+        self,
+        host: Host,
+        *,
+        jobs: Jobs,
+        log: EventLog,
+        machine: Machine,
+        name: str,
+        policy: str,
+        seed: int,
+        refused: Mapping[str, int],
     ) -> None:
-        self._host, self._engine, self._jobs = host, host.engine, jobs
+        """``refused``: how often each bound was met."""
+        self._host, self._engine, self._jobs, self._refused = host, host.engine, jobs, refused
         self._log, self._machine, self._name, self._seed = log, machine, name, seed
         self._roster = Roster(host, host.engine.devices)
         self.policy = policy
@@ -85,6 +98,7 @@ class View:
             log=self._log.latest(),
             incarnation=self._host.incarnation,
             version=this_version(),
+            refused=[admin_pb2.Refused(bound=bound, times=times) for bound, times in sorted(self._refused.items())],
         )
 
     # -- jobs

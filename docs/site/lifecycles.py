@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from coordinator.engine.lifecycle import DEVICE, JOB, LEASE, PLACED, REQUEST
-from device_agent.session import LINK, STAGE
+from device_agent.held import STAGE
+from device_agent.session import LINK
 
 PICTURES = Path(__file__).parents[1] / "pictures"
 HEAD = """digraph {

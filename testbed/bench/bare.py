@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 
 import grpc
 
+from venn.wire.bounds import ServerBounds
 from venn.wire.channel import bind, channel_options, server_options
 from venn.wire.command import run_async
 from venn.wire.process import reuse_freed_memory
@@ -68,7 +69,7 @@ async def move_up(channel: grpc.aio.Channel, count: int) -> None:
 
 def server() -> grpc.aio.Server:
     """A bare server, not bound or started yet."""
-    made = grpc.aio.server(options=server_options())
+    made = grpc.aio.server(options=server_options(ServerBounds()))
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         "Turns": grpc.stream_stream_rpc_method_handler(_turns),
         "Down": grpc.unary_stream_rpc_method_handler(_down),

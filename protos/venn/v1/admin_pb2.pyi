@@ -106,6 +106,7 @@ class Snapshot(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     MORE_JOBS_FIELD_NUMBER: builtins.int
     MORE_REGIONS_FIELD_NUMBER: builtins.int
+    REFUSED_FIELD_NUMBER: builtins.int
     name: builtins.str
     """of the run"""
     policy: builtins.str
@@ -139,6 +140,10 @@ class Snapshot(google.protobuf.message.Message):
 
     @property
     def version(self) -> venn.v1.common_pb2.Version: ...
+    @property
+    def refused(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Refused]:
+        """by bound; those that nobody met are left out"""
+
     def __init__(
         self,
         *,
@@ -156,11 +161,34 @@ class Snapshot(google.protobuf.message.Message):
         version: venn.v1.common_pb2.Version | None = ...,
         more_jobs: builtins.int = ...,
         more_regions: builtins.int = ...,
+        refused: collections.abc.Iterable[global___Refused] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "leases", b"leases", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "incarnation", b"incarnation", "jobs", b"jobs", "leases", b"leases", "log", b"log", "more_jobs", b"more_jobs", "more_regions", b"more_regions", "name", b"name", "policy", b"policy", "regions", b"regions", "seed", b"seed", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["devices", b"devices", "elapsed", b"elapsed", "host", b"host", "incarnation", b"incarnation", "jobs", b"jobs", "leases", b"leases", "log", b"log", "more_jobs", b"more_jobs", "more_regions", b"more_regions", "name", b"name", "policy", b"policy", "refused", b"refused", "regions", b"regions", "seed", b"seed", "version", b"version"]) -> None: ...
 
 global___Snapshot = Snapshot
+
+@typing.final
+class Refused(google.protobuf.message.Message):
+    """How often a bound was met."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BOUND_FIELD_NUMBER: builtins.int
+    TIMES_FIELD_NUMBER: builtins.int
+    bound: builtins.str
+    """the name of its setting"""
+    times: builtins.int
+    """since the coordinator started"""
+    def __init__(
+        self,
+        *,
+        bound: builtins.str = ...,
+        times: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "times", b"times"]) -> None: ...
+
+global___Refused = Refused
 
 @typing.final
 class DeviceCounts(google.protobuf.message.Message):

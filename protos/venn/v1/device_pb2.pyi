@@ -142,6 +142,7 @@ class ConnectResponse(google.protobuf.message.Message):
     ACK_FIELD_NUMBER: builtins.int
     COME_BACK_FIELD_NUMBER: builtins.int
     DRAIN_FIELD_NUMBER: builtins.int
+    PACE_FIELD_NUMBER: builtins.int
     MORE_FIELD_NUMBER: builtins.int
     @property
     def welcome(self) -> global___Welcome: ...
@@ -158,6 +159,8 @@ class ConnectResponse(google.protobuf.message.Message):
     @property
     def drain(self) -> global___Drain: ...
     @property
+    def pace(self) -> global___Pace: ...
+    @property
     def more(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ConnectResponse]:
         """frames that come next, in order: one message when several leave at once"""
 
@@ -171,11 +174,12 @@ class ConnectResponse(google.protobuf.message.Message):
         ack: global___Ack | None = ...,
         come_back: global___ComeBack | None = ...,
         drain: global___Drain | None = ...,
+        pace: global___Pace | None = ...,
         more: collections.abc.Iterable[global___ConnectResponse] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "offer", b"offer", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "more", b"more", "offer", b"offer", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["welcome", "offer", "revoke", "redirect", "ack", "come_back", "drain"] | None: ...
+    def HasField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "offer", b"offer", "pace", b"pace", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["ack", b"ack", "come_back", b"come_back", "drain", b"drain", "frame", b"frame", "more", b"more", "offer", b"offer", "pace", b"pace", "redirect", b"redirect", "revoke", b"revoke", "welcome", b"welcome"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["frame", b"frame"]) -> typing.Literal["welcome", "offer", "revoke", "redirect", "ack", "come_back", "drain", "pace"] | None: ...
 
 global___ConnectResponse = ConnectResponse
 
@@ -612,9 +616,48 @@ class Welcome(google.protobuf.message.Message):
     HEARTBEAT_FIELD_NUMBER: builtins.int
     LIVENESS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    PACE_FIELD_NUMBER: builtins.int
     incarnation: builtins.int
     """of the coordinator: one for all its life; the epoch is (incarnation, session)"""
     session: builtins.int
+    @property
+    def heartbeat(self) -> google.protobuf.duration_pb2.Duration:
+        """say something at least this often while a task is under way"""
+
+    @property
+    def liveness(self) -> google.protobuf.duration_pb2.Duration:
+        """then silence this long is a loss"""
+
+    @property
+    def version(self) -> venn.v1.common_pb2.Version: ...
+    @property
+    def pace(self) -> global___Pace:
+        """absent: without a task the device does as with one"""
+
+    def __init__(
+        self,
+        *,
+        incarnation: builtins.int = ...,
+        session: builtins.int = ...,
+        heartbeat: google.protobuf.duration_pb2.Duration | None = ...,
+        liveness: google.protobuf.duration_pb2.Duration | None = ...,
+        version: venn.v1.common_pb2.Version | None = ...,
+        pace: global___Pace | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "liveness", b"liveness", "pace", b"pace", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "incarnation", b"incarnation", "liveness", b"liveness", "pace", b"pace", "session", b"session", "version", b"version"]) -> None: ...
+
+global___Welcome = Welcome
+
+@typing.final
+class Pace(google.protobuf.message.Message):
+    """How a device without a task speaks. It grows with the number of devices, so a live session may be told another."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    HEARTBEAT_FIELD_NUMBER: builtins.int
+    LIVENESS_FIELD_NUMBER: builtins.int
+    RECONNECT_FIELD_NUMBER: builtins.int
     @property
     def heartbeat(self) -> google.protobuf.duration_pb2.Duration:
         """say something at least this often"""
@@ -624,20 +667,20 @@ class Welcome(google.protobuf.message.Message):
         """silence this long is a loss"""
 
     @property
-    def version(self) -> venn.v1.common_pb2.Version: ...
+    def reconnect(self) -> google.protobuf.duration_pb2.Duration:
+        """when the connection is lost, connect again at a random moment within so long"""
+
     def __init__(
         self,
         *,
-        incarnation: builtins.int = ...,
-        session: builtins.int = ...,
         heartbeat: google.protobuf.duration_pb2.Duration | None = ...,
         liveness: google.protobuf.duration_pb2.Duration | None = ...,
-        version: venn.v1.common_pb2.Version | None = ...,
+        reconnect: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "liveness", b"liveness", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "incarnation", b"incarnation", "liveness", b"liveness", "session", b"session", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "liveness", b"liveness", "reconnect", b"reconnect"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["heartbeat", b"heartbeat", "liveness", b"liveness", "reconnect", b"reconnect"]) -> None: ...
 
-global___Welcome = Welcome
+global___Pace = Pace
 
 @typing.final
 class Offer(google.protobuf.message.Message):
@@ -773,7 +816,7 @@ global___ComeBack = ComeBack
 
 @typing.final
 class Drain(google.protobuf.message.Message):
-    """The coordinator is going down: say goodbye, and dial again with backoff."""
+    """The coordinator is going down: say goodbye, and dial again as the last Pace says."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -18,7 +18,6 @@ from venn.v1.auth_pb2_grpc import AuthServiceStub
 from venn.v1.device_pb2_grpc import DeviceServiceStub
 from venn.v1.job_pb2_grpc import JobServiceStub
 from venn.v1.task_pb2_grpc import TaskServiceStub
-from venn.wire.status import abort
 
 if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
@@ -117,17 +116,14 @@ class Exchanges:
         self._waiting: set[asyncio.Task[Any]] = set()  # handlers, for their next request
         self._over = False
 
-    async def request(self, context: grpc.aio.ServicerContext[Any, Any], within_s: float | None = None) -> Any:
-        """Wait for the next request; None at the stream's end; a stream on which none comes in time is ended."""
+    async def request(self, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+        """Wait for the next request; None at the stream's end."""
         handler = asyncio.current_task()
         if self._over or handler is None:
             return None
         self._waiting.add(handler)
         try:
-            async with asyncio.timeout(within_s):
-                message = await context.read()
-        except TimeoutError:
-            await abort(context, grpc.StatusCode.DEADLINE_EXCEEDED, "HEADER", "no request came")
+            message = await context.read()
         except asyncio.CancelledError:
             if not self._over:
                 raise  # the transport, not we
@@ -156,9 +152,9 @@ class Backoff:
         self._rng, self._first_s, self._most_s = rng or random.Random(), first_s, most_s
         self.failures = 0  # since it worked last
 
-    def next_s(self) -> float:
-        """Seconds to wait after one more failure."""
-        ceiling = min(self._most_s, self._first_s * 2.0 ** min(self.failures, 32))
+    def next_s(self, least_s: float = 0.0) -> float:
+        """Seconds to wait after one more failure: drawn from 0 to ``least_s`` if that is more."""
+        ceiling = max(least_s, min(self._most_s, self._first_s * 2.0 ** min(self.failures, 32)))
         self.failures += 1
         return self._rng.uniform(0.0, ceiling)
 

@@ -13,12 +13,14 @@ from typing import Any
 
 import grpc
 
+from venn.wire.bounds import ServerBounds, connections_within
 from venn.wire.errors import UsageError
+from venn.wire.process import allow_many_files
 
 KEEPALIVE_MS = 30_000
 PING_TIMEOUT_MS = 20_000
 LEAST_PING_INTERVAL_MS = 15_000  # what a server tolerates; under the keepalive by a good margin
-LARGEST_REQUEST = 4 * 2**20  # bytes; chunks are at most 1 MiB
+LARGEST_REQUEST = 2 * 2**20  # bytes, of a client; chunks are at most 1 MiB
 LARGEST_RESPONSE = 16 * 2**20  # bytes; pages of devices, snapshots
 FRAME_BYTES, READ_BYTES = 2**20, 2**16  # at most; gRPC's own are 16 KiB and 8 KiB
 RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
@@ -44,12 +46,18 @@ def channel_options(proxy: str | None = None) -> Options:
     ]
 
 
-def server_options() -> Options:
-    """The options of a server."""
+def server_options(bounds: ServerBounds) -> Options:
+    """The options of a server. Options that a version of gRPC does not know are ignored without a word: a test holds
+    the oldest and the newest to each bound here.
+    """
+    connections = min(bounds.connections, connections_within(allow_many_files()))
     return [
         *_common_options(),
+        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.server_handshake_timeout_ms", round(bounds.handshake * 1000)),
+        ("grpc.max_concurrent_streams", bounds.streams),
         ("grpc.max_send_message_length", LARGEST_RESPONSE),
-        ("grpc.max_receive_message_length", LARGEST_REQUEST),
+        ("grpc.max_receive_message_length", bounds.request_bytes),
         ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
         ("grpc.so_reuseport", 0),  # a second server on one port is an error, not a lottery
     ]
@@ -83,14 +91,18 @@ def ignore_no_proxy() -> None:
 
 
 def make_server(
-    *, interceptors: Sequence[grpc.aio.ServerInterceptor] = (), read_ahead: int | None = None
+    *,
+    bounds: ServerBounds | None = None,
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    read_ahead: int | None = None,
 ) -> grpc.aio.Server:
-    """A server with our options. ``read_ahead``: bytes that a peer may send on a stream beyond the message that is
-    being read. By default gRPC widens that as far as it finds the connection fast, and holds as much in memory for each
-    of them. It widens frames with it, so they are as large from the beginning here: of each, and of each read, the
-    pieces are copied one by one.
+    """A server with our options, and within these bounds; None: the default ones.
+
+    ``read_ahead``: bytes that a peer may send on a stream beyond the message that is being read. By default gRPC widens
+    that as far as it finds the connection fast, and holds as much in memory for each of them. It widens frames with it,
+    so they are as large from the beginning here: of each, and of each read, the pieces are copied one by one.
     """
-    options = server_options()
+    options = server_options(bounds or ServerBounds())
     if read_ahead is not None:
         options += [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", read_ahead)]
         options += [("grpc.http2.max_frame_size", FRAME_BYTES), ("grpc.experimental.tcp_read_chunk_size", READ_BYTES)]

@@ -24,11 +24,11 @@ import typer.main
 
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import guard, tell, wants_json
+from venn.wire.process import allow_many_files
 from venn.wire.text import did_you_mean
 
 DEFAULT_COORDINATOR = "127.0.0.1:9700"
 SETTINGS = "venn.toml"
-MOST_FILES = 65_536  # that a program asks to have open: a connection is one, and the usual limit is 1,024
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, kill, the terminal was closed
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -42,6 +42,12 @@ COMMON: Mapping[str, tuple[Any, Any]] = {
     "verbose": (0, Verbose),
     "no_color": (False, NoColor),
 }
+
+
+GivenBounds = Annotated[
+    list[str] | None,
+    typer.Option("--bound", metavar="NAME=VALUE", help="Bound of docs/security.md; repeatable."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +160,6 @@ def _ignored(number: int) -> bool:
     that ignores Ctrl-C for us does not mean kill.
     """
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
-
-
-def allow_many_files() -> int:
-    """Raise the limit of open files as far as the system allows; returns how many this program may have open."""
-    try:
-        import resource  # not on every platform
-    except ImportError:
-        return MOST_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        return wanted
-    return soft
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

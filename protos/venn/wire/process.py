@@ -1,4 +1,4 @@
-"""A process: the mark of its testbed, its memory, and the lag of its event loop.
+"""A process: the mark of its testbed, its memory, its files, and the lag of its event loop.
 
 A process that belongs to a testbed has the testbed's mark in its environment; all else that does has it in its name. A
 mark names the testbed's process by its id and the time at which the kernel started it, so that another process that got
@@ -27,6 +27,7 @@ PREFIX = "venn-"  # of the names of all that it makes
 MARK = re.compile(r"p(\d+)-s(\d+)")
 _PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
+MOST_FILES = 65_536  # that a program asks to have open: a connection is one, and the usual limit is 1,024
 
 
 @cache
@@ -65,6 +66,22 @@ def end_with_parent() -> None:
     mark = os.environ.get(RUN_MARK)
     if mark is not None and not alive(mark):  # it died before the kernel was asked
         os._exit(128 + signal.SIGKILL)
+
+
+def allow_many_files() -> int:
+    """Raise the limit of open files as far as the system allows; returns how many this program may have open."""
+    try:
+        import resource  # not on every platform
+    except ImportError:
+        return MOST_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        return wanted
+    return soft
 
 
 # Parameters of mallopt(3), from glibc's malloc.h.

@@ -10,11 +10,12 @@ from typing import Any
 import grpc
 import pytest
 
+from job_driver.bounds import DriverBounds
 from tests.integration.gate import guarded_server, login
 from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_pb2, job_pb2_grpc
 from venn.v1.common_pb2 import Version
-from venn.wire import channel as channels
 from venn.wire.admission import SOFTWARE, check_version, this_version
+from venn.wire.bounds import ServerBounds
 from venn.wire.channel import (
     bind,
     channel_options,
@@ -194,7 +195,7 @@ async def test_a_message_over_the_bound_is_refused_and_the_server_lives_on() -> 
             shown = await login(world.address, "job").shown(raw)
             call = raw.unary_unary("/venn.v1.JobService/SubmitJob")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await call(bytes(channels.LARGEST_REQUEST + 1), metadata=(shown,))
+                await call(bytes(ServerBounds().request_bytes + 1), metadata=(shown,))
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert peer_error(refused.value, where="it").reason == "TOO_LARGE"
         jobs: Any = job_pb2_grpc.JobServiceStub(world.channel("job"))
@@ -284,7 +285,7 @@ def test_a_name_is_looked_up_once() -> None:
 
 
 def test_keepalive_is_never_under_20_s_and_no_client_pings_faster_than_a_server_bears() -> None:
-    client, server = dict(channel_options()), dict(server_options())
+    client, server = dict(channel_options()), dict(server_options(ServerBounds()))
     for options in (client, server):
         assert options["grpc.keepalive_time_ms"] >= 20_000
         assert options["grpc.keepalive_timeout_ms"] >= 20_000
@@ -294,7 +295,7 @@ def test_keepalive_is_never_under_20_s_and_no_client_pings_faster_than_a_server_
     assert client["grpc.http2.max_pings_without_data"] == 0  # idle streams are still probed
     assert client["grpc.use_local_subchannel_pool"] == 1
     assert server["grpc.so_reuseport"] == 0
-    assert client["grpc.max_send_message_length"] <= server["grpc.max_receive_message_length"]
+    assert client["grpc.max_send_message_length"] <= DriverBounds().request_bytes
     assert server["grpc.max_send_message_length"] <= client["grpc.max_receive_message_length"]
 
 

@@ -18,7 +18,6 @@ class Server:
     def __init__(self) -> None:
         self.exchanges, self.streams, self.asked = Exchanges(), 0, asyncio.Event()
         self.go = asyncio.Event()
-        self.within_s: float | None = None  # for a second request
         self._handlers: set[asyncio.Task[Any]] = set()
 
     async def ended(self) -> None:
@@ -30,9 +29,7 @@ class Server:
         assert handler is not None
         self._handlers.add(handler)
         self.streams += 1
-        within_s = None
-        while (request := await self.exchanges.request(context, within_s)) is not None:
-            within_s = self.within_s
+        while (request := await self.exchanges.request(context)) is not None:
             self.asked.set()
             if request == b"no":
                 await abort(context, grpc.StatusCode.FAILED_PRECONDITION, "NO", "as the test says")
@@ -107,11 +104,3 @@ async def test_a_server_that_ends_gives_the_answer_that_is_due(
         await exchange.ask(b"a")
     # INTERNAL is what gRPC says where the stream's end is on its way to us.
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL)
-
-
-async def test_a_stream_that_asks_nothing_in_time_is_ended(server: Server, exchange: Exchange[bytes, bytes]) -> None:
-    server.within_s = 0.05
-    assert await exchange.ask(b"a") == b"A"
-    assert exchange._call is not None
-    assert await exchange._call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    assert (await exchange.ask(b"b"), server.streams) == (b"B", 2)

@@ -16,7 +16,8 @@ from device_agent.actions import (
     StartTask,
     StopTask,
 )
-from device_agent.session import WELCOME_WITHIN_S, Link, Session, Stage
+from device_agent.held import Stage
+from device_agent.session import WELCOME_WITHIN_S, Link, Session
 from venn.v1 import common_pb2 as common
 from venn.v1 import device_pb2 as pb
 
@@ -38,11 +39,13 @@ class Script:
 
     refusal: Refusal | None = None
     now: float = 100.0
+    draw: float = 0.0  # to 1: how much sooner than it must it says something
     said: list[pb.ConnectRequest] = field(default_factory=list)
     asked: list[Action] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.session = Session(pb.CheckIn(device="d", instance=bytes(16), tasks_per_session=1), lambda _: self.refusal)
+        check_in = pb.CheckIn(device="d", instance=bytes(16), tasks_per_session=1)
+        self.session = Session(check_in, lambda _: self.refusal, lambda: self.draw)
 
     def note(self, actions: list[Action]) -> None:
         self.said += [action.frame for action in actions if isinstance(action, Send)]

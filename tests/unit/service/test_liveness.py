@@ -27,7 +27,8 @@ class Bench:
         )
         self.sessions: dict[SessionSeq, Session] = {}
         self.silent: list[tuple[float, int]] = []
-        self.monitor = LivenessMonitor(self.host, settings, self.sessions, self._fell_silent)
+        self.longer: dict[int, float] = {}  # how much longer than 10 s a session may be silent
+        self.monitor = LivenessMonitor(self.host, settings, self.sessions, self._silent_at, self._fell_silent)
 
     def check_in(self, number: int) -> Session:
         session = Session(SessionSeq(number), cast(Any, None))
@@ -35,6 +36,9 @@ class Bench:
         self.sessions[session.seq] = session
         self.monitor.watch(session.seq)
         return session
+
+    def _silent_at(self, session: Session) -> float:
+        return session.heard_at + 10.0 + self.longer.get(session.seq, 0.0)
 
     def _fell_silent(self, session: Session) -> None:
         self.silent.append((self.time.now, session.seq))
@@ -98,3 +102,21 @@ async def test_halts_that_are_short_beside_the_interval_hide_nobody_however_shor
         bench.time.now += 1.0  # no timer rang meanwhile
         await bench.time.advance(0.0)
     assert bench.silent == [(10.0, 1)]
+
+
+async def test_a_session_of_a_slower_pace_is_silent_later() -> None:
+    bench = Bench()
+    bench.longer[1] = 50.0
+    bench.check_in(1)
+    await bench.time.advance(100.0)
+    assert bench.silent == [(60.0, 1)]
+
+
+async def test_a_session_whose_pace_was_slow_is_silent_a_liveness_interval_after_it_was_heard_at_its_task() -> None:
+    bench = Bench()
+    bench.longer[1] = 50.0
+    session = bench.check_in(1)
+    await bench.time.advance(24.5)
+    session.heard_at, bench.longer[1] = 24.5, 0.0  # it accepts an offer
+    await bench.time.advance(100.0)
+    assert bench.silent == [(34.5, 1)]
