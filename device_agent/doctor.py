@@ -49,7 +49,6 @@ def doctor(
     keys: flags.Keys = None,
     data: flags.Data = None,
     allow_code: flags.AllowCode = None,
-    insecure: flags.Insecure = False,
 ) -> int:
     """Check before joining: one line per check, PASSED or how to fix it."""
     logs.configure(component="doctor", verbose=context.verbose, quiet=context.quiet)
@@ -59,8 +58,8 @@ def doctor(
         found.append(await _check("machine", _machine))
         found.append(await _check("worker", _worker))
         found.append(await _check("data", lambda: _data(data)))
-        found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=insecure)))
-        found.append(await _check("coordinator", lambda: _coordinator(context.coordinator, keys)))
+        found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=context.insecure)))
+        found.append(await _check("coordinator", lambda: _coordinator(context, keys)))
         return ExitCode.OK if all(check.passed for check in found) else ExitCode.FAILED
 
     code = run_async(run())
@@ -129,10 +128,11 @@ async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -
     return f"{len(allowed.digests)} job files may run"
 
 
-async def _coordinator(address: str, keys: Path | None) -> str:
+async def _coordinator(context: Context, keys: Path | None) -> str:
     """Check in without a name: the key is judged first, then the version, then the name; so it has no effect."""
+    address = context.coordinator
     where = f"coordinator at {address}"
-    channel = log_in("device", address, keys).channel()
+    channel = log_in("device", address, keys, insecure=context.insecure).channel()
     try:
         call = device_stub(channel).Connect(timeout=ANSWER_S)
         await call.write(ConnectRequest(seq=1, check_in=CheckIn(instance=bytes(16), version=this_version())))

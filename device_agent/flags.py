@@ -23,7 +23,6 @@ Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local
 AllowCode = Annotated[
     list[str] | None, typer.Option(metavar="DIGEST|FILE|any", help="Job code that may run here; repeatable.")
 ]
-Insecure = Annotated[bool, typer.Option("--insecure", help="Allow unencrypted connections beyond loopback.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,6 @@ class Flags:
     patience: Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")] = (
         "60s"
     )
-    insecure: Insecure = False
 
     def device(
         self, name: str, numbers: Mapping[str, float], labels: Mapping[str, tuple[str, ...]], data: Mapping[str, Path]
@@ -79,7 +77,8 @@ class Flags:
             specs=specs,
             coordinator=context.coordinator,
             keys=self.keys,
-            allowed=parse_allowed(self.allow_code or (), coordinator=context.coordinator, insecure=self.insecure),
+            insecure=context.insecure,
+            allowed=parse_allowed(self.allow_code or (), coordinator=context.coordinator, insecure=context.insecure),
             folder=self.dir,
             epoch=time.time() if self.epoch is None else self.epoch,
             trace=self.trace,

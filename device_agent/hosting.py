@@ -40,6 +40,7 @@ class Run:
     specs: Sequence[DeviceSpec]
     coordinator: str
     keys: Path | None  # a folder
+    insecure: bool
     allowed: AllowedCode
     modelled: bool  # task time is compute / cpu
     crash_kills: bool
@@ -75,7 +76,7 @@ async def run_devices(run: Run) -> int:
     if not run.specs:
         raise UsageError("NO_DEVICES", "there is no device", fix="give at least one")
     trace = None if run.trace is None else read_trace(run.trace)
-    login = log_in("device", run.coordinator, run.keys)
+    login = log_in("device", run.coordinator, run.keys, insecure=run.insecure)
     activity = ActivityLog(run.folder)
     if run.throttle.proxies:
         ignore_no_proxy()

@@ -107,7 +107,6 @@ def run(
         typer.Option(metavar="T", help="How long to wait for a silent coordinator; default: 10s, 2m once reached."),
     ] = None,
     deterministic: Annotated[bool, typer.Option("--deterministic", help="Sum the responses in lease order.")] = False,
-    insecure: Annotated[bool, typer.Option("--insecure", help="Allow serving beyond loopback, unencrypted.")] = False,
     keys: Keys = None,
     bound: GivenBounds = None,
 ) -> int:
@@ -147,7 +146,7 @@ def run(
         resume=resume,
         bind=bind,
         advertise=advertise,
-        insecure=insecure,
+        insecure=context.insecure,
         fsync=fsync,
         deterministic=deterministic,
         start_at=start_at,
@@ -291,7 +290,7 @@ def described(status: job_pb2.JobStatus) -> dict[str, Any]:
 
 
 async def _list(context: Context, keys: Path | None) -> int:
-    jobs = await _jobs(context.coordinator, keys)
+    jobs = await _jobs(context, keys)
     if context.json:
         write_line(sys.stdout, json.dumps({"jobs": [described(job) for job in jobs]}))
         return ExitCode.OK
@@ -304,9 +303,9 @@ async def _list(context: Context, keys: Path | None) -> int:
 
 
 async def _wait(context: Context, name: str, keys: Path | None) -> int:
-    key = await _find(name, context.coordinator, keys)
+    key = await _find(name, context, keys)
     last = job_pb2.JobStatus()
-    async with _connected(context.coordinator, keys) as channel:
+    async with _connected(context, keys) as channel:
         async for answer in job_stub(channel).WatchJob(job_pb2.WatchJobRequest(job=key)):
             if (answer.job.phase, answer.job.round) != (last.phase, last.round):
                 logger.info(
@@ -319,8 +318,8 @@ async def _wait(context: Context, name: str, keys: Path | None) -> int:
 
 
 async def _cancel(context: Context, name: str, reason: str, keys: Path | None) -> int:
-    key = await _find(name, context.coordinator, keys)
-    async with _connected(context.coordinator, keys) as channel:
+    key = await _find(name, context, keys)
+    async with _connected(context, keys) as channel:
         request = job_pb2.CancelJobRequest(job=key, reason=reason)
         phase = enum_name(job_pb2.JobPhase, (await job_stub(channel).CancelJob(request, timeout=CALL_S)).phase)
     text = json.dumps({"job": key_text(key), "phase": phase}) if context.json else f"{key_text(key)} {phase}"
@@ -328,11 +327,11 @@ async def _cancel(context: Context, name: str, reason: str, keys: Path | None) -
     return ExitCode.OK
 
 
-async def _jobs(coordinator: str, keys: Path | None) -> list[job_pb2.JobStatus]:
+async def _jobs(context: Context, keys: Path | None) -> list[job_pb2.JobStatus]:
     """List all jobs, by arrival."""
     jobs: dict[str, job_pb2.JobStatus] = {}
     request = admin_pb2.ListJobsRequest(page_size=PAGE)
-    async with _connected(coordinator, keys) as channel:
+    async with _connected(context, keys) as channel:
         while True:
             page = await admin_stub(channel).ListJobs(request, timeout=CALL_S)
             jobs.update((key_text(job.key), job) for job in page.jobs)
@@ -343,24 +342,24 @@ async def _jobs(coordinator: str, keys: Path | None) -> list[job_pb2.JobStatus]:
 
 
 @asynccontextmanager
-async def _connected(coordinator: str, keys: Path | None) -> AsyncIterator[grpc.aio.Channel]:
+async def _connected(context: Context, keys: Path | None) -> AsyncIterator[grpc.aio.Channel]:
     """A channel to the coordinator, with an administrator's key if there is one. Raises PeerError where a call on it
     fails.
     """
     role: Role = "admin" if key_file("admin", keys or default_dir()).exists() else "job"
-    async with log_in_now(role, coordinator, keys).channel() as channel:
+    async with log_in_now(role, context.coordinator, keys, insecure=context.insecure).channel() as channel:
         try:
             yield channel
         except grpc.aio.AioRpcError as error:
-            raise peer_error(error, where=f"coordinator at {coordinator}") from error
+            raise peer_error(error, where=f"coordinator at {context.coordinator}") from error
 
 
-async def _find(name: str, coordinator: str, keys: Path | None) -> common_pb2.JobKey:
+async def _find(name: str, context: Context, keys: Path | None) -> common_pb2.JobKey:
     """Find a job by owner/name/run, or by a name that one unfinished job has, else one job. Raises UsageError."""
     if name.count("/") == 2:
         owner, own, run = name.split("/")
         return common_pb2.JobKey(owner=owner, name=own, run=run)
-    jobs = await _jobs(coordinator, keys)
+    jobs = await _jobs(context, keys)
     named = [job for job in jobs if job.key.name == name]
     running = [job for job in named if job.phase not in OVER]
     for found in (running, named):
@@ -368,6 +367,6 @@ async def _find(name: str, coordinator: str, keys: Path | None) -> common_pb2.Jo
             return found[0].key
     if not named:
         hint = did_you_mean(name, [job.key.name for job in jobs]) or "see: venn job list"
-        raise UsageError("UNKNOWN_JOB", f"there is no job {printable(name, 80)}", where=coordinator, fix=hint)
+        raise UsageError("UNKNOWN_JOB", f"there is no job {printable(name, 80)}", where=context.coordinator, fix=hint)
     several = ", ".join(key_text(job.key) for job in named)
     raise UsageError("WHICH_JOB", f"several jobs have this name: {several}", where=name, fix="give owner/name/run")

@@ -102,7 +102,7 @@ class Driver:
 
     async def run(self) -> JobResult:
         """Run the job, as ``run_job`` says."""
-        login = log_in("job", self._settings.coordinator, self._settings.keys)
+        login = log_in("job", self._settings.coordinator, self._settings.keys, insecure=self._settings.insecure)
         resumes = self._settings.resume and self._checkpoints.exists()
         loop = asyncio.get_running_loop()
         checkpoint, model = await loop.run_in_executor(self._thread, self._load if resumes else self._start)

@@ -20,6 +20,7 @@ from venn.wire.calls import duration
 from venn.wire.keys import ID_BYTES, verifies
 from venn.wire.login import NONCE_BYTES, ROLE_TO_WIRE, proof
 from venn.wire.status import abort
+from venn.wire.trust import NOTHING
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Clock = Callable[[], float]  # seconds, never decreasing
@@ -111,11 +112,20 @@ class AuthService(AuthServiceServicer):
     """Serves those who prove who they are."""
 
     def __init__(
-        self, identities: Identities, logins: Logins, *, coordinator: str, clock: Clock, now_ms: Callable[[], int]
+        self,
+        identities: Identities,
+        logins: Logins,
+        *,
+        coordinator: str,
+        authority: bytes = NOTHING,
+        clock: Clock,
+        now_ms: Callable[[], int],
     ) -> None:
-        """``coordinator``: its id. ``now_ms``: the coordinator's Unix time."""
+        """``coordinator``: its id. ``authority``: fingerprint of its certificate authority. ``now_ms``: the
+        coordinator's Unix time.
+        """
         self._identities, self._logins, self._coordinator = identities, logins, coordinator
-        self._nonces, self._now_ms = Nonces(clock), now_ms
+        self._authority, self._nonces, self._now_ms = authority, Nonces(clock), now_ms
 
     async def Begin(self, request: auth_pb2.BeginRequest, context: Context) -> auth_pb2.BeginResponse:
         await _check(context, len(request.key_id) == ID_BYTES, f"a key id has {ID_BYTES} bytes")
@@ -132,6 +142,7 @@ class AuthService(AuthServiceServicer):
         if not self._nonces.is_good(request.nonce, request.key_id):
             await _refuse(context, "NONCE", "the nonce is too old, was used, or is not of this coordinator")
         exact = proof(
+            authority=self._authority,
             coordinator=self._coordinator,
             role=identity.role,
             key_id=identity.key_id,

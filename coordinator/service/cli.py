@@ -17,17 +17,22 @@ from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
+from venn.wire.authority import load_server, make_authority
 from venn.wire.bounds import connections_within, set_bounds
+from venn.wire.channel import check_reach
 from venn.wire.command import Context, GivenBounds, application, command, execute, run_async
 from venn.wire.errors import UsageError
-from venn.wire.keys import ensure_keys
+from venn.wire.exits import write_line
+from venn.wire.keys import default_dir, ensure_keys
 from venn.wire.notation import parse_duration
 from venn.wire.process import allow_many_files, collecting_seldom
+from venn.wire.trust import CA
 
 SILENCE_HEARTBEATS, SHORTEST_SILENCE_S = 3, 10.0  # liveness = max(3 heartbeats, 10 s)
 SHORTEST_HEARTBEAT_S, LONGEST_HEARTBEAT_S = 0.05, 600.0
 
 app = application()
+initial = application()
 
 
 @app.command(epilog="Example: venn coordinator --policy venn --seed 7 --dir runs/by-hand")
@@ -63,9 +68,13 @@ def coordinator(
         driver_grace=driver_grace,
         files=allow_many_files(),
     )
+    folder = keys or default_dir()
+    certificate = None if insecure or not (folder / CA).exists() else load_server(folder)
+    check_reach(listen, insecure=insecure or certificate is not None, remedy="run `venn coordinator init` first, ")
     settings = CoordinatorSettings(
         engine=engine,
         keys=ensure_keys(keys),
+        certificate=certificate,
         listen=listen,
         name=name,
         folder=dir,
@@ -80,7 +89,27 @@ def coordinator(
         return run_async(serve(settings, made, drain_s=drain_s, as_json=context.json))
 
 
+@initial.command(epilog="Example: venn coordinator init")
+@command
+def init(
+    context: Context,
+    *,
+    keys: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the local keys; made if absent.")] = None,
+) -> int:
+    """Make the certificate authority of this coordinator: from then on its connections are encrypted, and devices of
+    other machines can join.
+    """
+    folder = keys or default_dir()
+    ensure_keys(folder)
+    made = make_authority(folder)
+    said = {"keys": str(folder), "ca": made.fingerprint.hex()}
+    write_line(sys.stdout, json.dumps(said) if context.json else f"made a certificate authority in {folder}")
+    return 0
+
+
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["init"]:
+        return execute(initial, argv[1:], "venn coordinator init")
     return execute(app, argv, "venn coordinator")
 
 

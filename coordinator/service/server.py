@@ -36,6 +36,7 @@ from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.v1.auth_pb2_grpc import add_AuthServiceServicer_to_server
 from venn.wire import health
 from venn.wire.admission import SOFTWARE
+from venn.wire.authority import ServerCertificate
 from venn.wire.bounds import Refusals
 from venn.wire.channel import bind, make_server
 from venn.wire.files import file_error
@@ -44,6 +45,7 @@ from venn.wire.keys import LocalKeys
 from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
+from venn.wire.trust import NOTHING
 
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
 SERVICES = (auth.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
@@ -60,6 +62,7 @@ class CoordinatorSettings:
     name: str = ""
     folder: Path | None = None
     insecure: bool = False
+    certificate: ServerCertificate | None = None  # None: nothing is encrypted
     reflection: bool = False
     allow_faults: bool = False
     validate: bool = False
@@ -133,6 +136,7 @@ class Coordinator:
             self.identities,
             self.logins,
             coordinator=settings.keys.coordinator,
+            authority=settings.certificate.fingerprint if settings.certificate else NOTHING,
             clock=settings.clock,
             now_ms=lambda: self.host.wall_ms(self.host.now()),
         )
@@ -213,7 +217,9 @@ async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterato
     coordinator = Coordinator(settings, policy)
     server = coordinator.make_server()
     try:
-        coordinator.address = bind(server, settings.listen, insecure=settings.insecure)
+        certificate = settings.certificate
+        credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)]) if certificate else None
+        coordinator.address = bind(server, settings.listen, insecure=settings.insecure, credentials=credentials)
         await server.start()
         coordinator.health.serving(True)
         log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)

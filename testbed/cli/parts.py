@@ -124,4 +124,5 @@ def device(
     own = place.device_host(name)
     flags = ["--coordinator", context.coordinator, "--keys", str(place.keys), "--dir", str(own)]
     flags += ["--from", f"{own / 'population.jsonl'}:{name}", "--crash-kills"]
+    flags += ["--insecure"] if context.insecure else []
     return cli.main([*flags, *(word for code in allow_code or () for word in ("--allow-code", code))])

@@ -163,7 +163,7 @@ def _call(context: Context, keys: Path | None, method: str, request: Message) ->
 
 
 def _login(context: Context, keys: Path | None) -> Login:
-    return log_in_now("admin", context.coordinator, keys)
+    return log_in_now("admin", context.coordinator, keys, insecure=context.insecure)
 
 
 def _plain(message: Message) -> dict[str, Any]:

@@ -23,6 +23,7 @@ LEAST_PING_INTERVAL_MS = 15_000  # what a server tolerates; under the keepalive 
 LARGEST_REQUEST = 2 * 2**20  # bytes, of a client; chunks are at most 1 MiB
 LARGEST_RESPONSE = 16 * 2**20  # bytes; pages of devices, snapshots
 FRAME_BYTES, READ_BYTES = 2**20, 2**16  # at most; gRPC's own are 16 KiB and 8 KiB
+HANDSHAKE_MS = 10_000  # of TLS: a silent connection ends then
 RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
 
 Options = list[tuple[str, Any]]
@@ -59,6 +60,7 @@ def server_options(bounds: ServerBounds) -> Options:
         ("grpc.max_send_message_length", LARGEST_RESPONSE),
         ("grpc.max_receive_message_length", bounds.request_bytes),
         ("grpc.http2.min_ping_interval_without_data_ms", LEAST_PING_INTERVAL_MS),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
         ("grpc.so_reuseport", 0),  # a second server on one port is an error, not a lottery
     ]
 
@@ -73,13 +75,23 @@ def _common_options() -> Options:
     ]
 
 
-def open_channel(address: str, *, proxy: str | None = None) -> grpc.aio.Channel:
-    """A channel to ``host:port``; through an HTTP proxy (``host:port``) if there is one. Connects at the first call.
+def open_channel(
+    address: str,
+    *,
+    proxy: str | None = None,
+    credentials: grpc.ChannelCredentials | None = None,
+    options: Sequence[tuple[str, Any]] = (),
+) -> grpc.aio.Channel:
+    """A channel to ``host:port``; through an HTTP proxy (``host:port``) if there is one; encrypted where there are
+    ``credentials``. Connects at the first call.
 
     Raises UsageError ADDRESS.
     """
     parse_address(address)
-    return grpc.aio.insecure_channel(address, options=channel_options(proxy))
+    every = [*channel_options(proxy), *options]
+    if credentials is None:
+        return grpc.aio.insecure_channel(address, options=every)
+    return grpc.aio.secure_channel(address, credentials, options=every)
 
 
 def ignore_no_proxy() -> None:
@@ -109,31 +121,44 @@ def make_server(
     return grpc.aio.server(options=options, interceptors=tuple(interceptors))
 
 
-def bind(server: grpc.aio.Server, address: str, *, insecure: bool = False) -> str:
-    """Open a port (0: any free one) and return the real ``host:port``.
+def bind(
+    server: grpc.aio.Server,
+    address: str,
+    *,
+    insecure: bool = False,
+    credentials: grpc.ServerCredentials | None = None,
+) -> str:
+    """Open a port (0: any free one) and return the real ``host:port``; encrypted where there are ``credentials``.
 
-    Raises UsageError NOT_LOOPBACK (an address that others can reach, without insecure), PORT_IN_USE or ADDRESS.
+    Raises UsageError NOT_LOOPBACK (an address that others can reach, without insecure or credentials), PORT_IN_USE,
+    ADDRESS, or KEY_MISMATCH.
     """
-    host, port = check_reach(address, insecure=insecure)
+    host, port = check_reach(address, insecure=insecure or credentials is not None)
     _try_port(address, host, port)
     try:
-        bound = server.add_insecure_port(join_address(host, port))
+        if credentials is None:
+            bound = server.add_insecure_port(join_address(host, port))
+        else:
+            bound = server.add_secure_port(join_address(host, port), credentials)
     except RuntimeError:  # newer grpcio raises, older returns 0
         bound = 0
+    if bound == 0 and credentials is not None:  # the port was free just now
+        fix = "restore both from one backup"
+        raise UsageError("KEY_MISMATCH", "the server's key is not that of its certificate", where=address, fix=fix)
     if bound == 0:
         raise _port_in_use(address)
     return join_address(host, bound)
 
 
-def check_reach(address: str, *, insecure: bool) -> tuple[str, int]:
-    """Read the host and port to listen on. Raises UsageError ADDRESS or NOT_LOOPBACK."""
+def check_reach(address: str, *, insecure: bool, remedy: str = "") -> tuple[str, int]:
+    """Read the host and port to listen on. Raises UsageError ADDRESS, or NOT_LOOPBACK with the ``remedy``."""
     host, port = parse_address(address)
     if not insecure and not is_loopback(address):
         raise UsageError(
             "NOT_LOOPBACK",
             "others can reach this address, and nothing on it is encrypted",
             where=address,
-            fix="listen on 127.0.0.1, or give --insecure if you trust the network",
+            fix=f"listen on 127.0.0.1, {remedy}or give --insecure if you trust the network",
         )
     return host, port
 

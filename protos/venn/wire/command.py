@@ -2,7 +2,8 @@
 
 A setting comes from its flag, else from ``VENN_<FLAG>``, else from venn.toml in the current folder, else it has its
 default: ``--rounds-scale`` is ``VENN_ROUNDS_SCALE``, and ``--set`` is ``VENN_SET``. venn.toml holds flags by name;
-those of one command stand in a table of its name, as ``[agent]`` or ``[job.run]``.
+those of one command stand in a table of its name, as ``[agent]`` or ``[job.run]``. It cannot hold flags that decide
+whom a command calls or whose code it runs: a folder may come from somebody else.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import re
 import signal
 import sys
 import tomllib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Print more; twice: everything.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Use no colours.")]
 Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help="host:port of the coordinator.")]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Allow connections beyond loopback that are not encrypted.")]
 COMMON: Mapping[str, tuple[Any, Any]] = {
     "json": (False, Json),
     "quiet": (False, Quiet),
@@ -50,6 +52,10 @@ GivenBounds = Annotated[
 ]
 
 
+CLIENT = ("coordinator", "insecure")
+NOT_IN_SETTINGS = frozenset({"coordinator", "keys", "insecure", "policy", "allow-code"})
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The options that all commands share."""
@@ -59,6 +65,7 @@ class Context:
     verbose: int = 0
     color: bool = True
     coordinator: str = DEFAULT_COORDINATOR
+    insecure: bool = False
 
 
 def application(about: str | None = None, *, several: bool = False) -> typer.Typer:
@@ -75,16 +82,19 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
     @command
     def status(context: Context, interval: Annotated[str, typer.Option()] = "1s") -> int: ...
     """
-    return _with_options(function, COMMON)
+    return _with_options(function, COMMON, ())
 
 
 def client_command(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the common options and ``--coordinator``, since it calls a coordinator."""
-    return _with_options(function, {"coordinator": (DEFAULT_COORDINATOR, Coordinator), **COMMON})
+    """Give a command the common options, ``--coordinator`` and ``--insecure``, since it calls a coordinator."""
+    own = {"coordinator": (DEFAULT_COORDINATOR, Coordinator), "insecure": (False, Insecure)}
+    return _with_options(function, {**own, **COMMON}, CLIENT)
 
 
-def _with_options(function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]) -> Callable[..., Any]:
-    """Add ``options`` to a command: by name, the default and the type."""
+def _with_options(
+    function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]], client: tuple[str, ...]
+) -> Callable[..., Any]:
+    """Add ``options`` to a command: by name, the default and the type. ``client``: those that only a client has."""
 
     @functools.wraps(function)
     def run(
@@ -93,11 +103,11 @@ def _with_options(function: Callable[..., Any], options: Mapping[str, tuple[Any,
         quiet: bool,
         verbose: int,
         no_color: bool,
-        coordinator: str = DEFAULT_COORDINATOR,
         **settings: Any,
     ) -> Any:
+        own = {name: settings.pop(name) for name in client}
         color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return function(Context(json, quiet, verbose, color, coordinator), **settings)
+        return function(Context(json, quiet, verbose, color, **own), **settings)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     common = [
@@ -238,10 +248,12 @@ def _prepare(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -
 def _defaults(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     flags = {flag.lstrip("-"): parameter.name for parameter in command.params for flag in parameter.opts}
     found = {flags[key]: value for key, value in settings.items() if key in flags and not isinstance(value, dict)}
+    _check_settings([key for key in settings if key in flags])
     table: Any = settings
     for name in path:
         table = table.get(name) if isinstance(table, dict) else None
     own = table.items() if path and isinstance(table, dict) else ()
+    _check_settings([key for key, _ in own])
     for key, value in own:
         if key not in flags and not isinstance(value, dict):
             raise UsageError(
@@ -249,3 +261,12 @@ def _defaults(command: Any, settings: Mapping[str, Any], path: tuple[str, ...]) 
             )
         found[flags[key]] = value
     return found
+
+
+def _check_settings(keys: Iterable[str]) -> None:
+    """Refuse what would let the folder where somebody stands decide whom to call, or whose code to run."""
+    for key in keys:
+        if key in NOT_IN_SETTINGS:
+            variable = "VENN_" + key.upper().replace("-", "_")
+            fix = f"give --{key}, or set {variable}"
+            raise UsageError("SETTINGS", f"{key} cannot be set here", where=SETTINGS, fix=fix)

@@ -17,10 +17,11 @@ from grpc.aio import EOF, AioRpcError
 
 from venn.v1 import auth_pb2
 from venn.wire.calls import auth_stub, failed
-from venn.wire.channel import open_channel, parse_address
+from venn.wire.channel import parse_address
 from venn.wire.errors import UsageError
-from venn.wire.keys import Key, Role, load_key
+from venn.wire.keys import Key, Role, default_dir, load_key
 from venn.wire.status import reason_of, unreachable
+from venn.wire.trust import NOTHING, Trust, open_trusted, trust_for
 
 METADATA_KEY = "authorization"
 NONCE_BYTES = 32
@@ -43,27 +44,33 @@ def bearer(token: str) -> Shown:
     return (METADATA_KEY, f"Bearer {token}")
 
 
-def proof(*, coordinator: str, role: Role, key_id: bytes, nonce: bytes, own_nonce: bytes) -> bytes:
-    """The bytes that a key signs: each part after its length, so that no two proofs have the same bytes."""
-    parts = (LABEL, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
+def proof(*, authority: bytes, coordinator: str, role: Role, key_id: bytes, nonce: bytes, own_nonce: bytes) -> bytes:
+    """The bytes that a key signs: each part after its length, so that no two proofs have the same bytes.
+
+    ``authority``: the fingerprint of the certificate authority that the caller trusts; empty: nothing is encrypted.
+    """
+    parts = (LABEL, authority, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def log_in(role: Role, coordinator: str, keys: Path | None = None) -> "Login":
-    """The way into a coordinator with the key of a role from a folder of keys; None: the default one. Raises UsageError
-    NO_KEY, KEY_UNSAFE, KEY_DAMAGED or ADDRESS.
+def log_in(role: Role, coordinator: str, keys: Path | None = None, *, insecure: bool = False) -> "Login":
+    """The way into a coordinator with the key of a role from a folder of keys; None: the default one. It is encrypted
+    if the folder has the coordinator's authority, and nothing is ``insecure``.
+
+    Raises UsageError NO_KEY, KEY_UNSAFE, KEY_DAMAGED, CA_DAMAGED, NOT_ENCRYPTED or ADDRESS.
     """
     parse_address(coordinator)
-    return Login(coordinator, load_key(role, dir=keys), role)
+    key = load_key(role, dir=keys)
+    return Login(coordinator, key, role, trust_for(coordinator, keys or default_dir(), insecure=insecure))
 
 
-def log_in_now(role: Role, coordinator: str, keys: Path | None = None) -> "Login":
+def log_in_now(role: Role, coordinator: str, keys: Path | None = None, *, insecure: bool = False) -> "Login":
     """The way in, as ``log_in`` gives it; where there is no key since there is no coordinator, that is what is told.
 
     Raises PeerError UNREACHABLE: nothing listens at ``coordinator``.
     """
     try:
-        return log_in(role, coordinator, keys)
+        return log_in(role, coordinator, keys, insecure=insecure)
     except UsageError as error:
         if error.reason != "NO_KEY" or _listens(coordinator):
             raise
@@ -81,8 +88,9 @@ def _listens(address: str) -> bool:
 class Login:
     """A key's login with one coordinator, for all channels of a program."""
 
-    def __init__(self, address: str, key: Key, role: Role) -> None:
-        self.address, self.role = address, role
+    def __init__(self, address: str, key: Key, role: Role, trust: Trust | None = None) -> None:
+        """``trust``: None if nothing is encrypted."""
+        self.address, self.role, self.trust = address, role, trust
         self._key = key
         self._shown: Shown | None = None
         self._renew_at = 0.0  # monotonic
@@ -92,7 +100,7 @@ class Login:
         """A channel to the coordinator, on which every call shows the token; through an HTTP proxy (``host:port``) if
         there is one. Connects at the first call. Raises UsageError ADDRESS.
         """
-        return cast(grpc.aio.Channel, _LoginChannel(open_channel(self.address, proxy=proxy), self))
+        return cast(grpc.aio.Channel, _LoginChannel(open_trusted(self.address, self.trust, proxy=proxy), self))
 
     async def shown(self, channel: grpc.aio.Channel) -> Shown:
         """The metadata to show, after a proof on this channel if there must be one. Raises AioRpcError.
@@ -122,7 +130,14 @@ class Login:
         stub, key, began = auth_stub(channel), self._key, time.monotonic()
         begun = await stub.Begin(auth_pb2.BeginRequest(key_id=key.id), timeout=PROVE_S)
         own = secrets.token_bytes(NONCE_BYTES)
-        exact = proof(coordinator=begun.coordinator, role=self.role, key_id=key.id, nonce=begun.nonce, own_nonce=own)
+        exact = proof(
+            authority=NOTHING if self.trust is None else self.trust.fingerprint,
+            coordinator=begun.coordinator,
+            role=self.role,
+            key_id=key.id,
+            nonce=begun.nonce,
+            own_nonce=own,
+        )
         proved = await stub.Prove(
             auth_pb2.ProveRequest(
                 key_id=key.id,

@@ -71,7 +71,9 @@ async def prove(
     """The answer to a proof; ``changes`` to its fields, after the signature."""
     stub, own = auth_stub(channel), secrets.token_bytes(32)
     begun = begun or await stub.Begin(auth_pb2.BeginRequest(key_id=key.id))
-    exact = proof(coordinator=begun.coordinator, role=role, key_id=key.id, nonce=begun.nonce, own_nonce=own)
+    exact = proof(
+        authority=b"", coordinator=begun.coordinator, role=role, key_id=key.id, nonce=begun.nonce, own_nonce=own
+    )
     request = auth_pb2.ProveRequest(
         key_id=key.id, role=ROLE_TO_WIRE[role], nonce=begun.nonce, own_nonce=own, signature=key.sign(exact)
     )

@@ -39,11 +39,10 @@ def single(seen: Seen) -> typer.Typer:
     def agent(
         context: Context,
         count: Annotated[int, typer.Option()] = 1,
-        insecure: Annotated[bool, typer.Option("--insecure")] = False,
         label: Annotated[list[str] | None, typer.Option("--label")] = None,
         name: Annotated[str, typer.Argument()] = "",
     ) -> int:
-        seen.append((context, count, insecure, label or [], name))
+        seen.append((context, count, context.insecure, label or [], name))
         return 1 if name == "one" else 0
 
     return app
@@ -69,7 +68,7 @@ def several(seen: Seen) -> typer.Typer:
 def test_flags_of_its_own_and_those_of_all(single: typer.Typer, seen: Seen) -> None:
     flags = ["one", "--count", "3", "--insecure", "--label", "a=b", "--label", "c=d", "--json", "-vv", "--no-color"]
     assert execute(single, [*flags, "--quiet", "--coordinator", "h:1"], "venn agent") == 1
-    context = Context(json=True, quiet=True, verbose=2, color=False, coordinator="h:1")
+    context = Context(json=True, quiet=True, verbose=2, color=False, coordinator="h:1", insecure=True)
     assert seen == [(context, 3, True, ["a=b", "c=d"], "one")]
 
 
@@ -95,6 +94,17 @@ def test_flag_then_environment_then_settings_then_default(
     assert [insecure for _, _, insecure, *_ in seen] == [False, True, True]
     assert seen[0][0] == Context(color=False)
     assert seen[1][0].coordinator == "h:2"
+
+
+@pytest.mark.parametrize("key", ["coordinator", "insecure"])
+@pytest.mark.parametrize("text", ["{} = 'h:1'\n", "[agent]\n{} = 'h:1'\n"])
+def test_a_folder_does_not_say_whom_to_call(
+    text: str, key: str, single: typer.Typer, seen: Seen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("venn.toml").write_text(text.format(key))
+    assert execute(single, [], "venn agent") == 2
+    assert f"venn.toml: {key} cannot be set here; give --{key}, or set VENN_{key.upper()}" in capsys.readouterr().err
+    assert not seen
 
 
 @pytest.mark.parametrize(
