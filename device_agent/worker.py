@@ -30,7 +30,7 @@ import numpy as np
 
 from device_agent import pipes
 from device_agent.pipes import Header
-from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like
+from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like, needs_form_of_model
 from venn.wire import tensors
 from venn.wire.chunks import digest_of
 from venn.wire.process import end_with_parent
@@ -109,7 +109,7 @@ class Worker:
         job = getattr(module, "job", None)
         if not isinstance(job, Job):
             raise ImportFailed(f"{name} has no Job named job")
-        return job.on_device, getattr(job.aggregate, "same_as_model", False)
+        return job.on_device, needs_form_of_model(job)
 
     def _work(self, on_device: OnDevice, like_model: bool, header: Header) -> tuple[Result, dict[str, float]]:
         model = {name: array.copy() for name, array in tensors.decode(self._model).items()}

@@ -10,8 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 from job_driver.bundle import JobError, JobFile, job_code
+from job_driver.form import NO_LIMITS
 from job_driver.job import Aggregator, Arrays, Result, check_like
+from job_driver.metrics import mean
 from job_driver.spool import Mapped, ResponseHeader
+from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 from venn.wire.process import return_freed_memory
 
@@ -43,11 +46,12 @@ class Aggregation:
         in_lease_order: bool,
         round_: int = 0,
         former: Mapping[int, Arrays] | None = None,
+        limits: Mapping[str, float] = NO_LIMITS,
     ) -> None:
-        """``model`` is that of ``round_``, ``former`` has those of rounds before."""
+        """``model`` is that of ``round_``, ``former`` has those of rounds before. ``limits``: of its form."""
         self._file, self._model, self._thread = file, model, thread
         self._in_lease_order = in_lease_order
-        self._round, self._former = round_, former or {}
+        self._round, self._former, self._limits = round_, former or {}, limits
         self._moves = bool(getattr(file.job.aggregate, "of_models", False))
         self._bases: dict[int, Arrays] = {}  # by lease: the former model that a response was computed from
         self._responses: list[Counted] = []
@@ -70,7 +74,9 @@ class Aggregation:
             self._added.append(self._thread.submit(self._add, together))
 
     def close(self) -> Arrays:
-        """Make the next model; on the job's thread. Raises JobError if its code fails or changes the model's form."""
+        """Make the next model; on the job's thread. Raises JobError if its code fails, changes the model's form, or
+        makes a model with NaN or infinity.
+        """
         for added in self._added:
             added.result()
         self._add(self._by_lease() if self._in_lease_order else self._waiting)
@@ -79,6 +85,7 @@ class Aggregation:
             model = self._sum.close()
         self._sum = None
         check_form(self._file, self._model, model)
+        check_finite(self._file, model)
         return model
 
     async def drop(self) -> None:
@@ -88,12 +95,7 @@ class Aggregation:
 
     def metrics(self) -> dict[str, float]:
         """The devices' own metrics: the mean over the responses that have them, by weight."""
-        totals: dict[str, tuple[float, float]] = {}
-        for header, _ in self._by_lease():
-            for name, value in header.metrics.items():
-                total, weight = totals.get(name, (0.0, 0.0))
-                totals[name] = (total + header.weight * value, weight + header.weight)
-        return {name: total / weight for name, (total, weight) in totals.items()}
+        return mean((header.metrics, header.weight) for header, _ in self._by_lease())
 
     def _by_lease(self) -> list[Counted]:
         return sorted(self._responses, key=lambda response: response.header.lease)
@@ -119,16 +121,23 @@ class Aggregation:
         if base is None:
             return Result(response, header.weight, header.metrics)
         if self._moves:
-            response = {name: moved(response[name], base[name], self._model[name]) for name in response}
+            response = {name: self._moved(name, response[name], base[name]) for name in response}
         return Result(response, header.weight / math.sqrt(1 + self._round - header.no.round), header.metrics)
 
+    def _moved(self, name: str, response: np.ndarray, base: np.ndarray) -> np.ndarray:
+        return moved(response, base, self._model[name], self._limits.get(name, math.inf))
 
-def moved(response: np.ndarray, base: np.ndarray, model: np.ndarray) -> np.ndarray:
-    """Move a response to another model: response + (model - base), in its own dtype. Other dtypes stay as they are."""
-    if response.dtype.kind not in "fc":
+
+def moved(response: np.ndarray, base: np.ndarray, model: np.ndarray, limit: float) -> np.ndarray:
+    """Move a response to another model: response + (model - base), in its own dtype, at most ``limit`` from 0. Other
+    dtypes than floats stay as they are.
+    """
+    if response.dtype.kind != "f":
         return response
     wide = np.result_type(response.dtype, np.float64)
-    return np.asarray(response.astype(wide) + (model.astype(wide) - base.astype(wide)), dtype=response.dtype)
+    limit = min(limit, float(np.finfo(response.dtype).max))
+    there = response.astype(wide) + (model.astype(wide) - base.astype(wide))
+    return np.asarray(np.clip(there, -limit, limit), dtype=response.dtype)
 
 
 def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:
@@ -140,3 +149,13 @@ def check_form(file: JobFile, before: Arrays, after: Arrays) -> None:
             "MODEL_CHANGED", f"aggregate changed the model: {error}", where=file.path.name,
             fix="close() must return the names, dtypes and shapes of the model it was given",
         ) from error  # fmt: skip
+
+
+def check_finite(file: JobFile, model: Arrays) -> None:
+    """Check that a model holds neither NaN nor infinity. Raises JobError."""
+    for name, array in model.items():
+        if not tensors.finite(np.asarray(array)):
+            raise JobError(
+                "MODEL_NOT_FINITE", f"the next model is refused: {name} holds NaN or infinity", where=file.path.name,
+                fix="an aggregator of your own must cope with any finite numbers, or limit them with most_value",
+            )  # fmt: skip

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import psutil
 
-from job_driver.aggregation import check_form
+from job_driver.aggregation import check_finite, check_form
 from job_driver.bundle import JobFile, job_code
-from job_driver.job import Arrays, Result, Round, Task, WeightedMean, check_like
+from job_driver.job import Arrays, Result, Round, Task, WeightedMean, check_like, needs_form_of_model
+from job_driver.metrics import tellable
 from job_driver.settings import ParamValue
-from job_driver.training import finite
 from venn.wire import tensors
 from venn.wire.errors import UsageError
 from venn.wire.notation import format_bytes, format_duration
@@ -67,6 +67,7 @@ def check_job(
     with job_code(file, "aggregate", UsageError):
         after = total.close()
     check_form(file, model, after)
+    check_finite(file, after)
     _evaluate(file, after, held_out, finding)
     return finding
 
@@ -117,7 +118,7 @@ def _sklearn_digits(folder: Path) -> tuple[list[Path], Path]:
 
 def facts_of(file: JobFile, finding: Finding) -> dict[str, Any]:
     """The finding as ``--json`` prints it."""
-    whole = asdict(finding) | {"metrics": finite(finding.metrics), "workload": finding.workload}
+    whole = asdict(finding) | {"metrics": tellable(finding.metrics), "workload": finding.workload}
     return whole | {"code_digest": file.digest.hex()}
 
 
@@ -150,7 +151,11 @@ def _on_device(file: JobFile, model: Arrays, task: Task, finding: Finding) -> Re
         raise _wrong(file, f"on_device returned {type(result).__name__}, not a Result", "return Result({...})")
     arrays = {name: np.asarray(array) for name, array in result.arrays.items()}
     finding.upload_bytes = max(finding.upload_bytes, len(_encoded(file, "on_device", arrays)))
-    if getattr(file.job.aggregate, "same_as_model", False):
+    if not 1 / file.job.most_weight <= result.weight <= file.job.most_weight:
+        most = file.job.most_weight
+        message = f"on_device returned the weight {result.weight:g}; this job allows {1 / most:g} to {most:g}"
+        raise _wrong(file, message, "allow it in the job: Job(..., most_weight=...)")
+    if needs_form_of_model(file.job):
         with job_code(file, "on_device", UsageError):
             check_like(model, arrays)
     return Result(arrays, result.weight, result.metrics)

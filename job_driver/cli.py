@@ -20,9 +20,9 @@ from job_driver.bundle import JobFile, load
 from job_driver.checkpoint import run_in
 from job_driver.driver import JobResult, run_job
 from job_driver.job import Round
+from job_driver.metrics import tellable
 from job_driver.server import key_text
 from job_driver.settings import ParamValue, Settings
-from job_driver.training import finite
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
 from venn.wire.bounds import set_bounds
@@ -183,7 +183,7 @@ def summary(result: JobResult, seconds: float) -> dict[str, Any]:
         "phase": result.phase,
         "message": result.message,
         "rounds": len(result.rounds),
-        "metrics": finite(last.metrics) if last else {},
+        "metrics": tellable(last.metrics) if last else {},
         "seconds": round(seconds, 3),
     }
 

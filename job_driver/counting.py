@@ -294,6 +294,11 @@ class Receipts:
         decisions[lease] = decisions[lease]._replace(outcome=Outcome.REJECTED, reason=problem)
         return decisions[lease]
 
+    def withdraw(self, no: AttemptNo, lease: int) -> None:
+        """Take back a decision that could not be written down for now, and was told to nobody."""
+        self.collector.retract(lease)
+        del self._leases[no].decisions[lease]
+
     def lease_ended(self, no: AttemptNo, lease: int, why: str) -> None:
         """Note that the coordinator ended a lease: what its device still submits is refused, unless it was decided."""
         leases = self._leases.get(no)

@@ -17,6 +17,7 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]  # by name; any shapes, numbers only
 
 SLICE = 1 << 16  # elements that are added at a time: the scratch space stays in the processor's cache
+MOST_WEIGHT = 1e12  # that a job may allow
 WINDOW = 1 << 18  # elements, after which a response's array is looked up anew
 
 
@@ -74,7 +75,10 @@ class Round:
 
 
 class Aggregator(Protocol):
-    """Makes the next model of responses; built for each attempt, with the round's model: ``aggregate(model)``."""
+    """Makes the next model of responses; built for each attempt, with the round's model: ``aggregate(model)``.
+
+    Its class, or function, may say more: ``same_as_model``, ``of_models`` and ``most_value``, as ``WeightedMean`` does.
+    """
 
     def add(self, result: Result) -> None:
         """Take one response. Do not keep its arrays: they are a window on a file that is deleted."""
@@ -88,6 +92,14 @@ class WeightedMean:
 
     same_as_model: ClassVar[bool] = True  # a response has the names, dtypes and shapes of the model, or is refused
     of_models: ClassVar[bool] = True  # a response is a model: in an asynchronous job its update is what counts
+
+    @staticmethod
+    def most_value(dtype: np.dtype, responses: int, most_weight: float) -> float:
+        """The largest magnitude of a number in a response, so that no sum of so many ``responses`` overflows."""
+        if dtype.kind != "f":
+            return math.inf  # the sum is of floats, and the mean is between the numbers
+        room = responses + 3  # a stale response is moved by the difference of two models
+        return min(float(np.finfo(dtype).max), float(np.finfo(np.float64).max) / most_weight / room)
 
     def __init__(self, model: Arrays) -> None:
         self._model = model
@@ -114,7 +126,7 @@ class WeightedMean:
         mean = total.view(like.dtype)
         for part, values in slices(total):
             exact = values / self._weight
-            mean[part] = np.rint(exact) if like.dtype.kind in "iub" else exact
+            mean[part] = _whole(exact, like.dtype) if like.dtype.kind in "iub" else exact
         return mean[: total.size].reshape(like.shape)
 
 
@@ -122,6 +134,17 @@ class Sum:
     """The sum of the responses; weights do not matter. Integers are summed as integers, exactly."""
 
     same_as_model: ClassVar[bool] = True
+
+    @staticmethod
+    def most_value(dtype: np.dtype, responses: int, most_weight: float) -> float:
+        """The largest magnitude of a number in a response, so that no sum of so many ``responses`` overflows."""
+        match dtype.kind:
+            case "f":
+                return float(np.finfo(dtype).max) / (responses + 1)
+            case "i" | "u":
+                return int(np.iinfo(dtype).max) // responses
+            case _:
+                return math.inf
 
     def __init__(self, model: Arrays) -> None:
         self._model = model
@@ -147,8 +170,11 @@ class Job:
     evaluate: Callable[[Arrays, Path], Mapping[str, float]] | None = None  # beside the job, after each round
     stop: Callable[[Sequence[Round]], bool] | None = None  # asked after each round where their number is not exact
     packages: Sequence[str] = ()  # a device without them is not eligible
+    most_weight: float = 10_000.0  # of a result, 1 to 1e12; the least is 1 / most_weight. Others are refused
 
     def __post_init__(self) -> None:
+        if not 1.0 <= self.most_weight <= MOST_WEIGHT:
+            raise ValueError(f"Job: most_weight must be 1 to {MOST_WEIGHT:g}, not {self.most_weight!r}")
         for name in ("initial", "on_device", "aggregate", "evaluate", "stop"):
             value = getattr(self, name)
             optional = name in ("evaluate", "stop")
@@ -156,6 +182,13 @@ class Job:
                 raise TypeError(f"Job: {name} must be a function, not {value!r}")
         if isinstance(self.packages, str) or not all(isinstance(name, str) for name in self.packages):
             raise TypeError(f"Job: packages must be a sequence of names such as ('torch',), not {self.packages!r}")
+
+
+def needs_form_of_model(job: Job) -> bool:
+    """Whether only responses with the names, dtypes and shapes of the model count, as they do unless the aggregator
+    says ``same_as_model = False``.
+    """
+    return bool(getattr(job.aggregate, "same_as_model", True))
 
 
 class HasStateDict(Protocol):
@@ -212,6 +245,17 @@ def _cast_back(name: str, total: np.ndarray, like: np.ndarray) -> np.ndarray:
         if total.min() < limits.min or total.max() > limits.max:
             raise OverflowError(f"the sum of {name} does not fit in {like.dtype}; start from a wider model")
     return total.astype(like.dtype, copy=False).reshape(like.shape)
+
+
+def _whole(exact: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Round floats to integers of this dtype. Its largest may lie between two floats: then the lower one is taken."""
+    whole: np.ndarray = np.rint(exact)
+    if dtype.kind != "b":
+        limits = np.iinfo(dtype)
+        largest = float(limits.max)
+        top = largest if int(largest) <= limits.max else float(np.nextafter(largest, 0.0))
+        np.clip(whole, float(limits.min), top, out=whole)
+    return whole
 
 
 def _describe(array: np.ndarray) -> str:

@@ -10,7 +10,8 @@ from typing import Protocol
 from job_driver.aggregation import Aggregation
 from job_driver.client import Recorder
 from job_driver.counting import LEASE_ENDED, Attempt, AttemptNo, Decision, Outcome, Receipts, Status
-from job_driver.spool import AttemptLog, Disk, Refused, Response, ResponseForm, ResponseHeader, Spool
+from job_driver.form import ResponseForm
+from job_driver.spool import AttemptLog, Disk, Refused, Response, ResponseHeader, Spool
 from venn.wire.errors import VennError
 from venn.wire.logs import log
 from venn.wire.text import printable
@@ -70,11 +71,11 @@ class Responses:
     # -- responses
 
     def wants(self, header: ResponseHeader) -> bool:
-        """Whether the bytes are needed: the lease is not decided, it may count, and the size is right."""
+        """Whether the bytes are needed: the lease is not decided, it may count, and its header is in order."""
         no, lease = header.no, header.lease
         if self.receipts.find(no) is None or self.receipts.foresee(no, lease, header.device) is not None:
             return False
-        return not self._size_problem(header)
+        return not self._header_problem(header)
 
     async def take(self, header: ResponseHeader, received: Received | None) -> tuple[Decision, bool]:
         """Decide on a response whose bytes are all here, or are not needed, and carry that out; and whether it is new.
@@ -90,7 +91,7 @@ class Responses:
                     continue
                 if received is not None and received.complete:
                     return await self._decide(header, received.body, received.problem)
-                problem = self._size_problem(header)
+                problem = self._header_problem(header)
                 if not problem and self.wants(header):
                     raise Refused("BYTES_NEEDED", "a round opened meanwhile in which it may count: send it again")
                 return await self._decide(header, None, problem)
@@ -122,6 +123,9 @@ class Responses:
                     self._spool.keep(response, body)
                 else:
                     await asyncio.to_thread(self._spool.keep, response, body)
+        except Refused:  # for now: then it is decided anew
+            self.receipts.withdraw(response.header.no, decision.lease)
+            raise
         except VennError as error:
             self.receipts.retract(response.header.no, decision.lease, error.reason)
             raise
@@ -162,8 +166,8 @@ class Responses:
         assert self.current is not None, "an attempt is open before a response can be wanted"
         return self.current.form
 
-    def _size_problem(self, header: ResponseHeader) -> str:
-        return self.current.form.size_problem(header.size) if self.current is not None else ""
+    def _header_problem(self, header: ResponseHeader) -> str:
+        return self.current.form.header_problem(header) if self.current is not None else header.problem
 
     # -- attempts
 

@@ -1,12 +1,12 @@
 """Serves the job's TaskService: devices fetch the model and the code from here, and submit their responses."""
 
 import math
-from collections.abc import Mapping
 from typing import Any, assert_never
 
 import grpc
 from google.protobuf.message import DecodeError
 
+from job_driver import metrics
 from job_driver.artifacts import Artifact, Artifacts
 from job_driver.client import OUTCOMES, Link
 from job_driver.counting import AttemptNo, Decision
@@ -25,7 +25,6 @@ from venn.wire.text import printable
 
 SERVICE = task.DESCRIPTOR.services_by_name["TaskService"].full_name
 FETCHED = task.ExchangeResponse.FETCHED_FIELD_NUMBER
-MOST_METRICS = 64
 
 CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "CHUNK_SIZE": grpc.StatusCode.INVALID_ARGUMENT,
@@ -37,6 +36,7 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "OTHER_RESPONSE": grpc.StatusCode.ALREADY_EXISTS,
     "SUPERSEDED": grpc.StatusCode.ABORTED,
     "BYTES_NEEDED": grpc.StatusCode.UNAVAILABLE,  # its device tries again
+    "OPEN_FILES": grpc.StatusCode.UNAVAILABLE,
 }
 
 
@@ -159,7 +159,7 @@ def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:
 
 
 def read_header(header: task.SubmitHeader, payload: common.TicketPayload) -> ResponseHeader:
-    """Read and check the header of a response. Raises Refused HEADER."""
+    """Read and check the header of a response. Raises Refused HEADER: it breaks the protocol."""
     covers = list(header.covers)
     if len(covers) != 1 or covers[0].lease != payload.lease:
         raise Refused("HEADER", f"the response must cover lease {payload.lease}, and no other")
@@ -171,8 +171,9 @@ def read_header(header: task.SubmitHeader, payload: common.TicketPayload) -> Res
     if header.body and (len(header.body) != header.total_bytes or header.total_bytes > SMALL_BYTES):
         raise Refused("HEADER", f"a body must be all of a response of at most {SMALL_BYTES} bytes")
     attempt = AttemptNo(payload.attempt.round, payload.attempt.attempt)
-    device, metrics = printable(payload.device, 64), _metrics(header.metrics)
-    return ResponseHeader(attempt, payload.lease, device, header.total_bytes, header.digest, weight, metrics)
+    problem, device = metrics.problem(header.metrics), printable(payload.device, 64)
+    shown = {} if problem else {name: header.metrics[name] for name in sorted(header.metrics)}
+    return ResponseHeader(attempt, payload.lease, device, header.total_bytes, header.digest, weight, shown, problem)
 
 
 def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, key: bytes, *, new: bool) -> common.Receipt:
@@ -192,12 +193,3 @@ def receipt(job: common.JobKey, no: AttemptNo, decision: Decision, key: bytes, *
 def key_text(job: common.JobKey) -> str:
     """A job's key as text: owner/name/run."""
     return f"{job.owner}/{job.name}/{job.run}"
-
-
-def _metrics(metrics: Mapping[str, float]) -> dict[str, float]:
-    if len(metrics) > MOST_METRICS:
-        raise Refused("HEADER", f"{len(metrics)} metrics, allowed are {MOST_METRICS}")
-    for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise Refused("HEADER", f"metric {printable(name, 64)} is not a finite number")
-    return {printable(name, 64): metrics[name] for name in sorted(metrics)}

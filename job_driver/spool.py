@@ -1,12 +1,14 @@
-"""Responses on disk, so that what was acknowledged outlives its driver; and what a response may look like.
+"""Responses on disk, so that what was acknowledged outlives its driver.
 
 Before a receipt leaves, the response lies in a file named by its lease and the decision is a line in the manifest:
 a rename and an append, in that order. fsync decides what they survive: on, a power cut; off, a SIGKILL.
 """
 
 import asyncio
+import errno
 import mmap
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from job_driver.counting import AttemptNo, Decision, Outcome, Status
-from job_driver.job import Arrays, check_like
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES, digest_of_file
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_all, writing
-from venn.wire.tensors import ALIGNMENT, TensorError
-from venn.wire.text import printable
 
 MANIFEST = "manifest.jsonl"
+NO_FILES_LEFT = (errno.EMFILE, errno.ENFILE)  # until other transfers have ended
+FILES_EVERY_S, FILES_WITHIN_S = 0.05, 60.0
 
 
 class Refused(PeerError):
@@ -43,6 +44,7 @@ class ResponseHeader:
     digest: bytes
     weight: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    problem: str = ""  # why it is refused, whatever its bytes are
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +237,12 @@ class Disk:
 
     @contextmanager
     def used(self, path: Path) -> Iterator[None]:
-        """Work on a file inside. Raises VennError where that fails."""
+        """Work on a file inside. Raises VennError where that fails; Refused OPEN_FILES where it will not for long."""
         try:
             yield
         except OSError as error:
+            if error.errno in NO_FILES_LEFT:
+                raise Refused("OPEN_FILES", "this driver has as many files open as it may: try again") from error
             raise self._failed(file_error(error, path)) from error
         except VennError as failure:
             if not isinstance(failure, Refused):
@@ -255,41 +259,12 @@ class Disk:
         return failure
 
 
-class ResponseForm:
-    """The form that a response to a model must have."""
-
-    def __init__(self, model: Arrays, model_bytes: int, *, same_as_model: bool, most_bytes: int) -> None:
-        """``model_bytes``: of the encoded model. ``most_bytes`` is the bound where the aggregator takes any arrays."""
-        self._model = model if same_as_model else None
-        slack = ALIGNMENT * len(model)  # the arrays may come in another order
-        self._least, self._most = (model_bytes - slack, model_bytes + slack) if same_as_model else (1, most_bytes)
-
-    def size_problem(self, size: int) -> str:
-        """Why a response of so many bytes is refused before it is sent; "" if it is not."""
-        if self._least <= size <= self._most:
-            return ""
-        return f"SIZE: the response has {size} bytes, allowed are {self._least} to {self._most}"
-
-    def problem(self, source: Path | memoryview) -> str:
-        """Why a response is refused, found in its header; "" if it is not. Its numbers are checked as they come."""
-        try:
-            response = tensors.decode(source) if isinstance(source, memoryview) else Mapped(source)
-            if self._model is not None:
-                check_like(self._model, response)
-        except TensorError as error:
-            return f"{error.reason}: {error.message}"
-        except ValueError as error:
-            return f"TENSOR_MISMATCH: {printable(str(error), 300)}"
-        return ""
-
-
 class Mapped(Mapping[str, np.ndarray]):
     """The arrays of a response's file, in place. Each look lets go of the pages that were read before it."""
 
     def __init__(self, path: Path) -> None:
-        """Map the file of a response into memory. Raises TensorError."""
-        with open(path, "rb") as file:
-            self._pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        """Map the file of a response into memory; on a thread, it waits for a file to be free. Raises TensorError."""
+        self._pages = _mapped(path)
         self._arrays = tensors.decode(self._pages)  # type: ignore[arg-type]  # any buffer will do
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -302,6 +277,18 @@ class Mapped(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    give_up_at = time.monotonic() + FILES_WITHIN_S
+    while True:
+        try:
+            with open(path, "rb") as file:
+                return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            if error.errno not in NO_FILES_LEFT or time.monotonic() > give_up_at:
+                raise
+        time.sleep(FILES_EVERY_S)
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +14,12 @@ from job_driver.bundle import JobFile, job_code
 from job_driver.checkpoint import Checkpoint, Checkpoints, Versions
 from job_driver.client import STATUS, Link, Recorder, Restarted
 from job_driver.counting import AttemptNo, Status
+from job_driver.form import ResponseForm
 from job_driver.job import Arrays, Round
+from job_driver.metrics import tellable
 from job_driver.responses import Collection
 from job_driver.settings import Settings
-from job_driver.spool import MANIFEST, ResponseForm, Spool
+from job_driver.spool import MANIFEST, Spool
 from job_driver.upload import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
@@ -200,13 +201,15 @@ class TrainingLoop:
     def _open(self, no: AttemptNo, incarnation: int) -> Collection:
         """Open an attempt, to which responses are taken from here on. ``incarnation``: of its leases' coordinator."""
         tools, job = self._tools, self._tools.file.job
-        aggregation = Aggregation(
-            tools.file, self.arrays, tools.thread, in_lease_order=tools.settings.deterministic,
-            round_=no.round, former=tools.versions.models,
+        settings = tools.settings
+        form = ResponseForm(
+            self.arrays, self._model.size, job,
+            responses=settings.responses_needed, most_bytes=settings.most_response_bytes,
         )  # fmt: skip
-        same = bool(getattr(job.aggregate, "same_as_model", False))
-        most = tools.settings.most_response_bytes
-        form = ResponseForm(self.arrays, self._model.size, same_as_model=same, most_bytes=most)
+        aggregation = Aggregation(
+            tools.file, self.arrays, tools.thread, in_lease_order=settings.deterministic,
+            round_=no.round, former=tools.versions.models, limits=form.limits,
+        )  # fmt: skip
         self._collector.oldest = min([*tools.versions.models, no.round])
         opened = self._responses.open(no, form, aggregation, incarnation=incarnation)
         self._uploads.review()
@@ -267,7 +270,7 @@ class TrainingLoop:
         tools.thread.submit(self._former.clear)
         self._former = [(self._model, self.arrays)]
         self._model, self.arrays = artifact, arrays
-        self._write_line(ended, "enough", finite(closed.metrics))
+        self._write_line(ended, "enough", tellable(closed.metrics))
         tools.on_round(closed)
         await self._report(closed)
 
@@ -276,7 +279,8 @@ class TrainingLoop:
         tools, attempt = self._tools, ended.attempt
         artifact = tools.checkpoints.write_model(ended.aggregation.close())
         arrays = tensors.open_file(tools.checkpoints.next_model)  # it is read from its file from here on
-        metrics = ended.aggregation.metrics() | self._evaluate(arrays)
+        metrics = self._evaluate(arrays)
+        metrics |= {name: value for name, value in ended.aggregation.metrics().items() if name not in metrics}
         self._keep_former(attempt.no.round)
         closed = Round(attempt.no.round, len(attempt.counted), attempt.stragglers, time.monotonic() - began, metrics)
         checkpoint = Checkpoint(
@@ -306,7 +310,7 @@ class TrainingLoop:
 
     async def _report(self, closed: Round) -> None:
         """Tell a round's metrics, which are for people; the checkpoint has them."""
-        link, metrics = self._tools.link, finite(closed.metrics)
+        link, metrics = self._tools.link, tellable(closed.metrics)
         await link.tell(link.stub.ReportRound, pb.ReportRoundRequest, round=closed.number, metrics=metrics)
 
     def _write_line(self, ended: Collection, reason: str, metrics: Mapping[str, float]) -> None:
@@ -319,8 +323,3 @@ class TrainingLoop:
             mean = sum(attempt.staleness) / len(attempt.staleness)
             line["staleness"] = {"mean": round(mean, 6), "max": max(attempt.staleness)}
         self._tools.log.write(line | {"metrics": dict(metrics)})
-
-
-def finite(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics that can be told to others: NaN and infinity are not JSON."""
-    return {name: value for name, value in metrics.items() if math.isfinite(value)}

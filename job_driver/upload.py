@@ -6,7 +6,6 @@ kept: it goes on where that stopped.
 
 import asyncio
 import os
-from collections import deque
 from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,18 +13,17 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import grpc
-import numpy as np
 from google.protobuf.message import DecodeError
 
 from job_driver.counting import AttemptNo, Decision, Outcome
+from job_driver.form import ResponseForm
+from job_driver.inspection import Inspection
 from job_driver.responses import Responses
-from job_driver.spool import Disk, Refused, ResponseForm, ResponseHeader, Spool
+from job_driver.spool import Disk, Refused, ResponseHeader, Spool
 from venn.v1 import task_pb2 as task
-from venn.wire import chunks, tensors
-from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, Hasher, check_size
+from venn.wire import chunks
+from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, check_size
 from venn.wire.files import write_all
-from venn.wire.tensors import ALIGNMENT, Place, TensorError
-from venn.wire.text import printable
 
 CREDIT_BUDGET = 256 * 2**20  # bytes that all devices together may have under way
 LEAST_CREDIT, MOST_CREDIT = 2**20, 2**23  # bytes, of one device
@@ -62,66 +60,6 @@ class Writer:
             self._limit.reschedule(self._until)
 
 
-class Inspection:
-    """The check of one response, piece by piece, in their order."""
-
-    def __init__(self, size: int) -> None:
-        """``size``: bytes that the response will have."""
-        self._size = size
-        self._hasher = Hasher()
-        self._seen = 0  # bytes whose numbers were checked; a multiple of what arrays are aligned to, until the end
-        self._rest = b""  # what came behind them: fewer bytes than that
-        self._head = bytearray()  # what was seen, until the header is whole
-        self._floats: deque[Place] | None = None  # arrays to come, of such numbers; None: not known yet
-        self._not_finite = ""  # the first array that holds NaN or infinity
-
-    def take(self, piece: memoryview) -> None:
-        """Check the next bytes. What is large is hashed and compared without the interpreter's lock."""
-        self._hasher.update(piece)
-        if self._rest:
-            fill = ALIGNMENT - len(self._rest)
-            self._rest, piece = self._rest + piece[:fill], piece[fill:]
-            if len(self._rest) < ALIGNMENT and self._seen + len(self._rest) < self._size:
-                return
-            self._check(memoryview(self._rest))
-        ends = self._seen + len(piece) == self._size
-        whole = len(piece) if ends else len(piece) - len(piece) % ALIGNMENT
-        self._check(piece[:whole])
-        self._rest = bytes(piece[whole:])
-
-    def problem(self, digest: bytes) -> str:
-        """Why the response, now whole, is refused; "" if it is not. What is no tensors is another's matter."""
-        if self._hasher.digest() != digest:
-            return "DIGEST: the bytes have another digest"
-        return f"TENSOR_NOT_FINITE: {printable(self._not_finite, 80)} holds NaN or infinity" if self._not_finite else ""
-
-    def _check(self, piece: memoryview) -> None:
-        begin = self._seen
-        self._seen = end = begin + len(piece)
-        if self._floats is None:
-            self._read_header(piece)
-        while self._floats and self._floats[0].start < end and not self._not_finite:
-            place = self._floats[0]
-            part = piece[max(0, place.start - begin) : place.end - begin]
-            if not tensors.finite(np.frombuffer(part, place.dtype)):
-                self._not_finite = place.name
-            if place.end > end:
-                return
-            self._floats.popleft()
-
-    def _read_header(self, piece: memoryview) -> None:
-        """Find the arrays, which begin behind the header: none is passed over before they are known."""
-        self._head += piece
-        if len(self._head) < tensors.header_end(self._head):
-            return
-        try:
-            places = tensors.places(memoryview(self._head), self._size)
-        except TensorError:
-            places = []
-        self._floats = deque(place for place in places if place.dtype.kind == "f")
-        self._head = bytearray()
-
-
 class Upload:
     """One response on its way. Its file is opened, written, checked and deleted on threads, never on the loop.
 
@@ -140,7 +78,7 @@ class Upload:
         self.writer: Writer | None = None  # the stream that writes now
         self.finishing: asyncio.Task[tuple[Decision, bool]] | None = None  # once all bytes are here
         self._spool, self._disk, self._threads = spool, disk, threads
-        self._inspection, self._form = Inspection(header.size), form
+        self._inspection, self._form = Inspection(header.size, form.limits), form
         self._writing: asyncio.Future[None] | None = None  # a piece
         self._lock = Lock()  # of what follows, which a thread uses
         self._descriptor: int | None = None
@@ -171,9 +109,15 @@ class Upload:
 
     async def settled(self) -> None:
         """Wait until no piece is under way, from this writer or one before; then ``offset`` holds. Raises VennError."""
-        if self._writing is not None:
-            with self._disk.used(self.path):
-                await asyncio.shield(self._writing)
+        writing = self._writing
+        if writing is None:
+            return
+        with self._disk.used(self.path):
+            try:
+                await asyncio.shield(writing)
+            finally:
+                if writing.done() and self._writing is writing:
+                    self._writing = None  # what failed may work the next time
 
     def check_writer(self, writer: Writer) -> None:
         """Check that this stream still writes. Raises Refused SUPERSEDED."""

@@ -14,7 +14,7 @@ from job_driver.aggregation import TOGETHER, Aggregation, Counted
 from job_driver.bundle import JobError, JobFile
 from job_driver.counting import AttemptNo
 from job_driver.job import Arrays, Job, Result, Sum, WeightedMean
-from job_driver.spool import ResponseForm, ResponseHeader
+from job_driver.spool import ResponseHeader
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES
 
@@ -147,22 +147,6 @@ async def test_memory_does_not_grow_with_the_cohort(tmp_path: Path, thread: Thre
     assert peak < 2.6 * model["w"].nbytes  # the sum in float64 is two models, and the result lies in it
 
 
-@pytest.mark.parametrize("same", [True, False])
-def test_what_a_response_may_look_like(tmp_path: Path, same: bool) -> None:
-    model = {"a": np.zeros(3, np.float32), "b": np.zeros((5, 7))}
-    form = ResponseForm(model, len(tensors.encode(model)), same_as_model=same, most_bytes=10_000)
-    other_order = {"b": model["b"], "a": model["a"]}
-    assert form.size_problem(len(tensors.encode(other_order))) == ""
-    assert form.size_problem(20_000).startswith("SIZE: ")
-    path = tmp_path / "response"
-    path.write_bytes(tensors.encode(other_order))
-    assert form.problem(path) == ""
-    path.write_bytes(tensors.encode({"a": model["a"]}))
-    assert form.problem(path).startswith("TENSOR_MISMATCH") is same
-    path.write_bytes(b"nonsense")
-    assert form.problem(path).startswith("TENSOR_MALFORMED")
-
-
 def full(value: float) -> Arrays:
     return {"w": np.full(3, value, np.float32), "n": np.array(5)}
 
@@ -193,3 +177,28 @@ async def test_a_stale_response_weighs_less(tmp_path: Path, thread: ThreadPoolEx
     aggregation.add(*part(tmp_path, 1, model, 6.0, 1))
     await closed(aggregation, thread)
     assert Keeps.seen == [2.0]
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+async def test_a_stale_response_is_moved_no_farther_than_its_numbers_go(
+    tmp_path: Path, thread: ThreadPoolExecutor, dtype: type
+) -> None:
+    largest = WeightedMean.most_value(np.dtype(dtype), 1, 1.0)
+    model, former = {"w": np.full(3, largest, dtype)}, {"w": np.full(3, -largest, dtype)}
+    aggregation = Aggregation(
+        job_file(WeightedMean), model, thread, in_lease_order=False, round_=2, former={1: former}, limits={"w": largest}
+    )
+    aggregation.add(*part(tmp_path, 1, model, 1.0, 1))
+    assert (await closed(aggregation, thread))["w"].tolist() == [dtype(largest)] * 3
+
+
+async def test_a_model_that_is_not_finite_is_refused(tmp_path: Path, thread: ThreadPoolExecutor) -> None:
+    class Diverges(Keeps):
+        def close(self) -> Arrays:
+            return {"w": np.array([1.0, np.inf])}
+
+    model = {"w": np.zeros(2)}
+    aggregation = Aggregation(job_file(Diverges), model, thread, in_lease_order=False)
+    aggregation.add(*part(tmp_path, 1, model))
+    with pytest.raises(JobError, match="the next model is refused: w holds NaN or infinity"):
+        await closed(aggregation, thread)

@@ -1,11 +1,14 @@
 """What is found in a response while it comes, whatever the pieces it comes in."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from job_driver.upload import Inspection
+from job_driver.form import NO_LIMITS
+from job_driver.inspection import Inspection
 from venn.wire import tensors
 from venn.wire.chunks import digest_of
 
@@ -18,9 +21,9 @@ MODEL = {
 }
 
 
-def inspect(body: bytes, cuts: list[int], digest: bytes = b"") -> str:
+def inspect(body: bytes, cuts: list[int], digest: bytes = b"", limits: Mapping[str, float] = NO_LIMITS) -> str:
     """The problem, if the response comes in pieces that end at each of the cuts."""
-    looked, begin = Inspection(len(body)), 0
+    looked, begin = Inspection(len(body), limits), 0
     for end in (*sorted(min(cut, len(body)) for cut in cuts), len(body)):
         looked.take(memoryview(body)[begin:end])
         begin = end
@@ -35,6 +38,17 @@ def test_what_is_not_finite_is_found_and_named(cuts: list[int], poisoned: str, c
         model[poisoned].reshape(-1)[at] = chance.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
     said = inspect(tensors.encode(model), cuts)
     assert said == (f"TENSOR_NOT_FINITE: {poisoned} holds NaN or infinity" if poisoned else "")
+
+
+@given(st.lists(st.integers(0, 3000), max_size=6), st.sampled_from(["counts", "w", "n"]), st.sampled_from([1, -1]))
+def test_a_number_beyond_the_limit_of_its_array_is_found(cuts: list[int], name: str, sign: int) -> None:
+    limits = {"counts": 6, "w": 1.0, "n": 2.5}
+    assert inspect(tensors.encode(MODEL), cuts, limits=limits) == ""
+    model = {other: array.copy() for other, array in MODEL.items()}
+    model[name].reshape(-1)[-1] = sign * 7
+    assert inspect(tensors.encode(model), cuts) == ""
+    said = inspect(tensors.encode(model), cuts, limits=limits)
+    assert said.startswith(f"VALUE: {name} holds a number beyond {limits[name]:g}")
 
 
 def test_a_flipped_bit_is_found() -> None:

@@ -183,3 +183,36 @@ def test_a_mismatch_names_both_sides() -> None:
     ]:
         with pytest.raises(ValueError, match=text):
             check_like(model, response)
+
+
+@pytest.mark.parametrize("most", [0.5, -1.0, 1e13, float("nan"), float("inf")])
+def test_the_largest_weight_that_a_job_allows_has_bounds(most: float) -> None:
+    with pytest.raises(ValueError, match="most_weight"):
+        Job(initial=dict, on_device=dict, most_weight=most)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u4", "i8", "u8"])
+def test_the_mean_of_the_largest_integers_is_no_small_one(dtype: str) -> None:
+    """The largest of 64 bits lie between two floats, and the upper one is none of them."""
+    limits = np.iinfo(dtype)
+    for value in (limits.max, limits.min):
+        mean = WeightedMean({"n": np.zeros(3, dtype)})
+        mean.add(Result({"n": np.full(3, value, dtype)}, weight=0.3))
+        assert abs(int(mean.close()["n"][0]) - int(value)) <= abs(int(value)) * 2**-52
+
+
+@pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u8", "f2", "f4", "f8"])
+def test_so_many_of_the_largest_numbers_have_a_sum_and_a_mean(dtype: str) -> None:
+    for aggregate, weight in ((Sum, 1.0), (WeightedMean, 10_000.0)):
+        limit = min(aggregate.most_value(np.dtype(dtype), 7, weight), _largest(dtype))
+        for sign in (1, -1) if dtype[0] != "u" else (1,):
+            total = aggregate({"n": np.zeros(2, dtype)})
+            for _ in range(7):
+                total.add(Result({"n": np.full(2, sign * limit, dtype)}, weight=weight))
+            after = total.close()["n"][0].item()
+            assert np.isfinite(after)
+            assert after * sign > 0
+
+
+def _largest(dtype: str) -> float:
+    return int(np.iinfo(dtype).max) if dtype[0] in "iu" else float(np.finfo(dtype).max)

@@ -1,10 +1,12 @@
 """Responses on their way: what is kept of them, and when it goes."""
 
 import asyncio
+import errno
 import os
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,10 @@ from job_driver.aggregation import Aggregation
 from job_driver.bundle import JobFile
 from job_driver.client import Recorder
 from job_driver.counting import AttemptNo, Collector, Outcome, Receipts, Status
-from job_driver.job import Job
+from job_driver.form import ResponseForm
+from job_driver.job import Arrays, Job, Result
 from job_driver.responses import Responses
-from job_driver.spool import MANIFEST, Refused, ResponseForm, ResponseHeader, Spool
+from job_driver.spool import MANIFEST, Mapped, Refused, ResponseHeader, Spool
 from job_driver.upload import Upload, Uploads
 from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES, digest_of
@@ -25,7 +28,25 @@ from venn.wire.files import read_json_lines
 from venn.wire.tensors import ALIGNMENT
 
 SIZE = 1000
-FORM = ResponseForm({}, 0, same_as_model=False, most_bytes=SIZE)
+
+
+class Anything:
+    """An aggregator that takes responses of any form."""
+
+    same_as_model = False
+
+    def __init__(self, model: Arrays) -> None:
+        pass
+
+    def add(self, result: Result) -> None:
+        pass
+
+    def close(self) -> Arrays:
+        return {}
+
+
+ANY_FORM = Job(initial=dict, on_device=dict, aggregate=Anything)  # type: ignore[arg-type]
+FORM = ResponseForm({}, 0, ANY_FORM, responses=2, most_bytes=SIZE)
 
 
 class NoSum:
@@ -287,7 +308,7 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     uploads = Uploads(responses, spool, threads)
     file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as thread:
-        form = ResponseForm(model, size, same_as_model=True, most_bytes=size)
+        form = ResponseForm(model, size, file.job, responses=3, most_bytes=size)
         responses.open(no, form, Aggregation(file, model, thread, in_lease_order=True), incarnation=1)
         header = ResponseHeader(no, 1, "d1", size, digest_of(body), 1.0)
         upload, _ = uploads.begin(header, 60.0)
@@ -301,3 +322,59 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     assert list((tmp_path / "spool").glob("*.part")) == []
     uploads.close()
     spool.close()
+
+
+async def test_a_transfer_that_finds_no_file_free_is_tried_again(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large response as it begins, of a small one as it is decided. It ended the job."""
+    no, real = AttemptNo(1, 1), os.open
+    side.open(no)
+    body = tensors.encode({"w": np.zeros(3)})
+    header = ResponseHeader(no, 1, "d1", len(body), digest_of(body), 1.0)
+    left = 1
+
+    def scarce(*arguments: Any, **more: Any) -> int:
+        nonlocal left
+        if ".part" in str(arguments[0]) and left:
+            left -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(os, "open", scarce)
+    upload, _ = side.uploads.begin(header, 60.0)
+    await upload.append(0, memoryview(body))
+    with pytest.raises(Refused, match="files open") as refused:
+        await side.uploads.acknowledge(header)
+    assert refused.value.reason == "OPEN_FILES"
+    assert await side.submit(no, 1) is Outcome.COUNTED
+
+    left = 1
+    second = ResponseHeader(no, 2, "d2", len(body), digest_of(body), 1.0)
+    upload, _ = side.uploads.begin(second, 60.0)
+    for _ in range(2):
+        with suppress(Refused):
+            await upload.append(0, memoryview(body)[:50])
+    assert (left, upload.offset) == (0, 50)
+    failing = asyncio.ensure_future(side.responses.disk.fail())
+    await asyncio.sleep(0)
+    assert not failing.done()
+    failing.cancel()
+
+
+def test_a_sum_waits_for_a_file_that_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real, tries = tmp_path / "response", open, 0
+    path.write_bytes(tensors.encode({"w": np.ones(3)}))
+
+    def scarce(*arguments: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+        return real(*arguments)
+
+    monkeypatch.setattr("builtins.open", scarce)
+    monkeypatch.setattr("job_driver.spool.FILES_EVERY_S", 0.0)
+    assert Mapped(path)["w"].sum() == 3.0
+    monkeypatch.setattr("job_driver.spool.FILES_WITHIN_S", -1.0)
+    tries = 0
+    with pytest.raises(OSError, match="Too many open files"):
+        Mapped(path)
