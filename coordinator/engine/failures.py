@@ -7,7 +7,8 @@ from coordinator.engine.effects import PauseJob, ResumeJob
 from coordinator.engine.leases import end
 from coordinator.engine.lifecycle import PLACED, DeviceState
 from coordinator.engine.model import FailureReason, LeaseEnd, Phase
-from coordinator.engine.state import Cooling, Device, Job, Lease
+from coordinator.engine.regions import OVERFLOW
+from coordinator.engine.state import Cooling, Device, Job, Lease, Request
 from coordinator.engine.world import World
 
 DRIVER_AWAY = "DRIVER_AWAY"
@@ -75,19 +76,32 @@ def end_cooling(world: World, device: Device, job: Job) -> None:
 def count_crash(world: World, lease: Lease, reason: FailureReason, message: str) -> None:
     """Count the devices on which the present round failed by the job's own fault; pause it unless they are few of many.
 
-    It is paused when they are ``crashes_to_pause``, and as many as serve the round beside them or have. So a handful of
-    devices with bad data, or whose owners do not allow the code, ends no job that a hundred others can serve.
+    It is paused when they are ``crashes_to_pause``, and as many as all others that serve the round, or have, or wait
+    and could. So a handful of devices with bad data or bad intent, or whose owners do not allow the code, ends no job
+    that others can serve; one whose code is broken everywhere is paused once half of them have failed.
     """
     job, device = lease.request.job, lease.device
     if reason not in _JOB_FAULTS or lease.request is not job.request:
         return
-    job.crashed.setdefault(device.id, (reason, message))
+    job.crashed.setdefault(device.id, (reason, "" if job.crashed else message))
     serve = lease.request.responses + lease.request.placed - (lease.state in PLACED)
-    if len(job.crashed) >= max(world.settings.crashes_to_pause, serve) and JOB_CRASHES not in job.pauses:
-        first = next(iter(job.crashed))
-        what, text = job.crashed[first]
-        count = len(job.crashed)
+    count = len(job.crashed)
+    if count < max(world.settings.crashes_to_pause, serve) or JOB_CRASHES in job.pauses:
+        return
+    if count >= serve + _waiting(world, lease.request):
+        first, (what, text) = next(iter(job.crashed.items()))
         pause(world, job, JOB_CRASHES, f"{what} on {count} devices in round {job.request.round}; first {first}: {text}")
+
+
+def _waiting(world: World, request: Request) -> int:
+    """How many idle devices could serve the round, beside those that have failed in it or served it."""
+    job, regions = request.job, world.regions
+    able = 0
+    for class_id, sessions in world.idle.items():
+        if class_id == OVERFLOW or job.group.id in regions.regions[regions.classes[class_id].region].groups:
+            able += len(sessions)
+    failed = sum(1 for id_ in job.crashed if id_ in world.devices and world.devices[id_].state is DeviceState.IDLE)
+    return max(0, able - failed - len(request.used))
 
 
 def forget_crashes(world: World, job: Job) -> None:

@@ -226,7 +226,7 @@ class EngineSettings:
     recovery_grace_s: float = 20.0  # the host's: 2 liveness intervals; after a start silence ends no session
     cooling_first_s: float = 30.0  # doubles with each failure of the same (device, job)
     cooling_most_s: float = 3600.0
-    crashes_to_pause: int = 5  # distinct devices whose task crashed in one round, at least, before the job is paused
+    crashes_to_pause: int = 5  # distinct devices on which one round failed, at least, before the job is paused
     supply_window_s: float = 86_400.0
     supply_buckets: int = 288
     most_regions: int = 4096

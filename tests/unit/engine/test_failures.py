@@ -7,7 +7,7 @@ import pytest
 from coordinator.engine.effects import EndLease, OfferLease, PauseJob, ResumeJob
 from coordinator.engine.events import DriverFollowed, DriverLost, JobSubmitted, LeaseDeclined
 from coordinator.engine.ids import DeviceId
-from coordinator.engine.model import FailureReason, LeaseEnd, Outcome, Phase
+from coordinator.engine.model import AttemptStatus, FailureReason, LeaseEnd, Outcome, Phase
 from testbed.testing.engine import ScriptedEngine, spec
 
 
@@ -67,6 +67,62 @@ def test_a_few_bad_devices_among_many_do_not_pause_the_job() -> None:
     assert not request.job.pauses  # 4 failed, 2 have served and 4 serve
     play.fail("d6", FailureReason.DATA_MISSING)
     assert play.one(PauseJob).message.startswith("data_missing on 5 devices in round 1")
+
+
+@pytest.mark.parametrize("demand", [1, 5])
+def test_five_bad_devices_among_many_end_no_job(demand: int) -> None:
+    """They come first and fail at once, each in its own way; those that wait are yet to try."""
+    play = ScriptedEngine()
+    bad, good = [f"bad-{number}" for number in range(5)], [f"good-{number}" for number in range(6)]
+    for name in bad + good:
+        play.check_in(name)
+    request = play.request(demand=demand, deadline_s=1e4)
+    for name, reason in zip(bad, [FailureReason.TASK_CRASHED, FailureReason.DATA_MISSING] * 3, strict=False):
+        play.accept(name)
+        play.fail(name, reason)
+    assert not request.job.pauses
+    assert len(request.job.crashed) == 5
+    for name in good[:demand]:
+        play.accept(name)
+        play.record(request, play.lease(name))
+    assert request.status is AttemptStatus.CLOSED
+
+
+@pytest.mark.parametrize("demand", [1, 5])
+def test_code_that_is_broken_everywhere_is_paused_once_half_have_tried_it(demand: int) -> None:
+    play = ScriptedEngine()
+    names = [f"d{number:02}" for number in range(20)]
+    for name in names:
+        play.check_in(name)
+    request = play.request(demand=demand, deadline_s=1e4)
+    for number, name in enumerate(names, 1):
+        play.accept(name)
+        play.fail(name)
+        assert bool(request.job.pauses) == (number == 10)
+        if request.job.pauses:
+            break
+    assert play.one(PauseJob).message == "task_crashed on 10 devices in round 1; first d00: ValueError: no"
+
+
+def test_who_has_served_the_round_is_no_reason_to_go_on_twice() -> None:
+    """Three of nine can do it, and no round of eight closes: those who have done it wait now, and count once."""
+    play = ScriptedEngine()
+    names = [f"d{number}" for number in range(9)]
+    for name in names:
+        play.check_in(name)
+    request = play.request(demand=8, deadline_s=1e4)
+    for name in names[:3]:
+        lease = play.lease(name)
+        play.accept(name)
+        play.record(request, lease)
+        play.finish(name, lease)
+    for name in names[3:]:
+        assert not request.job.pauses
+        play.accept(name)
+        play.fail(name)
+        if len(request.job.crashed) == 5:
+            break
+    assert play.got(PauseJob)
 
 
 def test_a_device_does_not_cool_for_a_driver_that_is_away() -> None:
