@@ -85,6 +85,7 @@ class Kind(IntEnum):
     TICK = 6  # key: 0; of the supply
     REVIEW = 7  # key: 0; the plan said that it might change its mind
     WAKE = 8  # key: session seq; an idle device is to be looked at again
+    RECOVERY = 9  # key: 0; devices had the recovery grace to come back after a restart
 
 
 Truth = Callable[[Kind, Key], float | None]

@@ -25,6 +25,7 @@ from coordinator.engine.ids import LeaseSeq
 from coordinator.engine.leases import accept, close, deliver, end, lose, resume, revoke, settle, stopped
 from coordinator.engine.lifecycle import ABSENT, CHECK_IN, GONE, IDLE, OFFERED, RUNNING
 from coordinator.engine.model import FailureReason, HeldLease, HeldPhase, LeaseEnd, Outcome, Phase, SessionEnd
+from coordinator.engine.recovery import come_back
 from coordinator.engine.state import Device, Lease, Session
 from coordinator.engine.world import World
 
@@ -49,7 +50,9 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
     elif event.session <= device.last_session:
         _refuse(world, event, SessionEnd.SUPERSEDED)
         return
-    if device.session is not None:
+    if device.session is not None and device.session.unheard:
+        come_back(world, device.session, event)
+    elif device.session is not None:
         if event.instance != device.instance:
             world.note(
                 device, "DUPLICATE", f"instance {event.instance[:8]} was refused while {device.instance[:8]} lives"

@@ -6,7 +6,7 @@ Looked up by kind, for this runs several times for every lease.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.engine import jobs
+from coordinator.engine import jobs, recovery
 from coordinator.engine.attempts import abort
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
@@ -113,6 +113,7 @@ _DEADLINES: Mapping[Kind, tuple[Callable[[World, Any], float | None], Callable[[
     Kind.TICK: (_tick_at, _tick),
     Kind.REVIEW: (_review_at, _review),
     Kind.WAKE: (_wake_at, _wake),
+    Kind.RECOVERY: (recovery.recovering_until, recovery.give_up),
 }
 DUE_AT = {kind: at for kind, (at, _) in _DEADLINES.items()}  # when (kind, key) is really due; None: no longer
 ON_DUE = {kind: happen for kind, (_, happen) in _DEADLINES.items()}

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from coordinator.engine import devices, explain, invariants, jobs
+from coordinator.engine import devices, explain, invariants, jobs, recovery
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.due import DUE_AT, ON_DUE
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import (
     AttemptOpened,
+    CoordinatorRestarted,
     DeviceCheckedIn,
     DeviceHeard,
     DevicesDrained,
@@ -89,6 +90,7 @@ _ON_EVENT: Mapping[type, Callable[[World, Any], None]] = {
     DriverLost: jobs.lose_driver,
     JobEnded: jobs.end_job,
     DevicesDrained: devices.drain,
+    CoordinatorRestarted: recovery.restart,
 }
 
 
@@ -124,7 +126,7 @@ class Engine:
         due = world.deadlines.soonest <= now
         on_frame = _ON_FRAME.get(kind)
         if on_frame is None:
-            if due:
+            if due and kind is not CoordinatorRestarted:  # it puts off what fell into the time without a coordinator
                 self._let_pass(inclusive=kind not in _BEFORE_TIES)
             self._on_event[kind](world, event)
             return out

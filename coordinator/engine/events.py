@@ -184,6 +184,11 @@ class PolicyChanged:
 
 
 @value
+class CoordinatorRestarted:
+    """The coordinator was killed or stopped, and this is the same one again: all streams are gone."""
+
+
+@value
 class DevicesDrained:
     """Somebody drains these devices (None: all): no new leases; idle ones are sent away, busy ones after their task."""
 
@@ -220,6 +225,7 @@ Event = (
     | ResponsesRecorded
     | JobEnded
     | PolicyChanged
+    | CoordinatorRestarted
     | DevicesDrained
     | TimePassed
     | TurnEnded

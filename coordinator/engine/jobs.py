@@ -77,7 +77,7 @@ def lose_driver(world: World, event: DriverLost) -> None:
     job = world.jobs.get(event.job)
     if job is None or job.ended or event.incarnation != job.incarnation or not job.followed:
         return
-    _goes_away(world, job)
+    goes_away(world, job)
     pause(world, job, DRIVER_AWAY, "its driver's stream ended")
 
 
@@ -218,13 +218,14 @@ def _take_over(world: World, job: Job, incarnation: int) -> None:
     """A restarted driver: it is not followed yet, and what crashed before is forgotten."""
     job.incarnation = incarnation
     if job.followed:
-        _goes_away(world, job)
+        goes_away(world, job)
     forget_crashes(world, job)
     world.dirty = True
     world.note(job, "DRIVER", f"incarnation {incarnation} takes over")
 
 
-def _goes_away(world: World, job: Job) -> None:
+def goes_away(world: World, job: Job) -> None:
+    """Note that the driver is away from now on: its job gets no devices, and its attempt has the driver grace."""
     job.followed, job.away_since = False, world.now
     world.change(job)
     world.deadlines.set(Kind.DRIVER, job.id, world.now + world.settings.driver_grace_s)

@@ -76,7 +76,7 @@ class SessionEnd(StrEnum):
     SENT_AWAY = "sent_away"  # after ComeBack
     DRAINED = "drained"
     BAD_FRAME = "bad_frame"  # the device broke the protocol
-    COORDINATOR_RESTARTED = "coordinator_restarted"  # known afterwards only: no coordinator observes its own end
+    COORDINATOR_RESTARTED = "coordinator_restarted"  # its stream ended with the coordinator, which came back
 
 
 class AttemptStatus(StrEnum):
@@ -223,7 +223,7 @@ class EngineSettings:
     liveness_s: float = 10.0  # max(3 heartbeats, 10 s) unless told otherwise; the host ends sessions that are silent
     accept_timeout_s: float = 10.0
     driver_grace_s: float = 30.0
-    recovery_grace_s: float = 20.0  # the host's: 2 liveness intervals; after a start silence ends no session
+    recovery_grace_s: float = 20.0  # 2 liveness intervals; after a restart so long ends no silence a session or lease
     cooling_first_s: float = 30.0  # doubles with each failure of the same (device, job)
     cooling_most_s: float = 3600.0
     crashes_to_pause: int = 5  # distinct devices on which one round failed, at least, before the job is paused

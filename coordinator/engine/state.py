@@ -113,6 +113,7 @@ class Session:
     draws: int = 0  # times that it was matched by chance
     wake_at: float | None = None  # while IDLE: when it is to be looked at again
     leave_by: float | None = None  # sent away: must have left by then
+    unheard: bool = False  # its stream ended with the coordinator before this restart; its device holds a lease
 
 
 @dataclass(slots=True, eq=False)

@@ -36,6 +36,7 @@ class World:
     gone: dict[DeviceId, None] = field(default_factory=dict)  # devices without a session, by when they left
     over: dict[JobId, None] = field(default_factory=dict)  # ended jobs, by when they ended
     draining: bool = False
+    recovering_until: float | None = None  # after a restart: devices that hold leases may come back until then
     regions: Regions = field(init=False)
     supply: Supply = field(init=False)
     tiers: Tiers = field(init=False)

@@ -6,6 +6,7 @@ from hypothesis.stateful import initialize, precondition, rule
 
 from coordinator.engine.events import (
     AttemptOpened,
+    CoordinatorRestarted,
     DeviceCheckedIn,
     DeviceHeard,
     DevicesDrained,
@@ -308,6 +309,13 @@ class World(RandomEngine):
     def policy(self, name: str) -> None:
         self.engine.set_policy(POLICIES[name]())
         self.handle(PolicyChanged(name))
+
+    @rule(rarely=st.integers(0, 2), after_s=st.sampled_from([0.0, 3.0, 45.0]))
+    def restart(self, rarely: int, after_s: float) -> None:
+        """The coordinator is killed, and comes back."""
+        if rarely == 0:
+            self.now += after_s
+            self.handle(CoordinatorRestarted())
 
     @rule(device=st.sampled_from(DEVICES), rarely=st.integers(0, 9))
     def drain(self, device: DeviceId, rarely: int) -> None:
