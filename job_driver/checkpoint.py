@@ -4,13 +4,10 @@ Of the rounds that have closed each is a line of a file beside the state, so tha
 number of rounds. The line is written first; one whose round the state does not name yet is left out.
 """
 
-import fcntl
 import json
 import math
 import os
-import socket
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,8 +20,8 @@ from job_driver.job import Arrays, Round
 from venn.wire import tensors
 from venn.wire.chunks import Hasher, digest_of_file
 from venn.wire.errors import UsageError
-from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_atomic, writing
-from venn.wire.text import printable
+from venn.wire.files import JsonLines, read_json_lines, sync, write_atomic, writing
+from venn.wire.locks import locked_folder
 
 FORMAT = 2
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
@@ -264,30 +261,5 @@ def job_folder(path: Path | None) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="venn-job-") as temporary:
             yield Path(temporary)
         return
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as error:
-        raise file_error(error, path) from error
-    try:
-        _lock(descriptor, path)
+    with locked_folder(path, LOCK, "driver"):
         yield path
-    finally:
-        os.close(descriptor)
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = printable(os.pread(descriptor, 200, 0).decode(errors="replace").strip(), 200) or "just started"
-        raise UsageError(
-            "DIR_LOCKED", f"another driver works in this folder: {holder}", where=str(folder),
-            fix="stop that one first, or give another --dir",
-        ) from error  # fmt: skip
-    except OSError as error:
-        raise file_error(error, folder / LOCK) from error
-    since = time.strftime("%Y-%m-%d %H:%M:%S")
-    with suppress(OSError):  # a full disk: the lock holds without a name on it
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}, since {since}\n".encode(), 0)

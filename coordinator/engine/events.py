@@ -187,6 +187,8 @@ class PolicyChanged:
 class CoordinatorRestarted:
     """The coordinator was killed or stopped, and this is the same one again: all streams are gone."""
 
+    stopped: bool  # cleanly: it had drained all devices to stop, which is over
+
 
 @value
 class DevicesDrained:

@@ -7,7 +7,7 @@ have passed, or pass within the grace, wait for its end. Drivers are away from n
 """
 
 from coordinator.engine.deadlines import Kind
-from coordinator.engine.events import DeviceCheckedIn
+from coordinator.engine.events import CoordinatorRestarted, DeviceCheckedIn
 from coordinator.engine.failures import DRIVER_AWAY, pause
 from coordinator.engine.jobs import goes_away
 from coordinator.engine.leases import accept, lose
@@ -19,10 +19,10 @@ from coordinator.engine.world import World
 _RESTARTED = SessionEnd.COORDINATOR_RESTARTED
 
 
-def restart(world: World, _: object) -> None:
+def restart(world: World, event: CoordinatorRestarted) -> None:
     """Go on after a restart. This is done before what is due, which waits as long as devices and drivers may take."""
     until = world.now + world.settings.recovery_grace_s
-    world.draining, world.recovering_until = False, until
+    world.draining, world.recovering_until = world.draining and not event.stopped, until
     for request in world.open_requests.values():
         request.deadline_at = max(request.deadline_at, until)
         world.changed[request.id] = request

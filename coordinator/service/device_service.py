@@ -78,7 +78,7 @@ class DeviceService:
         self._gone: dict[DeviceId, LastSeen] = {}  # those whose stream ended, the last one at the end
         self._ack = device_pb2.ConnectResponse(ack=device_pb2.Ack())  # filled in for each
         self._gathering: list[Session] = []  # with something to say that can wait
-        self._last = 0
+        self._last = max((device.last_session for device in host.engine.devices.values()), default=0)
         self._streams = 0
         self._liveness = LivenessMonitor(host, settings, self._sessions, self._silent_at, self._fell_silent)
         self.draining = False

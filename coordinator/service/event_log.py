@@ -5,8 +5,10 @@ from collections import defaultdict, deque
 from dataclasses import dataclass
 
 from coordinator.engine import effects
-from coordinator.engine.ids import JobId, LeaseSeq, RequestId, job_name
+from coordinator.engine.ids import JobId, RequestId, job_name
+from coordinator.engine.lifecycle import ABSENT
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, SessionEnd
+from coordinator.engine.state import Request
 from coordinator.service.convert.devices import duration
 from coordinator.service.host import Host
 from coordinator.service.jobs import Ledger
@@ -69,11 +71,12 @@ class EventLog:
         self._ledger = ledger
         self._entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self._gone = ("", SessionEnd.CONNECTION_ENDED)  # the device that left last, and why: its lease's loss follows
-        self._missed: set[LeaseSeq] = set()  # ABSENT leases, which were told of already
+        leases, requests = host.engine.leases.values(), host.engine.requests.values()
+        self._missed = {lease.seq for lease in leases if lease.state is ABSENT}  # which were told of already
         self._places: defaultdict[RequestId, deque[Entry]] = defaultdict(lambda: deque(maxlen=MOST_PLACES))
-        self._opened: dict[RequestId, Opened] = {}
+        self._opened = {request.id: _opened(request) for request in requests if request.open}
         self._aborted: dict[tuple[JobId, int], Entry] = {}  # by job and round: to be opened again
-        self._jobs: set[JobId] = set()  # unfinished ones
+        self._jobs = {job.id for job in host.engine.jobs.values() if not job.ended}  # unfinished ones
         self._listen(host)
 
     def _listen(self, host: Host) -> None:
@@ -205,6 +208,11 @@ class EventLog:
         self._aborted = {key: entry for key, entry in self._aborted.items() if key[0] != effect.job}
         message = f": {effect.message}" if effect.message else ""
         self.add(now, JOB_ENDS[effect.end], f"{job_name(effect.job)} is {effect.end}{message}", job=effect.job)
+
+
+def _opened(request: Request) -> Opened:
+    deadline_s = None if request.asynchronous else request.deadline_at - request.opened_at
+    return Opened(request.needed, deadline_s)
 
 
 def _place(lease: effects.OfferLease | effects.EndLease) -> str:

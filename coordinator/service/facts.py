@@ -2,7 +2,7 @@
 
 A fact is recorded in the journal between the events, in the order in which it was noted. It has a *key*, and the newest
 fact of a key stands. One that is ``gone`` says that nothing stands any more of its key, nor of the keys that begin with
-it. A journal begins with the facts that stand then.
+it.
 
 A fact never holds a secret: keys of tickets are derived (``coordinator.service.secret``).
 """

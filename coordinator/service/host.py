@@ -76,7 +76,7 @@ class Host:
         self.call_later = call_later or self.loop.call_later
         self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)
         self._turn: list[tuple[float, list[Effect], Recorded | None]] = []  # handled, not yet recorded
-        self._now = 0.0
+        self._now = engine.now
         self._timer: Timer | None = None
         self._timer_at = float("inf")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+from base64 import b64decode
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field, replace
@@ -9,8 +10,10 @@ from dataclasses import InitVar, dataclass, field, replace
 from coordinator.engine.effects import EndLease, OfferLease, ResumeLease
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import EngineSettings
+from coordinator.engine.state import Lease
 from coordinator.service.convert.devices import offer_bytes, offer_template
-from coordinator.service.facts import ROUNDS_KEPT
+from coordinator.service.convert.jobs import attempt_key
+from coordinator.service.facts import ROUNDS_KEPT, DriverAt, DriverVerified, RoundReported, TaskOpened
 from coordinator.service.host import Host
 from coordinator.service.secret import Secret
 from venn.v1 import common_pb2, device_pb2, job_pb2
@@ -40,12 +43,12 @@ class History:
     whose connection broke. Beside the ends of all leases that there can be, ``most`` still holds that of their attempt.
     """
 
-    def __init__(self, kept: int = KEPT_BYTES, most: int = MOST_BYTES) -> None:
+    def __init__(self, kept: int = KEPT_BYTES, most: int = MOST_BYTES, *, last: int = 0) -> None:
         self._kept, self._most = kept, most
         self._frames: deque[bytes] = deque()
-        self._sent = 0  # seq of the last frame that a follower was sent
+        self._sent = last  # seq of the last frame that a follower was sent
         self.bytes = 0  # of memory
-        self.last = 0  # seq of the newest frame; 0: none yet
+        self.last = last  # seq of the newest frame; none of them is kept at first
 
     def append(self, frame: job_pb2.FollowJobResponse) -> None:
         self.last += 1
@@ -157,10 +160,25 @@ class Job:
 
 
 class Jobs:
-    """All jobs by id; the services share it."""
+    """All jobs by id; the services share it. Begins with the jobs that the engine knows, by the facts that stand."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host, secret: Secret) -> None:
         self._jobs: dict[JobId, Job] = {}
+        engine, facts = host.engine, host.facts
+        for name, known in engine.jobs.items():
+            job = Job(name, "", known.incarnation, known.spec.asynchronous is not None, secret, ended=known.ended)
+            # The numbers of frames go on behind all that were told: there was less than one in each microsecond.
+            job.history = History(last=int(engine.now * 1e6))
+            self._jobs[name] = job
+        for driver in facts.of(DriverAt):
+            if found := self.get(driver.job):
+                found.address = driver.address
+        for verified in facts.of(DriverVerified):
+            if found := self.get(verified.job):
+                found.verified, found.moved = verified.address, verified.moved
+        for reported in facts.of(RoundReported):
+            if found := self.get(reported.job):
+                found.report(reported.round, reported.metrics)
 
     def get(self, job: JobId) -> Job | None:
         return self._jobs.get(job)
@@ -186,6 +204,12 @@ class Offers:
 
     def __init__(self, host: Host, jobs: Jobs, settings: EngineSettings) -> None:
         self._host, self._jobs, self._settings = host, jobs, settings
+        for opened in host.facts.of(TaskOpened):
+            if job := jobs.get(opened.job):
+                task = common_pb2.Task.FromString(b64decode(opened.task))
+                self.prepare(job, attempt_key(opened.job, opened.round, opened.attempt), task)
+                raw = task.SerializeToString(deterministic=True)
+                job.same_body(opened.round, opened.attempt, raw, opened.rounds_left)
 
     def prepare(self, job: Job, attempt: common_pb2.AttemptKey, task: common_pb2.Task) -> None:
         """Build what the offers of an attempt share, as it opens."""
@@ -227,7 +251,7 @@ class Ledger:
     """The live leases from offer to end, each with the session that holds it (after a resume another one)."""
 
     def __init__(self, host: Host) -> None:
-        self.offers: dict[LeaseSeq, OfferLease] = {}
+        self.offers = {seq: _offer_of(lease) for seq, lease in host.engine.leases.items()}
         host.listen(OfferLease, self._offered)
         host.listen(ResumeLease, self._resumed)
         host.listen(EndLease, self._ended)
@@ -244,3 +268,10 @@ class Ledger:
 
     def _ended(self, now: float, effect: EndLease) -> None:
         self.offers.pop(effect.lease, None)
+
+
+def _offer_of(lease: Lease) -> OfferLease:
+    """The offer of a lease that lives."""
+    request = lease.request
+    where = lease.session, lease.device.id, lease.seq, request.id, request.job.id
+    return OfferLease(*where, lease.round, lease.attempt, lease.ends_at)

@@ -3,24 +3,54 @@
 First line ``{"kind":"start",...}``, then ``{"n":1,"t":0.0123,"event":[...],"effects":[...]}`` per event (t in engine
 seconds; the wall clock then was ``wall_ms / 1000 + t``), ``{"t":0.0123,"fact":[...]}`` per fact, and on a clean stop
 ``{"kind":"end","digest":...}``. Each line ends with a checksum (``coordinator.service.sealed``).
+
+A coordinator that was killed or stopped goes on with the journal that it had (``coordinator.service.restore``).
 """
 
 import json
 import os
-from contextlib import suppress
-from itertools import count
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, settings_to_json, text_of, texts_of
-from coordinator.service.facts import Fact, Facts, fact_from_json
-from coordinator.service.sealed import seal, unseal
+from coordinator.service.facts import Fact
+from coordinator.service.sealed import seal
 from venn.wire.files import file_error, write_all
 
 FORMAT = 3
 EVENTS = "events.jsonl"
+
+_encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first line of a journal: whose it is."""
+
+    settings: EngineSettings
+    incarnation: int
+    wall_ms: int  # Unix milliseconds at engine time 0
+    name: str  # of the run, for people
+    software: str  # version that began it
+    started_s: float = 0.0  # engine time of its beginning
+
+    def line(self) -> str:
+        about = {"kind": "start", "format": FORMAT, "incarnation": self.incarnation, "wall_ms": self.wall_ms}
+        about |= {"started_s": self.started_s, "settings": settings_to_json(self.settings)}
+        return _encode(about | {"name": self.name, "software": self.software})
+
+
+@dataclass(slots=True)
+class Written:
+    """How far a journal's file is written."""
+
+    size: int = 0  # bytes
+    crc: int = 0  # of the last line
+    number: int = 0  # of the last event
+    digest: Digest = field(default_factory=Digest)
 
 
 class Journal:
@@ -29,53 +59,27 @@ class Journal:
     Raises PeerError OUT_OF_SPACE when they cannot be; then the file ends with the last whole turn.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        settings: EngineSettings,
-        incarnation: int,
-        wall_ms: int,
-        name: str,
-        software: str,
-        started_s: float = 0.0,
-        facts: Facts | None = None,
-    ) -> None:
-        """``started_s``: engine time at which this incarnation began; all of one folder share a clock. ``facts``: those
-        that stand then.
-        """
+    def __init__(self, path: Path, start: Start | None = None, *, written: Written | None = None) -> None:
+        """Begin a journal with ``start``; or go on with one of which ``written`` is whole: what is after it is cut."""
         self.path = path
-        self._encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
         self._lines: list[str] = []
-        self._number = 0
-        self._digest = Digest()
+        self._written = written or Written()
         try:
-            keep_previous(path)
-            self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file = open(path, "xb" if written is None else "r+b", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file.truncate(self._written.size)
+            self._file.seek(self._written.size)
         except OSError as error:
             raise file_error(error, path) from error
-        self._size = self._crc = 0  # of what is in the file
-        start = {
-            "kind": "start",
-            "format": FORMAT,
-            "incarnation": incarnation,
-            "wall_ms": wall_ms,
-            "started_s": started_s,
-            "settings": settings_to_json(settings),
-            "name": name,
-            "software": software,
-        }
-        self._lines.append(self._encode(start))
-        for fact in facts or ():
-            self.note(started_s, fact)
-        self.flush()
+        if start is not None:
+            self._lines.append(start.line())
+            self.flush()
 
     def append(self, now: float, event: Event, effects: list[Effect]) -> None:
         """Record one handled event; it is on disk after the next ``flush``."""
-        self._number += 1
-        self._digest.update(now, effects)
+        self._written.number += 1
+        self._written.digest.update(now, effects)
         done = f'"event":{text_of(event)},"effects":{texts_of(effects)}'
-        self._lines.append(f'{{"n":{self._number},"t":{now!r},{done}}}')
+        self._lines.append(f'{{"n":{self._written.number},"t":{now!r},{done}}}')
 
     def note(self, now: float, fact: Fact) -> None:
         """Record one fact; it is on disk after the next ``flush``."""
@@ -84,19 +88,19 @@ class Journal:
     def flush(self) -> None:
         if not self._lines:
             return
-        data, crc = seal(self._lines, self._crc)
+        data, crc = seal(self._lines, self._written.crc)
         self._lines.clear()
         try:
             write_all(self._file.write, data)
         except OSError as error:
-            os.ftruncate(self._file.fileno(), self._size)
+            os.ftruncate(self._file.fileno(), self._written.size)
             raise file_error(error, self.path) from error
-        self._size += len(data)
-        self._crc = crc
+        self._written.size += len(data)
+        self._written.crc = crc
 
     def close(self) -> None:
         """End the journal cleanly, with the digest of all that was recorded."""
-        self._lines.append(self._encode({"kind": "end", "digest": self._digest.hex()}))
+        self._lines.append(_encode({"kind": "end", "digest": self._written.digest.hex()}))
         self.break_off()
 
     def break_off(self) -> None:
@@ -105,29 +109,3 @@ class Journal:
             self.flush()
         finally:
             self._file.close()
-
-
-def standing_facts(path: Path) -> Facts:
-    """The facts that stand at the end of a journal; none where there is no journal."""
-    facts = Facts()
-    with suppress(FileNotFoundError):
-        for body in unseal(path.read_bytes()).bodies:
-            row = json.loads(body)
-            if "fact" in row:
-                facts.note(fact_from_json(row["fact"]))
-    return facts
-
-
-def first_start_ms(path: Path) -> int | None:
-    """Unix milliseconds at engine time 0 of the first coordinator that recorded here; None: nobody did, legibly."""
-    for each in (path.with_name(f"{path.stem}-1{path.suffix}"), path):
-        with suppress(OSError, ValueError, KeyError, TypeError), each.open("rb") as file:
-            return int(json.loads(file.readline())["wall_ms"])
-    return None
-
-
-def keep_previous(path: Path) -> None:
-    """Keep what a coordinator recorded here before, as ``events-1.jsonl`` and so on."""
-    if path.exists():
-        names = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(1))
-        path.rename(next(name for name in names if not name.exists()))

@@ -5,14 +5,17 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
 from coordinator.engine.engine import Engine
+from coordinator.engine.events import CoordinatorRestarted
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.service import admin_service, auth, device_service, job_service
@@ -28,8 +31,10 @@ from coordinator.service.host import CallLater, Clock, Host, boot_clock
 from coordinator.service.identities import Identities
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
-from coordinator.service.journal import EVENTS, Journal, first_start_ms, standing_facts
+from coordinator.service.journal import EVENTS, Journal, Start
 from coordinator.service.owners import Owners
+from coordinator.service.policy import policy_of
+from coordinator.service.restore import Restored, different, restore
 from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
@@ -39,14 +44,15 @@ from venn.wire.admission import SOFTWARE
 from venn.wire.authority import ServerCertificate
 from venn.wire.bounds import Refusals
 from venn.wire.channel import bind, make_server
-from venn.wire.files import file_error
 from venn.wire.health import Health
 from venn.wire.keys import LocalKeys
+from venn.wire.locks import locked_folder
 from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
 from venn.wire.trust import NOTHING
 
+LOCK = "coordinator.lock"
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
 SERVICES = (auth.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
 logger = logging.getLogger(__name__)
@@ -75,33 +81,28 @@ class Coordinator:
     """One coordinator with all its parts. Made by ``running``."""
 
     def __init__(self, settings: CoordinatorSettings, policy: Policy) -> None:
-        self.settings = settings
-        self.engine = Engine(settings.engine, policy)
-        first_ms = first_start_ms(settings.folder / EVENTS) if settings.folder else None
-        now_ms = int((time.time() - settings.clock()) * 1000)
-        wall_ms = min(first_ms or now_ms, now_ms)
-        started_s = (now_ms - wall_ms) / 1000  # on the clock of the first coordinator here
+        self.settings, self._policy = settings, policy
         secret = self._secret()
-        facts = standing_facts(settings.folder / EVENTS) if settings.folder else Facts()
-        self.journal = self._journal(wall_ms, now_ms, facts)
+        life = self._begin()
+        self.engine, self.journal, self._restored = life.engine, life.journal, life.restored
         self.host = Host(
             self.engine,
-            clock=lambda: started_s + settings.clock(),
-            wall_ms=wall_ms,
-            incarnation=now_ms,
+            clock=life.clock,
+            wall_ms=life.wall_ms,
+            incarnation=life.incarnation,
             call_later=settings.call_later,
             journal=self.journal,
-            facts=facts,
+            facts=life.facts,
             validate=settings.validate,
         )
         self.refusals = Refusals()
-        self.jobs = Jobs()
-        offers = Offers(self.host, self.jobs, settings.engine)
+        self.jobs = Jobs(self.host, secret)
+        offers = Offers(self.host, self.jobs, self.engine.settings)
         # The ledger listens first, the event log before the services: each may rely on those before it.
         self.ledger = Ledger(self.host)
         self.log = EventLog(self.host, self.ledger)
-        self.devices = DeviceService(self.host, settings.engine, offers, settings.bounds)
-        self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, settings.engine)
+        self.devices = DeviceService(self.host, self.engine.settings, offers, settings.bounds)
+        self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, self.engine.settings)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
         self.machine = Machine(self.lag)
         self.view = View(
@@ -110,11 +111,11 @@ class Coordinator:
             log=self.log,
             machine=self.machine,
             name=settings.name,
-            policy=settings.engine.policy,
-            seed=settings.engine.seed,
+            policy=self.engine.world.policy,
+            seed=self.engine.settings.seed,
             refused=self.refusals.times,
         )
-        owners = Owners(facts)
+        owners = Owners(self.host.facts)
         self.job_service = JobService(
             self.host,
             jobs=self.jobs,
@@ -146,28 +147,38 @@ class Coordinator:
     def _secret(self) -> Secret:
         """Its own secret, in its folder if it has one."""
         folder = self.settings.folder
-        if folder is None:
-            return Secret()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise file_error(error, folder) from error
-        return kept_secret(folder)
+        return Secret() if folder is None else kept_secret(folder)
 
-    def _journal(self, wall_ms: int, now_ms: int, facts: Facts) -> Journal | None:
-        settings = self.settings
-        if settings.folder is None:
-            return None
-        return Journal(
-            settings.folder / EVENTS,
-            settings=settings.engine,
-            incarnation=now_ms,
-            wall_ms=wall_ms,
-            name=settings.name,
-            software=SOFTWARE,
-            started_s=(now_ms - wall_ms) / 1000,
-            facts=facts,
-        )
+    def _begin(self) -> "_Life":
+        """A new engine with a new journal, or those of the coordinator that was here before."""
+        settings, folder = self.settings, self.settings.folder
+        wall_ms = int((time.time() - settings.clock()) * 1000)  # at 0 of our own clock
+        restored = restore(folder / EVENTS, policy_of) if folder is not None else None
+        if folder is None or restored is None:
+            engine = Engine(settings.engine, self._policy)
+            start = Start(settings.engine, incarnation=wall_ms, wall_ms=wall_ms, name=settings.name, software=SOFTWARE)
+            journal = Journal(folder / EVENTS, start) if folder is not None else None
+            return _Life(engine, journal, Facts(), settings.clock, wall_ms, wall_ms, None)
+        start, clock = restored.start, settings.clock
+        ahead_s = max((wall_ms - start.wall_ms) / 1000, restored.last_s - clock())  # of our own clock
+        journal = Journal(folder / EVENTS, written=restored.written)
+        wall_ms, incarnation = start.wall_ms, start.incarnation
+        now = partial(_ahead, clock, ahead_s)
+        return _Life(restored.engine, journal, restored.facts, now, wall_ms, incarnation, restored)
+
+    def go_on(self) -> None:
+        """Tell the engine of the restart, if this is one; then devices and drivers may come."""
+        if (restored := self._restored) is None:
+            return
+        engine, asked = self.engine, self.settings.engine
+        away_s = self.host.now() - restored.last_s
+        text = f"the coordinator goes on, {away_s:.1f} s after its last record"
+        counts = {"jobs": len(engine.jobs), "leases": len(engine.leases), "devices": len(engine.devices)}
+        self.log.add(self.host.now(), "RESTARTED", text, **counts)
+        if others := different(engine.settings, asked):
+            message = "settings are those that this coordinator began with: " + ", ".join(others)
+            log(logger, logging.WARNING, message)
+        self.host.handle(CoordinatorRestarted(restored.stopped))
 
     def make_server(self) -> grpc.aio.Server:
         """The server with every service, all behind the guard; reflection, if wanted, is the admin's."""
@@ -208,29 +219,48 @@ class Coordinator:
         self.followers.dismiss()
 
 
+class _Life(NamedTuple):
+    """The parts with which a coordinator begins, or goes on."""
+
+    engine: Engine
+    journal: Journal | None
+    facts: Facts
+    clock: Clock
+    wall_ms: int  # Unix milliseconds at engine time 0
+    incarnation: int
+    restored: Restored | None
+
+
+def _ahead(clock: Clock, ahead_s: float) -> float:
+    return clock() + ahead_s
+
+
 @asynccontextmanager
 async def running(settings: CoordinatorSettings, policy: Policy) -> AsyncIterator[Coordinator]:
     """A coordinator that serves, until the block is left. ``host.failure`` says if it cannot go on.
 
-    Raises UsageError NOT_LOOPBACK, PORT_IN_USE, and PeerError OUT_OF_SPACE.
+    Raises UsageError NOT_LOOPBACK, PORT_IN_USE, DIR_LOCKED, those of ``restore``, and PeerError OUT_OF_SPACE.
     """
-    coordinator = Coordinator(settings, policy)
-    server = coordinator.make_server()
-    try:
-        certificate = settings.certificate
-        credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)]) if certificate else None
-        coordinator.address = bind(server, settings.listen, insecure=settings.insecure, credentials=credentials)
-        await server.start()
-        coordinator.health.serving(True)
-        log(logger, logging.INFO, "listening", address=coordinator.address, policy=settings.engine.policy)
-        if settings.insecure:
-            log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")
-        async with coordinator.watching():
-            yield coordinator
-    finally:
-        coordinator.job_service.exchanges.end()
-        await server.stop(STOP_GRACE_S)
-        coordinator.host.close()
+    folder = settings.folder
+    with nullcontext() if folder is None else locked_folder(folder, LOCK, "coordinator"):
+        coordinator = Coordinator(settings, policy)
+        server = coordinator.make_server()
+        try:
+            coordinator.go_on()
+            certificate = settings.certificate
+            credentials = grpc.ssl_server_credentials([(certificate.key, certificate.chain)]) if certificate else None
+            coordinator.address = bind(server, settings.listen, insecure=settings.insecure, credentials=credentials)
+            await server.start()
+            coordinator.health.serving(True)
+            log(logger, logging.INFO, "listening", address=coordinator.address, policy=coordinator.view.policy)
+            if settings.insecure:
+                log(logger, logging.WARNING, "others can reach this coordinator, and nothing is encrypted")
+            async with coordinator.watching():
+                yield coordinator
+        finally:
+            coordinator.job_service.exchanges.end()
+            await server.stop(STOP_GRACE_S)
+            coordinator.host.close()
 
 
 def new_seed() -> int:

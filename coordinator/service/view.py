@@ -264,7 +264,7 @@ class Roster:
 
     def __init__(self, host: Host, known: Mapping[DeviceId, Device]) -> None:
         self._known = known  # by the engine
-        self._names: list[DeviceId] = []  # sorted
+        self._names = sorted(known)  # may include some that it forgot
         self._new: set[DeviceId] = set()
         host.listen(effects.OpenSession, self._opened)
 

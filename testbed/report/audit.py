@@ -91,6 +91,7 @@ class _Coordinator:
                     | past.ResponsesRecorded()
                     | past.JobEnded()
                     | past.PolicyChanged()
+                    | past.CoordinatorRestarted()
                     | past.DevicesDrained()
                     | past.TimePassed()
                     | past.TurnEnded()

@@ -255,6 +255,7 @@ class _Reader:
                 | past.DriverFollowed()
                 | past.AttemptOpened()
                 | past.JobEnded()
+                | past.CoordinatorRestarted()
                 | past.DevicesDrained()
                 | past.TimePassed()
                 | past.TurnEnded()

@@ -260,6 +260,7 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                 | past.AttemptOpened()
                 | past.JobEnded()
                 | past.PolicyChanged()
+                | past.CoordinatorRestarted()
                 | past.DevicesDrained()
                 | past.TimePassed()
                 | past.TurnEnded()
@@ -301,7 +302,7 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                 case _:
                     assert_never(effect)
     for row in unheard:
-        number = journal.lease(integer(row, "life"), integer(row, "lease"))
+        number = journal.lease(integer(row, "life") or journal.incarnation, integer(row, "lease"))
         if number is not None:
             key = AttemptKey(job_name(JobId(text(row, "job"))), integer(row, "round"), integer(row, "attempt"))
             device, leased_for = granted[number]

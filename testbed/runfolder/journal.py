@@ -15,7 +15,7 @@ from typing import Any, Union, assert_never, get_args, get_origin, get_type_hint
 
 from coordinator.engine import effects as done
 from coordinator.engine.effects import Effect
-from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, Event, TimePassed
+from coordinator.engine.events import AttemptOpened, CoordinatorRestarted, DeviceCheckedIn, Event, TimePassed
 from coordinator.engine.ids import JobId, LeaseSeq, RequestId, SessionSeq
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, EngineSettings, HeldLease, LeaseEnd, SessionEnd
 from coordinator.engine.record import Digest, RecordError, effect_from_json, event_from_json, settings_from_json
@@ -69,7 +69,8 @@ class Journal:
     @property
     def restarts(self) -> tuple[float, ...]:
         """The engine times at which a coordinator was started again."""
-        return tuple(life.started_s for life in self.lives[1:])
+        again = [entry.t for entry in self.entries if isinstance(entry.event, CoordinatorRestarted)]
+        return tuple(sorted([*(life.started_s for life in self.lives[1:]), *again]))
 
     def lease(self, incarnation: int, number: int) -> LeaseSeq | None:
         """A lease as it is numbered here; None: it is of a coordinator before all of this."""
@@ -117,13 +118,11 @@ def journal_rows(path: Path) -> tuple[Row, ...]:
 
 def event_rows(rows: Sequence[Row], path: Path) -> Iterator[tuple[int, Row]]:
     """The events of a journal with the numbers of their lines. Raises UsageError where one is missing or damaged:
-    events are numbered from 1, facts stand between them, and nothing but an end line stands after them."""
+    events are numbered from 1, and between them are facts, and the ends of a coordinator that was started again."""
     n = 0
     for line, row in enumerate(rows[1:], start=2):
-        if "fact" in row:
+        if "fact" in row or row.get("kind") == "end":
             continue
-        if line == len(rows) and row.get("kind") == "end":
-            return
         n += 1
         if "event" not in row or row.get("n") != n:
             raise damaged(path, line)

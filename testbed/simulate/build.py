@@ -130,7 +130,7 @@ _NO_BOUND = 2**62
 
 
 def silent_at(since_s: float, began_s: float) -> float:
-    """When a coordinator that began at ``began_s`` ends the session of a device that says nothing any more."""
+    """When a coordinator that was started at ``began_s`` ends the session of a device that says nothing any more."""
     return max(since_s + LIVE.liveness_s, began_s + LIVE.recovery_grace_s)
 
 
@@ -145,7 +145,6 @@ def simulated_settings(seed: int, policy: str, *, silent: bool = False) -> Engin
         tiers=tiers_of(policy),
         liveness_s=math.inf,
         accept_timeout_s=LIVE.accept_timeout_s if silent else math.inf,
-        recovery_grace_s=0.0,
         no_work_patience_s=math.inf,
         most_sessions=_NO_BOUND,
         most_devices=_NO_BOUND,

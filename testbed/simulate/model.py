@@ -89,7 +89,6 @@ Watch = Callable[[Progress], bool]  # called now and then; False: stop here, wit
 class Unheard:
     """A response that a driver has decided about, and that no coordinator has heard of."""
 
-    life: int  # of the coordinator that granted its lease, from 1
     lease: LeaseSeq
     job: JobId
     round: int
@@ -110,7 +109,7 @@ class Outcome:
     device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased, per job
     wasted_device_s: Reals = field(default_factory=lambda: np.empty(0))  # leased and in no closed round, per job
     now_s: float = 0.0  # when it ended
-    digest: str = ""  # of all leases and transitions, see ``coordinator.engine.record.Digest``; a part for each life
+    digest: str = ""  # of all leases and transitions, see ``coordinator.engine.record.Digest``
     unheard: tuple[Unheard, ...] = ()
     killed: bool = False  # the coordinator was, and was not back when the simulation ended
     path: str = ""  # "events" or "bulk"

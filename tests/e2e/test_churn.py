@@ -100,9 +100,11 @@ def test_a_coordinator_that_is_killed_in_mid_round_loses_no_job_and_no_response(
     said = program.said()
     assert program.process.returncode == 0, program.err
     assert said["audit"]["findings"] == []
-    assert said["responses_in_aborted"] > 0  # acknowledged while nobody knew of the attempt any more
+    assert said["responses_in_aborted"] == 0  # each attempt goes on
+    assert [job["aborts"] for job in said["jobs"]] == [0, 0]
+    assert said["leases"]["revoked"] <= 3  # at most those that the buffered job no longer wanted when it ended
     assert said["sessions_by_end"]["coordinator_restarted"] > 0
-    assert sorted(path.name for path in out.glob("events*")) == ["events-1.jsonl", "events-2.jsonl", "events.jsonl"]
+    assert [path.name for path in out.glob("events*")] == ["events.jsonl"]
     replayed = run(tmp_path, "replay", str(out), "--json")
     assert replayed.said()["same"]
     assert replayed.said()["digest"] == said["digest"]

@@ -21,7 +21,7 @@ from coordinator.engine.events import (
 from coordinator.engine.model import FailureReason
 from coordinator.engine.record import effect_from_json, event_from_json
 from coordinator.policies.registry import load_policy
-from coordinator.service.journal import FORMAT, Journal
+from coordinator.service.journal import FORMAT, Journal, Start
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import parse
 from testbed.simulate.run.scenario import run_simulated
@@ -56,7 +56,7 @@ churn:
 
 
 def record_simulated(folder: Path) -> None:
-    """Two lives of a coordinator, four jobs: one asynchronous, one that lets devices count twice."""
+    """A coordinator that is killed, four jobs: one asynchronous, one that lets devices count twice."""
     run_simulated(parse(SIMULATED), out=folder, validate=True, quiet=True)
 
 
@@ -80,9 +80,8 @@ def record_scripted(folder: Path) -> None:
     play.wait(120.0)
     folder.mkdir()
     settings = play.engine.settings
-    journal = Journal(
-        RunFolder(folder).events, settings=settings, incarnation=1, wall_ms=0, name="golden-scripted", software="0.1.0"
-    )
+    start = Start(settings, incarnation=1, wall_ms=0, name="golden-scripted", software="0.1.0")
+    journal = Journal(RunFolder(folder).events, start)
     for now, event, effects in play.journal:
         journal.append(now, event_from_json(json.loads(event)), [effect_from_json(one) for one in json.loads(effects)])
     journal.close()

@@ -315,7 +315,7 @@ class World(RandomEngine):
         """The coordinator is killed, and comes back."""
         if rarely == 0:
             self.now += after_s
-            self.handle(CoordinatorRestarted())
+            self.handle(CoordinatorRestarted(stopped=False))
 
     @rule(device=st.sampled_from(DEVICES), rarely=st.integers(0, 9))
     def drain(self, device: DeviceId, rarely: int) -> None:

@@ -1,13 +1,23 @@
 """Programs that are killed or stand still, on worlds small enough to work by hand."""
 
+import math
 from typing import Any
 
 import pytest
 
-from coordinator.engine.effects import Effect, EndAttempt, OfferLease, RevokeLease
-from coordinator.engine.events import AttemptOpened, DeviceCheckedIn, DriverLost, Event, JobSubmitted, ResponsesRecorded
-from coordinator.engine.ids import JobId
-from coordinator.engine.model import Asynchronous, AttemptEndReason, LeaseEnd
+from coordinator.engine.effects import Effect, EndAttempt, OfferLease, ResumeLease, RevokeLease
+from coordinator.engine.events import (
+    AttemptOpened,
+    CoordinatorRestarted,
+    DeviceCheckedIn,
+    DriverLost,
+    Event,
+    JobSubmitted,
+    ResponsesRecorded,
+)
+from coordinator.engine.ids import JobId, LeaseSeq
+from coordinator.engine.model import Asynchronous, AttemptEndReason, HeldLease, HeldPhase, LeaseEnd
+from coordinator.engine.model import Outcome as Decided
 from coordinator.policies.fifo import Fifo
 from testbed.simulate.compiled.bulk import why_not
 from testbed.simulate.events.drivers import Change, Programs, State
@@ -21,13 +31,15 @@ ALWAYS = [Session(0, 99, 0), Session(0, 99, 1)]
 
 
 class Told:
-    """A journal over all lives."""
+    """A journal, and how often the coordinator was started so far."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[int, float, Event, list[Effect]]] = []  # (life, now, event, effects)
         self.lives = [0.0]
 
     def hear(self, now: float, event: Event, effects: list[Effect]) -> None:
+        if isinstance(event, CoordinatorRestarted):
+            self.lives.append(now)
         self.lines.append((len(self.lives), now, event, list(effects)))
 
     def events(self, kind: type) -> list[tuple[int, float, Any]]:
@@ -43,7 +55,7 @@ class Told:
 
 def played(made: Simulation) -> tuple[Outcome, Told]:
     told = Told()
-    outcome = simulate_events(made, Fifo(), journal=told.hear, reborn=told.lives.append, validate=True)
+    outcome = simulate_events(made, Fifo(), journal=told.hear, validate=True)
     return outcome, told
 
 
@@ -59,38 +71,61 @@ def still(at: float, until: float, job: JobId | None = None) -> Break:
 
 
 def test_a_coordinator_that_is_back_at_once() -> None:
-    """Two rounds of 4 s. At 6 it dies in the middle of round 2, which is tried again from 6 to 10."""
+    """Two rounds of 4 s. At 6 it dies in the middle of round 2, which goes on."""
     made = world([job("a", 2, rounds=2, compute=4.0)], ALWAYS, breaks=(killed(6.0),))
     outcome, told = played(made)
     assert told.lives == [0.0, 6.0]
-    assert told.opened() == [(1, 0.0, 1, 1), (1, 4.0, 2, 1), (2, 6.0, 2, 2)]
-    assert outcome.ended_s.tolist() == [10.0]
-    assert outcome.attempts.closed.tolist() == [True, False, True]
-    assert outcome.attempts.ended_s.tolist() == [4.0, 6.0, 10.0]
-    assert (outcome.leases[LeaseEnd.COUNTED], outcome.leases[LeaseEnd.UNKNOWN]) == (4, 2)
-    assert outcome.device_s.tolist() == [20.0]
-    assert outcome.wasted_device_s.tolist() == [4.0]
-    assert outcome.digest.count("-") == 1
+    assert told.opened() == [(1, 0.0, 1, 1), (1, 4.0, 2, 1), (2, 6.0, 2, 1)]
+    assert outcome.ended_s.tolist() == [8.0]
+    assert outcome.attempts.closed.tolist() == [True, True]
+    assert outcome.attempts.ended_s.tolist() == [4.0, 8.0]
+    assert outcome.leases == {**dict.fromkeys(LeaseEnd, 0), LeaseEnd.COUNTED: 4}
+    assert outcome.device_s.tolist() == [16.0]
+    assert outcome.wasted_device_s.tolist() == [0.0]
 
 
-def test_devices_check_in_again_with_what_they_hold_and_are_told_to_stop() -> None:
-    made = world([job("a", 2, compute=4.0)], ALWAYS, breaks=(killed(3.0, 5.0),))
+def test_devices_check_in_again_with_what_they_hold_and_go_on() -> None:
+    made = world([job("a", 2, compute=4.0)], ALWAYS, breaks=(killed(2.0, 3.0),))
     outcome, told = played(made)
-    again = [
-        (now, one.device, one.interval, one.foreign) for life, now, one in told.events(DeviceCheckedIn) if life == 2
-    ]
-    assert again == [(5.0, "0", 0, (1,)), (5.0, "1", 0, (2,))]
-    assert [one.reason for life, _, one in told.effects(RevokeLease) if life == 2] == [LeaseEnd.UNKNOWN] * 2
-    assert outcome.ended_s.tolist() == [9.0]
+    again = [(now, one.device, one.interval, one.held) for life, now, one in told.events(DeviceCheckedIn) if life == 2]
+    holds = [(HeldLease(LeaseSeq(seq), HeldPhase.WORKING),) for seq in (1, 2)]
+    assert again == [(3.0, "0", 0, holds[0]), (3.0, "1", 0, holds[1])]
+    assert [(now, one.lease) for _, now, one in told.effects(ResumeLease)] == [(3.0, 1), (3.0, 2)]
+    assert told.effects(RevokeLease) == []
+    assert outcome.ended_s.tolist() == [4.0]
 
 
-def test_a_response_that_comes_while_it_is_away_is_decided_and_nobody_hears_of_it() -> None:
-    """Done at 4, with nobody there from 3 to 5: it counts for its driver, whose next attempt does not have it."""
+def test_a_response_that_comes_while_it_is_away_is_decided_and_heard_when_it_is_back() -> None:
+    """Done at 4, with nobody there from 3 to 5: it counts for its driver, and its device has its receipt."""
     made = world([job("a", 1, compute=4.0)], [Session(0, 99, 0)], breaks=(killed(3.0, 5.0),))
     outcome, told = played(made)
-    assert [(one.life, one.lease, one.attempt, one.outcome.value) for one in outcome.unheard] == [(1, 1, 1, "counted")]
-    assert told.opened() == [(1, 0.0, 1, 1), (2, 5.0, 1, 2)]
-    assert outcome.ended_s.tolist() == [9.0]
+    assert outcome.unheard == ()
+    assert told.opened() == [(1, 0.0, 1, 1), (2, 5.0, 1, 1)]
+    (again,) = [one for life, _, one in told.events(DeviceCheckedIn) if life == 2]
+    assert again.held == (HeldLease(LeaseSeq(1), HeldPhase.DONE, Decided.COUNTED),)
+    assert (outcome.ended_s.tolist(), outcome.wasted_device_s.tolist()) == ([5.0], [0.0])
+
+
+def test_what_a_driver_decided_is_told_after_its_devices_have_left() -> None:
+    made = world([job("a", 1, compute=4.0)], [Session(0, 5, 0)], breaks=(killed(3.0, 60.0),))
+    outcome, _ = played(made)
+    assert outcome.ended_s.tolist() == [60.0]
+    assert not outcome.killed
+
+
+def test_a_coordinator_that_never_comes_back_has_not_heard_what_was_decided() -> None:
+    made = world([job("a", 1, compute=4.0)], [Session(0, 5, 0)], breaks=(killed(3.0, math.inf),))
+    outcome, _ = played(made)
+    assert [(one.lease, one.attempt, one.outcome.value) for one in outcome.unheard] == [(1, 1, "counted")]
+    assert (outcome.killed, outcome.now_s) == (True, 5.0)
+
+
+def test_who_left_while_it_was_away_is_lost_after_the_recovery_grace() -> None:
+    """Its place goes to the device that waits, 20 s after the coordinator is back."""
+    sessions = [Session(0, 4, 0), Session(2, 99, 1)]
+    outcome, told = played(world([job("a", 1, compute=9.0)], sessions, breaks=(killed(3.0, 6.0),)))
+    assert [(now, one.device) for _, now, one in told.effects(OfferLease)] == [(0.0, "0"), (26.0, "1")]
+    assert outcome.ended_s.tolist() == [35.0]
 
 
 def test_who_leaves_while_it_is_away_is_gone_and_who_comes_checks_in_later() -> None:
@@ -109,15 +144,15 @@ def test_a_job_that_arrives_while_it_is_away_comes_when_it_is_back() -> None:
 
 def test_matched_at_check_in_they_check_in_again_and_leave() -> None:
     made = world(
-        [job("a", 1, rounds=2, compute=4.0)], ALWAYS[:1], matching=Matching.AT_CHECK_IN, breaks=(killed(3.0, 5.0),)
+        [job("a", 1, rounds=2, compute=4.0)], ALWAYS, matching=Matching.AT_CHECK_IN, breaks=(killed(3.0, 5.0),)
     )
     outcome, told = played(made)
-    assert [(life, now) for life, now, _ in told.effects(OfferLease)] == [(1, 0.0), (2, 5.0)]
-    assert outcome.attempts.ended_s.tolist() == [3.0, 9.0]
+    assert [(life, now, one.device) for life, now, one in told.effects(OfferLease)] == [(1, 0.0, "0")]
+    assert outcome.attempts.ended_s.tolist() == [5.0]
 
 
 def test_nobody_waits_for_a_coordinator_that_does_not_come_back() -> None:
-    outcome, _ = played(world([job("a", 2, compute=4.0)], [Session(0, 5, 0)], breaks=(killed(3.0, 60.0),)))
+    outcome, _ = played(world([job("a", 2, compute=4.0)], [Session(0, 5, 0)], breaks=(killed(3.0, math.inf),)))
     assert outcome.now_s == 5.0
     assert outcome.killed
     assert outcome.live == 1
@@ -196,11 +231,11 @@ def test_a_driver_that_stands_still_hears_it_all_in_order() -> None:
 
 
 def test_a_driver_and_its_coordinator_are_both_away() -> None:
-    """The driver comes back last. It has decided nothing, and asks the other coordinator for the same attempt."""
+    """The driver comes back last, and gets the responses that waited for it in their devices."""
     made = world([job("a", 2, compute=4.0)], ALWAYS, breaks=(killed(2.0, 7.0, A), killed(3.0, 6.0)))
     outcome, told = played(made)
     assert told.opened() == [(1, 0.0, 1, 1), (2, 7.0, 1, 1)]
-    assert outcome.ended_s.tolist() == [11.0]
+    assert outcome.ended_s.tolist() == [7.0]
 
 
 # -- what takes turns

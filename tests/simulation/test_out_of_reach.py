@@ -27,7 +27,7 @@ def cut(jobs: list[SimulatedJob], sessions: list[Session], how: Cut, at: float =
 
 def played(made: Simulation) -> tuple[Outcome, Told]:
     told = Told()
-    outcome = simulate_events(made, Fifo(), journal=told.hear, reborn=told.lives.append, validate=True)
+    outcome = simulate_events(made, Fifo(), journal=told.hear, validate=True)
     return outcome, told
 
 
@@ -136,12 +136,12 @@ def test_who_never_comes_back_is_not_waited_for() -> None:
     assert outcome.now_s == 20.0
 
 
-def test_another_coordinator_does_not_know_what_it_holds() -> None:
+def test_a_coordinator_that_came_back_meanwhile_knows_what_it_holds() -> None:
     sessions = [Session(0, 3, 0), Session(8, 99, 0)]
     outcome, told = played(cut([job("a", 1, compute=10.0)], sessions, CUT, breaks=(killed(5.0),)))
     second = [event for life, _, event in told.events(DeviceCheckedIn) if life == 2]
-    assert [(one.held, one.foreign) for one in second] == [((), (1,))]
-    assert outcome.ended_s.tolist() == [18.0]
+    assert [(one.lease, one.phase) for one in second[0].held] == [(1, HeldPhase.WORKING)]
+    assert outcome.ended_s.tolist() == [10.0]
 
 
 def test_a_response_waits_for_a_driver_and_a_device() -> None:

@@ -51,7 +51,7 @@ def kept(made: Simulation, policy: str, root: Path) -> Outcome:
     """As ``venn run --backend sim`` keeps it."""
     folder = RunFolder(root)
     journal = KeptJournal(folder, made.settings, "random")
-    outcome = simulate(made, load_policy(policy), journal=journal.hear, reborn=journal.reborn, validate=True)
+    outcome = simulate(made, load_policy(policy), journal=journal.hear, validate=True)
     journal.close(killed=outcome.killed)
     keep_unheard(folder, outcome)
     folder.manifest.write_text(json.dumps({"name": "random"}))

@@ -1,7 +1,7 @@
 """What is kept of a simulation while it runs, from the engine's effects: its attempts, and what was useful."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ from coordinator.engine.effects import AcceptAttempt, Effect, EndAttempt, EndJob
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import ResponsesRecorded
 from coordinator.engine.ids import LeaseSeq, RequestId
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
+from coordinator.engine.model import AttemptStatus, LeaseEnd
 from coordinator.engine.record import Digest
 from testbed.runfolder.attempts import Attempts
 from testbed.simulate.model import Outcome, Simulation, Unheard
@@ -47,11 +47,6 @@ class Accounts:
         }
         self._jobs = {job.spec.job: index for index, job in enumerate(simulation.jobs)}
         self._digest = Digest()
-        self._digests: list[str] = []  # of former lives of the coordinator
-        self._plans = 0  # in them, as the next two
-        self._leases = dict.fromkeys(LeaseEnd, 0)
-        self._device_s = np.zeros(len(self._jobs))
-        self._unheard: list[Unheard] = []
         self._ended_s = [math.nan] * len(self._jobs)
         self._useful_s = [0.0] * len(self._jobs)  # leased, counted, in rounds that closed
         self._opened: dict[RequestId, float] = {}  # of open attempts
@@ -61,69 +56,29 @@ class Accounts:
         self._attempts: list[_Ended] = []
         self._breaks = bool(simulation.breaks)
         self._corrected: dict[LeaseSeq, float] = {}  # leased, of leases that a driver may yet have counted
-        self._useful_of: dict[tuple[int, int], float] = {}  # by job and round, if programs are killed
 
-    def outcome(self, engine: Engine, check_ins: int, now: float, *, killed: bool) -> Outcome:
-        """When it is over, at ``now``. ``killed``: the engine's last event was its last word."""
-        device_s = self._device_s + self._attained(engine, engine.now if killed else now)
+    def outcome(
+        self, engine: Engine, check_ins: int, now: float, *, killed: bool, unsaid: Iterable[ResponsesRecorded]
+    ) -> Outcome:
+        """When it is over, at ``now``. ``killed``: the engine's last event was its last word. ``unsaid``: what drivers
+        decided and no coordinator heard of.
+        """
+        device_s = self._attained(engine, engine.now if killed else now)
         return Outcome(
             ended_s=np.array(self._ended_s),
             attempts=Attempts.of_rows(self._attempts),
             check_ins=check_ins,
-            plans=self._plans + engine.plan_number,
-            leases={reason: count + engine.world.ends[reason] for reason, count in self._leases.items()},
+            plans=engine.plan_number,
+            leases=dict(engine.world.ends),
             live=len(engine.leases),
             device_s=device_s,
             wasted_device_s=_at_least_0(device_s - np.array(self._useful_s)),
             now_s=now,
-            digest="-".join((*self._digests, self._digest.hex())),
-            unheard=tuple(self._unheard),
+            digest=self._digest.hex(),
+            unheard=tuple(_unheard(unsaid)),
             killed=killed,
             path="events",
         )
-
-    # -- a coordinator that was killed
-
-    def unheard(self, life: int, event: ResponsesRecorded) -> None:
-        """Note what a driver has decided and no coordinator will ever hear."""
-        for lease, outcome in event.responses:
-            self._unheard.append(Unheard(life, lease, event.job, event.round, event.attempt, outcome))
-
-    def end_life(self, engine: Engine) -> None:
-        """End what was open when it was killed with the last that it handled, as ``testbed.runfolder.journal`` does."""
-        now = engine.now
-        for request in engine.world.open_requests.values():
-            if request.id in self._opened:
-                ended = (AttemptStatus.ABORTED, AttemptEndReason.UNKNOWN, request.responses)
-                self._note_end(EndAttempt(request.id, request.job.id, request.round, request.attempt, *ended), now)
-        self._opened.clear()
-        self._filled.clear()
-        self._counted_s.clear()
-        self._granted.clear()
-        self._corrected.clear()
-        self._plans += engine.plan_number
-        self._device_s += self._attained(engine, now)
-        for reason, count in engine.world.ends.items():
-            self._leases[reason] += count
-        self._leases[LeaseEnd.UNKNOWN] += len(engine.leases)
-        self._digests.append(self._digest.hex())
-        self._digest = Digest()
-
-    def _is_new(self, accepted: AcceptAttempt) -> bool:
-        """Whether an attempt is new: not one that is taken up by a driver that was killed."""
-        if accepted.request in self._opened or accepted.status is not AttemptStatus.OPEN:
-            return False
-        if self._digests:
-            self._not_told(accepted)
-        return True
-
-    def _not_told(self, again: AcceptAttempt) -> None:
-        """A round that a former life has closed is opened once more: its driver never heard that it was."""
-        job = self._jobs[again.job]
-        for number, ended in enumerate(self._attempts):
-            if ended.closed and (ended.job, ended.round) == (job, again.round):
-                self._attempts[number] = ended._replace(closed=False)
-                self._useful_s[job] -= self._useful_of.pop((job, ended.round))
 
     def _attained(self, engine: Engine, now: float) -> Reals:
         return np.array([engine.jobs[job].attained(now) if job in engine.jobs else 0.0 for job in self._jobs])
@@ -145,7 +100,7 @@ class Accounts:
 
     def _accept_attempt(self, accepted: AcceptAttempt, now: float) -> None:
         self._digest.add(now, accepted)
-        if self._is_new(accepted):
+        if accepted.request not in self._opened and accepted.status is AttemptStatus.OPEN:
             self._opened[accepted.request] = now
             if accepted.deadline_at is None:
                 self._filled[accepted.request] = now  # an asynchronous round has no delay of its own
@@ -170,9 +125,13 @@ class Accounts:
         useful_s = self._counted_s.pop(ended.request)
         if closed:
             self._useful_s[job] += useful_s
-            if self._breaks:
-                self._useful_of[job, ended.round] = useful_s
         self._attempts.append(_Ended(job, ended.round, ended.attempt, opened, filled, now, closed, ended.responses))
+
+
+def _unheard(unsaid: Iterable[ResponsesRecorded]) -> Iterator[Unheard]:
+    for event in unsaid:
+        for lease, outcome in event.responses:
+            yield Unheard(lease, event.job, event.round, event.attempt, outcome)
 
 
 def _at_least_0(values: Reals) -> Reals:

@@ -27,7 +27,7 @@ from coordinator.engine.events import (
     SessionEnded,
     TaskFinished,
 )
-from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
 from testbed.simulate.build import silent_at
 from testbed.simulate.events.presence import FINISH, RESPONSE, SESSION_END, Finish, Kind, Present, Response, Row, rows
@@ -67,7 +67,7 @@ class Devices:
         self.next_check_in = self._next.start_s  # inf: the trace has ended; -inf: its next block is to be read first
         self.check_ins = 0  # that were said so far
         self._sessions = 0  # that were begun so far; also the last one
-        self._life, self._began_s = 1, 0.0  # of the coordinator
+        self._began_s = 0.0  # when the coordinator did, the last time
 
     # -- what happens next
 
@@ -109,7 +109,7 @@ class Devices:
         self.check_ins += 1
         present, simulation = self._present[seq], self._simulation
         row, names = present.row, simulation.names
-        held, foreign = _names(present, self._life)
+        held = _names(present)
         per_session, per_day = self._limits[row.kind]
         return DeviceCheckedIn(
             seq,
@@ -118,7 +118,6 @@ class Devices:
             row.interval,
             simulation.kinds[row.kind],
             held,
-            foreign,
             tasks_per_session=per_session,
             tasks_per_day=per_day,
             reference_s=row.slow,
@@ -196,27 +195,31 @@ class Devices:
             case SessionEnded():
                 self._present.pop(event.session, None)
             case TaskFinished() if event.session in self._present:
-                self._present[event.session].told = event.lease
+                self._present[event.session].told = event.lease, event.outcome
             case said.LeaseAccepted() | said.LeaseDeclined() | said.LeaseReleased() | said.DeviceHeard():
                 pass  # of these its device keeps nothing
             case said.TaskProgressed() | said.TaskFailed() | TaskFinished():
                 pass
             case said.JobSubmitted() | said.DriverFollowed() | said.DriverLost() | said.AttemptOpened():
-                pass  # drivers submit their jobs anew, and go on from there
+                pass  # drivers say it again
             case said.ResponsesRecorded() | said.JobEnded():
                 pass
-            case said.PolicyChanged() | said.DevicesDrained() | said.TimePassed() | said.TurnEnded():
+            case (
+                said.PolicyChanged()
+                | said.CoordinatorRestarted()
+                | said.DevicesDrained()
+                | said.TimePassed()
+                | said.TurnEnded()
+            ):
                 pass  # said by the coordinator itself
             case _:
                 assert_never(event)
 
-    def check_in_again(self, now: float) -> Iterator[DeviceCheckedIn]:
-        """Check in again all who are there, with another coordinator, in order of their sessions."""
-        self._life, self._began_s = self._life + 1, now
+    def connect_again(self, now: float) -> list[SessionSeq]:
+        """Give all who are there a session with the coordinator that came back, in order of those that they had."""
+        self._began_s = now
         former, self._present = self._present, {}
-        for present in former.values():
-            if present.how is None:
-                yield self.check_in(self._attend(present, now))
+        return [self._attend(present, now) for present in former.values() if present.how is None]
 
     # -- what devices are told
 
@@ -285,9 +288,9 @@ class Devices:
             self._miss(present, offer)
             return None
         done = self._done(present, offer, now)
-        whose = self._life, present.row.device
-        task = Response(done, offer.lease, offer.session, offer.job, offer.round, offer.attempt, *whose)
-        present.lease, present.task, present.life = offer.lease, task, self._life
+        of = offer.job, offer.round, offer.attempt
+        task = Response(done, offer.lease, offer.session, *of, present.row.device)
+        present.lease, present.task = offer.lease, task
         self.due.note((done, RESPONSE, task))
         return LeaseAccepted(offer.session, offer.lease)
 
@@ -328,9 +331,9 @@ def _limits(about: Simulation) -> tuple[tuple[int, int], ...]:
     return limits
 
 
-def _names(present: Present, life: int) -> tuple[tuple[HeldLease, ...], tuple[LeaseSeq, ...]]:
-    """What it holds of this coordinator, and of former ones."""
-    lease, present.told = present.lease or present.told, None
-    if lease is None:
-        return (), ()
-    return ((HeldLease(lease, HeldPhase.WORKING),), ()) if present.life == life else ((), (lease,))
+def _names(present: Present) -> tuple[HeldLease, ...]:
+    """What it holds: a task, or the answer to its response."""
+    told, present.told = present.told, None
+    if present.lease is not None:
+        return (HeldLease(present.lease, HeldPhase.WORKING),)
+    return () if told is None else (HeldLease(told[0], HeldPhase.DONE, told[1]),)

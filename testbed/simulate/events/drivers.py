@@ -3,8 +3,8 @@
 A driver needs no time: it opens the next attempt at once, with round + 1 after a close and attempt + 1 after an abort.
 
 One that was killed comes back with a higher incarnation, submits its job again and asks for the attempt that was open;
-responses wait for it, in their devices. One that is suspended hears what was said to it when it goes on. Another
-coordinator does not know its attempt: it opens the next one, and takes the one before for aborted.
+responses wait for it, in their devices. One that is suspended hears what was said to it when it goes on. To a
+coordinator that came back it submits its job again, asks for its attempt, and says what it decided in the meantime.
 
 ``Programs`` has the rules of ``testbed.live.injector``. A program that is killed while it is suspended is no longer
 suspended. Of two entries that keep a program away at the same time the later one says when it is back; one that is
@@ -14,7 +14,7 @@ away is not suspended.
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple, assert_never
 
@@ -112,9 +112,9 @@ class Driver:
     incarnation: int = 1
     arrived: bool = False
     over: bool = False  # its job has ended
-    life: int = 0  # of the coordinator that has accepted its job last; 0: none has
+    follows: bool = False  # the coordinator has accepted its job, and was not killed since then
     reborn: bool = False  # it was killed since then
-    decided: bool = False  # about a response, since the latest attempt opened
+    unsaid: list[ResponsesRecorded] = field(default_factory=list)  # what it decided while nobody heard it
     missed: list[Effect | Response] = field(default_factory=list)  # what it has yet to hear, in order
 
     def __post_init__(self) -> None:
@@ -133,17 +133,15 @@ class Driver:
         if no is None:
             return JobEnded(self.job.spec.job, JobEnd.FINISHED)
         self.collector.open(no)
-        self.decided = False
         return self._asks(no)
 
-    def submits(self, life: int) -> list[Event]:
-        """Bring the job to the coordinator, or back to it, and follow it from where it is."""
+    def submits(self) -> list[Event]:
+        """Bring the job to the coordinator, or back to it, follow it from where it is, and say what was not heard."""
         spec, latest = self.job.spec, self.collector.latest
-        strange = self.life not in (0, life) and (self.decided or not self.reborn)
-        if strange:
-            self.collector.end(latest.no, Status.ABORTED)
         asks = self._asks(latest.no) if latest.status is Status.OPEN else self.opens()
-        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), asks]
+        unsaid, self.unsaid = self.unsaid, []
+        again = [replace(one, incarnation=self.incarnation) for one in unsaid]
+        return [JobSubmitted(spec, self.incarnation), DriverFollowed(spec.job, self.incarnation), asks, *again]
 
     def takes(self, response: Response) -> bool:
         """Whether it decides about a response that comes now: between two rounds of an asynchronous job about none."""
@@ -170,7 +168,6 @@ class Drivers:
         self._to_come = list(self._drivers.values())[::-1]  # the next one last
         self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf  # inf: all jobs have come
         self.unfinished = len(self._drivers)
-        self.life = 1  # of the coordinator, or of the one that was killed
         self.catching_up: deque[Effect | Response] = deque()  # what drivers that are there have yet to hear
 
     def arrive(self) -> list[Event]:
@@ -179,7 +176,7 @@ class Drivers:
         self.next_arrival = self._to_come[-1].job.arrives_s if self._to_come else math.inf
         driver.arrived = True
         driver.opens()
-        return driver.submits(self.life) if driver.state is THERE else []
+        return driver.submits() if driver.state is THERE else []
 
     def takes(self, response: Response) -> bool:
         """Whether the driver takes a response; else it has to wait."""
@@ -194,7 +191,6 @@ class Drivers:
         driver = self._drivers[response.job]
         no = AttemptNo(response.round, response.attempt)
         outcome = _COUNTED if driver.collector.decide(no, response.lease, response.device) is COUNTS else _STRAGGLER
-        driver.decided = True
         into = driver.collector.into(no)
         return ResponsesRecorded(response.job, driver.incarnation, *into, ((response.lease, outcome),))
 
@@ -215,13 +211,22 @@ class Drivers:
 
     # -- what the timeline does to them, and to the coordinator
 
+    def unheard(self, event: ResponsesRecorded) -> None:
+        """Keep what a driver has decided and no coordinator heard: it says so again."""
+        self._drivers[event.job].unsaid.append(event)
+
+    def unsaid(self) -> Iterator[ResponsesRecorded]:
+        """What drivers decided and no coordinator has heard of yet."""
+        return (event for driver in self._drivers.values() for event in driver.unsaid)
+
     def submissions(self) -> Iterator[list[Event]]:
-        """What each driver that is there says to another coordinator that has begun, in order of arrival."""
-        self.life += 1
+        """What each driver that is there says to a coordinator that came back, in order of arrival."""
         for driver in self._drivers.values():
             driver.forget()
+            driver.follows = False
+        for driver in self._drivers.values():
             if driver.arrived and not driver.over and driver.state is THERE:
-                yield driver.submits(self.life)
+                yield driver.submits()
 
     def stop(self, job: JobId, state: State) -> list[Event]:
         """Kill a driver, or suspend it from here on."""
@@ -230,7 +235,7 @@ class Drivers:
         if state is STILL:
             return []
         driver.forget()
-        knows = driver.arrived and not driver.over and driver.life == self.life
+        knows = driver.arrived and not driver.over and driver.follows
         return [DriverLost(job, driver.incarnation)] if knows else []
 
     def return_(self, job: JobId, before: State) -> list[Event]:
@@ -240,8 +245,8 @@ class Drivers:
         if before is AWAY:
             driver.incarnation, driver.reborn = driver.incarnation + 1, True
         self._let_hear(driver)
-        submits = before is AWAY or driver.life != self.life
-        return driver.submits(self.life) if driver.arrived and not driver.over and submits else []
+        submits = before is AWAY or not driver.follows
+        return driver.submits() if driver.arrived and not driver.over and submits else []
 
     def _let_hear(self, driver: Driver) -> None:
         self.catching_up += driver.missed
@@ -250,7 +255,7 @@ class Drivers:
     def _hear(self, driver: Driver, effect: AcceptJob | AcceptAttempt | EndAttempt) -> Event | None:
         match effect:
             case AcceptJob():
-                driver.life, driver.reborn = self.life, False
+                driver.follows, driver.reborn = True, False
                 return None
             case AcceptAttempt(status=AttemptStatus.OPEN) | EndAttempt(reason=AttemptEndReason.CANCELLED):
                 return None
@@ -263,4 +268,4 @@ class Drivers:
     def _go_on(self, driver: Driver) -> Event | None:
         says = driver.opens()
         self._let_hear(driver)
-        return says if driver.life == self.life else None
+        return says if driver.follows else None

@@ -19,11 +19,11 @@ later. Sessions are numbered 1, 2, 3 ... by check-in.
 With ``Matching.AT_CHECK_IN`` a device reports a limit of one task per session, and says goodbye if nothing was given
 to it by the end of its check-in and the reactions to that.
 
-A coordinator that is killed takes all with it that it knows: sessions, leases and attempts are over. While it is away
-devices work on, and drivers decide about responses, of which nobody hears. Another one, with the next number, begins
-with an engine and a policy that know nothing; first the drivers say what they have to say, by arrival of their jobs,
-then the devices that are there check in, by session, with the leases that they still hold, which are taken back. One
-that is suspended hears all that is said to it when it goes on, in the order in which it was said.
+A coordinator that is killed comes back as the same one: its engine goes on, and the sessions are gone. While it is
+away devices work on, and drivers decide about responses. When it is back the drivers say what they have to say, by
+arrival of their jobs, also what they decided; then the devices that are there check in, by session, with the leases
+that they still hold. One that is suspended hears all that is said to it when it goes on, in the order in which it was
+said.
 
 It ends when the last job has, with all reactions; or when no check-in and no arrival is to come and no session is
 open: then the jobs that are left would wait for ever.
@@ -32,12 +32,19 @@ open: then the jobs that are left would wait for ever.
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
 from typing import Any
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import DeviceCheckedIn, Event, ResponsesRecorded, SessionEnded, TimePassed, TurnEnded
+from coordinator.engine.events import (
+    CoordinatorRestarted,
+    DeviceCheckedIn,
+    Event,
+    ResponsesRecorded,
+    SessionEnded,
+    TimePassed,
+    TurnEnded,
+)
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import SessionEnd
 from coordinator.engine.plan import Policy
@@ -60,7 +67,6 @@ from testbed.world.arrays import Matching
 from venn.wire.process import NOBODY_WAITS, collecting_seldom
 
 Journal = Callable[[float, Event, list[Effect]], None]  # (now, event, its effects), in their order
-Reborn = Callable[[float], None]  # another coordinator begins now
 _Note = Callable[[Any, float], None]
 _React = Callable[[Any, float], Event | None]
 
@@ -73,17 +79,14 @@ def simulate_events(
     policy: Policy,
     *,
     journal: Journal | None = None,
-    reborn: Reborn | None = None,
     validate: bool = False,
     watch: Watch | None = None,
 ) -> Outcome:
     """Run it to its end. ``validate``: check every invariant of the engine after every event (slow).
 
-    ``policy`` is fresh; each coordinator that begins after one was killed has a copy of it as it was.
-
     Raises InvariantError, and whatever the policy raises.
     """
-    run = _Run(simulation, policy, journal, reborn, validate=validate)
+    run = _Run(simulation, policy, journal, validate=validate)
     with collecting_seldom(NOBODY_WAITS):
         while run.let_happen(_LOOK_UP_EVERY):
             if watch is not None and not watch(run.progress()):
@@ -92,13 +95,10 @@ def simulate_events(
 
 
 class _Run:
-    def __init__(
-        self, simulation: Simulation, policy: Policy, journal: Journal | None, reborn: Reborn | None, *, validate: bool
-    ) -> None:
+    def __init__(self, simulation: Simulation, policy: Policy, journal: Journal | None, *, validate: bool) -> None:
         self.programs = Programs(simulation.breaks)
         self._breaks = bool(simulation.breaks)
-        self._fresh = deepcopy(policy) if self._breaks else policy
-        self.engine = Engine(simulation.settings, policy)  # of the coordinator, or of the one that was killed
+        self.engine = Engine(simulation.settings, policy)
         self.coordinator = THERE
         self.devices = Devices(simulation)
         self.drivers = Drivers(simulation.jobs)
@@ -107,7 +107,7 @@ class _Run:
         self._leaves_unmatched = simulation.matching is Matching.AT_CHECK_IN
         self._until_s = simulation.until_s
         self._jobs = len(simulation.jobs)
-        self._journal, self._reborn = journal, reborn
+        self._journal = journal
         self._validate = validate
         self._watched = validate or journal is not None
         self._said: deque[Event] = deque()  # reactions that the engine has not heard yet
@@ -163,12 +163,15 @@ class _Run:
         return True
 
     def outcome(self) -> Outcome:
-        killed = self.coordinator is AWAY
-        return self.accounts.outcome(self.engine, self.devices.check_ins, self.now, killed=killed)
+        killed, unsaid = self.coordinator is AWAY, self.drivers.unsaid()
+        return self.accounts.outcome(self.engine, self.devices.check_ins, self.now, killed=killed, unsaid=unsaid)
 
     def _anybody(self) -> bool:
         """Whether a session is open, or somebody waits for a coordinator, or it has yet to hear what was said to it."""
-        return bool(self.engine.sessions if self.coordinator is THERE else self.devices.attended or self._inbox)
+        if self.coordinator is THERE:
+            return bool(self.engine.sessions)
+        comes_back = self.programs.next_at() < math.inf
+        return self.devices.attended or bool(self._inbox) or (comes_back and any(self.drivers.unsaid()))
 
     def _finish(self) -> None:
         self._say(self.devices.finish())
@@ -205,8 +208,6 @@ class _Run:
             self.drivers.keep(response)
             return
         self.devices.let_go(response)
-        if response.life != self.drivers.life:  # a coordinator that is away will never hear of it
-            return
         record = self.drivers.record(response)
         self._say(record)
         _, outcome = record.responses[0]
@@ -250,23 +251,20 @@ class _Run:
             self.coordinator = state
 
     def _die(self) -> None:
-        """Kill the coordinator; the last that it does is to look at its clock, so that its end has a time."""
-        self._say(TimePassed())
+        """Kill the coordinator. What it has yet to hear it will never hear."""
         self.coordinator = AWAY
         while self._inbox:
             self._lose(self._inbox.popleft())
 
     def _begin(self) -> None:
-        """Begin another coordinator."""
-        self.accounts.end_life(self.engine)
-        self.engine = Engine(self.engine.settings, deepcopy(self._fresh))
+        """Bring the coordinator back; drivers and devices connect to it again."""
         self.coordinator = THERE
-        if self._reborn is not None:
-            self._reborn(self.now)
+        sessions = self.devices.connect_again(self.now)
+        self._say(CoordinatorRestarted(stopped=False))
         for events in self.drivers.submissions():
             self._say(*events)
-        for check_in in self.devices.check_in_again(self.now):
-            self._check_in(check_in)
+        for session in sessions:
+            self._check_in(self.devices.check_in(session))
 
     def _go_on(self) -> None:
         self.coordinator = THERE
@@ -280,7 +278,7 @@ class _Run:
     def _lose(self, event: Event) -> None:
         """Lose what was said to a coordinator that is away."""
         if isinstance(event, ResponsesRecorded):
-            self.accounts.unheard(self.drivers.life, event)
+            self.drivers.unheard(event)
         else:
             self.devices.unheard(event)
 

@@ -52,7 +52,6 @@ class Response(NamedTuple):
     job: JobId
     round: int
     attempt: int
-    life: int  # of the coordinator that granted its lease
     device: int
 
 
@@ -73,13 +72,12 @@ class Present:
     lease: LeaseSeq | None = None  # in hand
     task: Response | None = None  # what its driver has not answered yet
     receipt: Finish | None = None  # under way to it, through its link
-    life: int = 1  # of the coordinator that granted its latest lease
     ends_s: float = 0.0  # when its session does
     how: Cut | None = None  # nobody can reach it, for this reason; None: it is within reach
     since_s: float = 0.0  # that it is out of reach
     missed: tuple[Effect, ...] = ()  # what waits in the connections of one that is suspended
     met: frozenset[JobId] = frozenset()  # whose drivers it has a connection to
-    told: LeaseSeq | None = None  # its driver has answered, and no coordinator has heard of it
+    told: tuple[LeaseSeq, Outcome] | None = None  # its driver has answered, and no coordinator has heard of it
     gone: bool = False  # and the coordinator has not heard of it yet
 
 

@@ -6,7 +6,7 @@ from time import perf_counter
 
 from coordinator.engine.plan import Policy
 from testbed.runfolder.summary import EVERY_EVENT
-from testbed.simulate.events.loop import Journal, Reborn, simulate_events
+from testbed.simulate.events.loop import Journal, simulate_events
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 
 COMPILING = "compiling the loop of the simulator, once for this user: up to a minute ..."
@@ -18,21 +18,20 @@ def simulate(
     policy: Policy,
     *,
     journal: Journal | None = None,
-    reborn: Reborn | None = None,
     validate: bool = False,
     watch: Watch | None = None,
     compiling: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run it to its end. Raises InvariantError, and whatever the policy raises.
 
-    ``journal`` hears of every event, ``reborn`` of each coordinator after the first, and ``validate`` checks every
-    invariant after each event: these need every event. While the loop is not compiled, a small simulation goes event by
-    event as well; before a larger one it is compiled, which takes up to a minute: ``compiling`` is called then.
+    ``journal`` hears of every event, and ``validate`` checks every invariant after each event: these need every event.
+    While the loop is not compiled, a small simulation goes event by event as well; before a larger one it is compiled,
+    which takes up to a minute: ``compiling`` is called then.
     """
     started = perf_counter()
     why = EVERY_EVENT if journal is not None or validate else _why_not_in_bulk(simulation)
     if why:
-        outcome = simulate_events(simulation, policy, journal=journal, reborn=reborn, validate=validate, watch=watch)
+        outcome = simulate_events(simulation, policy, journal=journal, validate=validate, watch=watch)
     else:
         from testbed.simulate.compiled import kernel
         from testbed.simulate.compiled.bulk import simulate_in_bulk

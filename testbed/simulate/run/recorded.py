@@ -13,9 +13,8 @@ from coordinator.engine.events import Event
 from coordinator.engine.ids import job_name
 from coordinator.engine.model import EngineSettings, Repeat
 from coordinator.engine.model import Outcome as Decided
-from coordinator.service.journal import Journal
+from coordinator.service.journal import Journal, Start
 from testbed.runfolder.attempts import HEADER, JobFacts
-from testbed.runfolder.journal import journal_files
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import Simulated
 from testbed.simulate.model import Outcome, Simulation
@@ -27,13 +26,12 @@ _LINES_AT_A_TIME = 2000
 
 
 class KeptJournal:
-    """events.jsonl as a coordinator writes it, one for each of its lives; engine time 0 is Unix time 0."""
+    """events.jsonl as a coordinator writes it; engine time 0 is Unix time 0."""
 
     def __init__(self, folder: RunFolder, settings: EngineSettings, name: str) -> None:
-        self._folder, self._settings, self._name = folder, settings, name
         self._lines = 0
-        self._lives = 0
-        self._journal = self._begin(0.0)
+        self._path = folder.events
+        self._journal = Journal(self._path, Start(settings, incarnation=1, wall_ms=0, name=name, software=SOFTWARE))
 
     def hear(self, now: float, event: Event, effects: list[Effect]) -> None:
         self._journal.append(now, event, effects)
@@ -41,13 +39,8 @@ class KeptJournal:
         if self._lines % _LINES_AT_A_TIME == 0:
             self._journal.flush()
 
-    def reborn(self, now: float) -> None:
-        """Begin another journal, as the coordinator was killed and another begins."""
-        self._journal.break_off()
-        self._journal = self._begin(now)
-
     def close(self, *, killed: bool) -> None:
-        """Close the journal. ``killed``: the last one did not live to the end."""
+        """Close the journal. ``killed``: the coordinator did not live to the end."""
         if killed:
             self._journal.break_off()
         else:
@@ -56,20 +49,7 @@ class KeptJournal:
     def discard(self) -> None:
         """Discard the journal: there is none after all."""
         self._journal.break_off()
-        for path in journal_files(self._folder.root):
-            path.unlink()
-
-    def _begin(self, now: float) -> Journal:
-        self._lives += 1
-        return Journal(
-            self._folder.events,
-            settings=self._settings,
-            incarnation=self._lives,
-            wall_ms=0,
-            name=self._name,
-            software=SOFTWARE,
-            started_s=now,
-        )
+        self._path.unlink()
 
 
 def facts(simulation: Simulation, outcome: Outcome) -> dict[str, object]:

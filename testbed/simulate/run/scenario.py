@@ -156,12 +156,10 @@ class VirtualRun:
         watching = Watching(len(simulation.jobs), self._print, most)
         policy = policy_of(self.scenario.policy)
         with watching.listening(), told_with_its_plan(self.scenario.policy):
-            hear, reborn = (None, None) if journal is None else (journal.hear, journal.reborn)
             outcome = simulate(
                 simulation,
                 policy,
-                journal=hear,
-                reborn=reborn,
+                journal=None if journal is None else journal.hear,
                 validate=self.validate,
                 watch=watching,
                 compiling=self._tell_compiling,

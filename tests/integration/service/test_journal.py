@@ -132,22 +132,3 @@ async def test_a_full_disk_is_one_error_and_a_clean_end(tmp_path: Path, monkeypa
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
     await made.close()
     file.close()
-
-
-async def test_a_coordinator_that_comes_after_another_goes_on_with_its_clock(tmp_path: Path) -> None:
-    async with world(folder=tmp_path) as made:
-        await made.device("phone").check_in()
-        before = made.coordinator.host
-    path = tmp_path / "events.jsonl"
-    head, *lines = path.read_text().splitlines()
-    started = json.loads(head)
-    hour_ago = {**started, "wall_ms": started["wall_ms"] - 3_600_000}
-    path.write_text("\n".join([json.dumps(hour_ago), *lines]) + "\n")
-    async with world(folder=tmp_path) as made:
-        host = made.coordinator.host
-        assert host.now() >= 3600
-        assert host.incarnation > before.incarnation
-        assert made.coordinator.view.snapshot().elapsed.ToTimedelta().total_seconds() >= 3600
-    again = json.loads(path.read_text().splitlines()[0])
-    assert again["wall_ms"] == hour_ago["wall_ms"]
-    assert again["started_s"] >= 3600

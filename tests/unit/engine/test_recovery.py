@@ -1,6 +1,7 @@
 """A coordinator that comes back: leases keep their places, devices resume them, and nothing ends at once."""
 
 from coordinator.engine.effects import (
+    CloseSession,
     EndAttempt,
     EndLease,
     EndSession,
@@ -25,7 +26,6 @@ from coordinator.engine.model import (
 )
 from testbed.testing.engine import ScriptedEngine
 
-RESTARTED = CoordinatorRestarted()
 GRACE_S = 20.0
 
 
@@ -33,10 +33,10 @@ def holds(lease: LeaseSeq, phase: HeldPhase = HeldPhase.WORKING) -> tuple[HeldLe
     return (HeldLease(lease, phase, Outcome.COUNTED if phase is HeldPhase.DONE else None),)
 
 
-def restart(play: ScriptedEngine, after_s: float = 1.0) -> None:
+def restart(play: ScriptedEngine, after_s: float = 1.0, *, stopped: bool = False) -> None:
     """Nobody hears of the time in between."""
     play.now += after_s
-    play.handle(RESTARTED)
+    play.handle(CoordinatorRestarted(stopped))
 
 
 def test_sessions_without_a_lease_end_and_those_with_one_keep_its_place() -> None:
@@ -177,10 +177,12 @@ def test_a_second_restart_within_the_grace_begins_a_new_one() -> None:
     assert not play.engine.sessions
 
 
-def test_a_coordinator_that_was_drained_to_stop_takes_devices_again() -> None:
+def test_a_coordinator_that_drained_to_stop_takes_devices_again_and_one_that_was_killed_stays_drained() -> None:
     play = ScriptedEngine()
-    play.request(demand=1)
     play.handle(DevicesDrained(None))
     restart(play)
+    play.check_in("phone")
+    assert play.one(CloseSession).reason is SessionEnd.DRAINED
+    restart(play, stopped=True)
     play.check_in("phone")
     assert play.device("phone").session is not None

@@ -13,7 +13,7 @@ from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import EngineSettings, JobSpec, Outcome
 from coordinator.engine.requirements import AllDevices, Capabilities
 from coordinator.policies.registry import load_policy
-from coordinator.service.journal import Journal
+from coordinator.service.journal import Journal, Start
 from coordinator.service.sealed import seal
 from testbed.report.replay import describe, replay, replay_here
 from testbed.runfolder.journal import read_journal
@@ -30,9 +30,8 @@ class Live:
         settings = EngineSettings(seed=7, policy="random")
         self.now = 0.0
         self.engine = Engine(settings, load_policy("random"))
-        self.journal = Journal(
-            folder / "events.jsonl", settings=settings, incarnation=9, wall_ms=1000, name="x", software="0"
-        )
+        start = Start(settings, incarnation=9, wall_ms=1000, name="x", software="0")
+        self.journal = Journal(folder / "events.jsonl", start)
 
     def hear(self, event: past.Event) -> list[done.Effect]:
         self.now += 1 / 7

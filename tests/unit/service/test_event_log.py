@@ -5,8 +5,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from coordinator.engine import effects
+from coordinator.engine.engine import Engine
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, RequestId, SessionSeq
-from coordinator.engine.model import AttemptEndReason, AttemptStatus, LeaseEnd
+from coordinator.engine.model import AttemptEndReason, AttemptStatus, EngineSettings, LeaseEnd
+from coordinator.policies.fifo import Fifo
 from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
 from coordinator.service.jobs import Ledger
@@ -18,6 +20,7 @@ class Bench:
     """Stands in for the host."""
 
     def __init__(self) -> None:
+        self.engine = Engine(EngineSettings(seed=1, policy="fifo"), Fifo())
         self._listeners: defaultdict[type, list[Callable[[float, Any], None]]] = defaultdict(list)
         self.log = EventLog(cast(Host, self), Ledger(cast(Host, self)))
 

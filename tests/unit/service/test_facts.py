@@ -1,13 +1,11 @@
 """Facts of the services: the newest of a key stands, and what is gone takes with it what belongs to it."""
 
 import json
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
 from coordinator.engine.ids import JobId
-from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import RecordError, text_of
 from coordinator.service import facts
 from coordinator.service.facts import (
@@ -21,7 +19,6 @@ from coordinator.service.facts import (
     TaskOpened,
     fact_from_json,
 )
-from coordinator.service.journal import Journal, standing_facts
 from tests.golden.fields import example
 
 DIGITS, WORDS = JobId("ann/digits/1"), JobId("ann/words/1")
@@ -68,13 +65,3 @@ def test_every_fact_is_read_as_it_was_written(kind: type) -> None:
 def test_what_is_no_fact_is_refused(record: object) -> None:
     with pytest.raises(RecordError):
         fact_from_json(record)
-
-
-def test_a_journal_begins_with_the_facts_that_stand(tmp_path: Path) -> None:
-    path, settings = tmp_path / "events.jsonl", EngineSettings(seed=1, policy="fifo")
-    standing = Facts([DriverAt(DIGITS, "127.0.0.1:1", 1), DriverAt(WORDS, "127.0.0.1:2", 1)])
-    assert list(standing_facts(path)) == []
-    journal = Journal(path, settings=settings, incarnation=1, wall_ms=1, name="", software="1", facts=standing)
-    journal.note(0.5, JobForgotten(WORDS))
-    journal.break_off()
-    assert list(standing_facts(path)) == [DriverAt(DIGITS, "127.0.0.1:1", 1)]

@@ -16,7 +16,7 @@ from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.facts import DriverAt, Fact
 from coordinator.service.host import Host
-from coordinator.service.journal import Journal
+from coordinator.service.journal import Journal, Start
 from venn.wire.errors import PeerError
 
 
@@ -27,6 +27,7 @@ class ObedientEngine:
         self.events: list[tuple[float, Event]] = []
         self.deadline: float | None = None
         self.broken = self.unsettled = False
+        self.now = 0.0
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         if self.broken:
@@ -257,7 +258,7 @@ class FullFile:
 def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     settings = EngineSettings(seed=1, policy="fifo")
-    journal = Journal(path, settings=settings, incarnation=1, wall_ms=1, name="", software="1")
+    journal = Journal(path, Start(settings, incarnation=1, wall_ms=1, name="", software="1"))
     journal.append(0.5, HEARD, [])
     journal.flush()
     whole = path.read_bytes()
@@ -269,12 +270,3 @@ def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
     assert caught.value.reason == "OUT_OF_SPACE"
     assert path.read_bytes() == whole
     file.close()
-
-
-def test_a_journal_of_before_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "events.jsonl"
-    for incarnation in (1, 2, 3):
-        settings = EngineSettings(seed=1, policy="fifo")
-        Journal(path, settings=settings, incarnation=incarnation, wall_ms=1, name="", software="1").close()
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["events-1.jsonl", "events-2.jsonl", "events.jsonl"]
-    assert '"incarnation":1' in (tmp_path / "events-1.jsonl").read_text()
