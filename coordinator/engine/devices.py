@@ -41,10 +41,12 @@ def check_in(world: World, event: DeviceCheckedIn) -> None:
         _refuse(world, event, SessionEnd.DRAINED)
         return
     if device is None:
-        _make_room(world)
+        memory_bytes = event.capabilities.memory_bytes
+        _make_room(world, memory_bytes)
         class_id = world.regions.classify(event.device, event.capabilities)
-        device = Device(event.device, event.capabilities, class_id)
+        device = Device(event.device, event.capabilities, class_id, memory_bytes)
         world.devices[device.id] = device
+        world.device_bytes += memory_bytes
         world.regions.count(class_id, 1)
         world.device_counts[GONE] += 1
     elif event.session <= device.last_session:
@@ -184,7 +186,9 @@ def _open(world: World, device: Device, event: DeviceCheckedIn) -> None:
 
 def _reclassify(world: World, device: Device, event: DeviceCheckedIn) -> None:
     world.regions.count(device.capability_class, -1)
-    device.capabilities = event.capabilities
+    world.device_bytes -= device.memory_bytes
+    device.capabilities, device.memory_bytes = event.capabilities, event.capabilities.memory_bytes
+    world.device_bytes += device.memory_bytes
     device.capability_class = world.regions.classify(device.id, device.capabilities)
     world.regions.count(device.capability_class, 1)
 
@@ -264,14 +268,22 @@ def _refuse(world: World, event: DeviceCheckedIn, reason: SessionEnd, retry_afte
     world.effects.append(CloseSession(event.session, event.device, reason, retry_after_s))
 
 
-def _make_room(world: World) -> None:
-    """Forget the device that left first if there are too many."""
-    if len(world.devices) < world.settings.most_devices:
+def _make_room(world: World, memory_bytes: int) -> None:
+    """Forget the devices that left first, as many as are too many with one more device of this size."""
+    devices, settings = world.devices, world.settings
+    if len(devices) < settings.most_devices and world.device_bytes + memory_bytes <= settings.most_device_bytes:
         return
+    forgotten: list[Device] = []
+    count, room = len(devices), settings.most_device_bytes - memory_bytes
+    left_bytes = world.device_bytes
     for id_ in world.gone:
-        device = world.devices[id_]
-        if device.lease is None:
-            del world.devices[id_], world.gone[id_]
-            world.regions.count(device.capability_class, -1)
-            world.device_counts[device.state] -= 1
-            return
+        if count < settings.most_devices and left_bytes <= room:
+            break
+        if devices[id_].lease is None:
+            forgotten.append(devices[id_])
+            count, left_bytes = count - 1, left_bytes - devices[id_].memory_bytes
+    for device in forgotten:
+        del devices[device.id], world.gone[device.id]
+        world.regions.count(device.capability_class, -1)
+        world.device_counts[device.state] -= 1
+    world.device_bytes = left_bytes

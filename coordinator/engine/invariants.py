@@ -142,6 +142,8 @@ def _check_sums(world: World) -> None:
         all(states[state] == count for state, count in world.device_counts.items()),
         lambda: f"devices by state {dict(states)}, counted {world.device_counts}",
     )
+    taken = sum(device.capabilities.memory_bytes for device in world.devices.values())
+    need(taken == world.device_bytes, lambda: f"devices take {taken} bytes, counted {world.device_bytes}")
     for job in world.jobs.values():
         live = sum(lease.request.job is job for lease in world.leases.values())
         if job.live != live:

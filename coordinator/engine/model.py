@@ -210,9 +210,6 @@ class JobSpec:
         return self.demand + _of(self.over_commit, self.demand)
 
 
-MOST_SESSIONS = 50_000
-
-
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """The settings of an engine: fixed for an incarnation, recorded with its first event."""
@@ -232,12 +229,13 @@ class EngineSettings:
     most_regions: int = 4096
     no_work_patience_s: float = 30.0  # a device without a job to serve waits so long before it is sent away
     come_back_per_s: float = 100.0  # wanted check-in rate of devices that were sent away, > 0
-    most_sessions: int = MOST_SESSIONS  # open at once; beyond it a device that no request takes is sent away
+    most_sessions: int = 50_000  # open at once; beyond it a device that no request takes is sent away
     most_devices: int = 1_000_000  # remembered; beyond it those that left first are forgotten
     most_jobs: int = 10_000  # remembered; beyond it those that ended first are forgotten
     most_attempts: int = 64  # of a job that are remembered; older ones are forgotten once their last lease has ended
     most_over: int = 100  # jobs that ended whose last leases are remembered; beyond it those that ended first lose them
     tiers: int = 3  # of devices by speed, in equal numbers, >= 1; 1: none
+    most_device_bytes: int = 2**40  # memory for devices' capabilities, about; beyond it those that left first go
 
 
 def _of(fraction: Fraction, count: int) -> int:

@@ -29,6 +29,12 @@ class Capabilities:
     numbers: Mapping[str, float] = field(default_factory=dict)
     labels: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that they take, about: each text, number and set has some beside its characters."""
+        texts = [*self.numbers, *self.labels, *(value for values in self.labels.values() for value in values)]
+        return sum(map(len, texts)) + 100 * len(texts) + 250 * len(self.labels)
+
 
 @dataclass(frozen=True, slots=True)
 class AllDevices:

@@ -66,6 +66,7 @@ class Device:
     id: DeviceId
     capabilities: Capabilities  # as of its last check-in
     capability_class: int  # OVERFLOW: none, it is checked one by one
+    memory_bytes: int = 0  # of its capabilities
     state: DeviceState = GONE
     instance: str = ""  # of its last session
     session: "Session | None" = None  # open; None in GONE

@@ -52,6 +52,7 @@ class World:
     leases_granted: int = 0
     requests_opened: int = 0
     ends: dict[LeaseEnd, int] = field(default_factory=lambda: dict.fromkeys(LeaseEnd, 0))  # leases ended, by reason
+    device_bytes: int = 0  # memory of all devices' capabilities, about
     device_counts: dict[DeviceState, int] = field(default_factory=lambda: dict.fromkeys(DeviceState, 0))
     responses_late: int = 0  # COUNTED after their lease had ended otherwise
 

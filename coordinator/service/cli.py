@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.engine.model import MOST_SESSIONS, EngineSettings
+from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import tiers_of
 from coordinator.service.bounds import CoordinatorBounds
@@ -61,12 +61,14 @@ def coordinator(
 ) -> int:
     """Run the coordinator, which decides which device serves which job."""
     logs.configure(component="coordinator", verbose=context.verbose, quiet=context.quiet, json=False)
+    bounds = set_bounds(CoordinatorBounds(), bound)
     engine = engine_settings(
         policy=policy,
         seed=new_seed() if seed is None else seed,
         heartbeat=heartbeat,
         driver_grace=driver_grace,
         files=allow_many_files(),
+        bounds=bounds,
     )
     folder = keys or default_dir()
     certificate = None if insecure or not (folder / CA).exists() else load_server(folder)
@@ -82,7 +84,7 @@ def coordinator(
         reflection=reflection,
         allow_faults=allow_faults,
         validate=validate,
-        bounds=set_bounds(CoordinatorBounds(), bound),
+        bounds=bounds,
     )
     made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)
     with collecting_seldom(), told_with_its_plan(policy):
@@ -113,7 +115,9 @@ def main(argv: list[str]) -> int:
     return execute(app, argv, "venn coordinator")
 
 
-def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str, files: int) -> EngineSettings:
+def engine_settings(
+    *, policy: str, seed: int, heartbeat: str, driver_grace: str, files: int, bounds: CoordinatorBounds
+) -> EngineSettings:
     """The settings that the flags mean; ``files``: how many may be open, one for each session. Raises UsageError."""
     heartbeat_s = parse_duration(heartbeat)
     if not SHORTEST_HEARTBEAT_S <= heartbeat_s <= LONGEST_HEARTBEAT_S:
@@ -127,7 +131,9 @@ def engine_settings(*, policy: str, seed: int, heartbeat: str, driver_grace: str
         liveness_s=liveness_s,
         driver_grace_s=parse_duration(driver_grace),
         recovery_grace_s=2 * liveness_s,
-        most_sessions=min(MOST_SESSIONS, sessions_within(files)),
+        most_sessions=min(bounds.sessions, sessions_within(files)),
+        most_devices=bounds.devices,
+        most_device_bytes=bounds.device_bytes,
     )
 
 

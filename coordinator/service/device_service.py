@@ -7,6 +7,7 @@ overflows an outbox and ends the session.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -19,6 +20,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.lifecycle import RUNNING
 from coordinator.engine.model import EngineSettings, SessionEnd
+from coordinator.service.allowances import Allowance, Allowances
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.fields import MalformedError
@@ -30,6 +32,7 @@ from coordinator.service.pace import Pacer
 from coordinator.service.sessions import Context, Ending, Session
 from venn.v1 import device_pb2
 from venn.wire.admission import check_version, this_version
+from venn.wire.bounds import Refusals, host_of
 from venn.wire.logs import log
 from venn.wire.status import abort
 
@@ -52,6 +55,8 @@ STATUS = {  # of a session that the engine ends
     SessionEnd.SLOW_READER: (grpc.StatusCode.RESOURCE_EXHAUSTED, "this device does not read what it is sent"),
 }
 SIGNS_OF_LIFE = (events.DeviceHeard, events.TaskProgressed)  # handled only where they are news
+FLOOD = "more frames than a device needs to send"
+RECORD_BYTES = 150  # of the journal, for a frame beyond its own bytes
 MOST_GONE = 10_000  # devices that left, of which is known from where they came and when they were heard
 logger = logging.getLogger(__name__)
 
@@ -71,9 +76,13 @@ def _seen(session: Session) -> LastSeen:
 class DeviceService:
     """Serves the sessions of one host: turns frames into events, and the engine's effects into frames."""
 
-    def __init__(self, host: Host, settings: EngineSettings, offers: Offers, bounds: CoordinatorBounds) -> None:
+    def __init__(
+        self, host: Host, settings: EngineSettings, offers: Offers, bounds: CoordinatorBounds, refusals: Refusals
+    ) -> None:
         self._host, self._settings, self._offers = host, settings, offers
-        self._pacer = Pacer.of(settings, bounds)
+        self._bounds, self._refusals, self._pacer = bounds, refusals, Pacer.of(settings, bounds)
+        self._recorded = Allowances(bounds.recorded_at_once, bounds.recorded)  # bytes, by identity
+        self._connections: Counter[str] = Counter()  # sessions, by connection
         self._sessions: dict[SessionSeq, Session] = {}  # every stream that has said CheckIn
         self._gone: dict[DeviceId, LastSeen] = {}  # those whose stream ended, the last one at the end
         self._ack = device_pb2.ConnectResponse(ack=device_pb2.Ack())  # filled in for each
@@ -101,7 +110,11 @@ class DeviceService:
         """Serve one stream, from its first byte to its last."""
         self._streams += 1
         self.empty.clear()
-        session = Session(SessionSeq(0), context)
+        identity, peer = caller(), context.peer()
+        who = peer if identity.local else identity.name  # a local key is that of many devices
+        frames = Allowance(self._bounds.frames_at_once, self._bounds.frames)
+        session = Session(SessionSeq(0), context, frames, self._recorded.of(who))
+        self._connections[peer] += 1
         try:
             await self._run(session)
         except MalformedError as error:
@@ -115,6 +128,9 @@ class DeviceService:
             await session.farewell()
         finally:
             self._ended(session, SessionEnd.CONNECTION_ENDED, "")
+            self._connections[peer] -= 1
+            if not self._connections[peer]:
+                del self._connections[peer]
             if self._sessions.pop(session.seq, None) is not None:
                 self._remember(session)
             self._streams -= 1
@@ -126,8 +142,9 @@ class DeviceService:
             return
         read = session.context.read
         while (raw := await read()) is not EOF:
-            if not session.may_speak():
-                raise MalformedError("stream", "more frames than a device needs to send")
+            if not session.frames.take(1):
+                self._met("frames", session, FLOOD)
+                raise MalformedError("stream", FLOOD)
             frame = convert.parse_frame(raw)
             if frame.seq <= session.received:
                 raise MalformedError("seq", f"{frame.seq} does not follow {session.received}")
@@ -138,7 +155,7 @@ class DeviceService:
                 await self._host.ask(event)
                 await session.flush()
                 return
-            self._heard(session, event)
+            self._heard(session, event, len(raw))
 
     async def _check_in(self, session: Session) -> bool:
         """Read the first frame and begin the session; returns False if the stream ended before it."""
@@ -150,10 +167,15 @@ class DeviceService:
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "NO_CHECK_IN", message)
         if raw is EOF:  # the end of the stream, however it came
             return False
+        await self._check_bounds(session, len(raw))
         frame = convert.parse_frame(raw)
         if frame.WhichOneof("frame") != "check_in":
             raise MalformedError("frame", "the first frame is a CheckIn")
         await check_version(session.context, frame.check_in.version)
+        if (size := frame.check_in.capabilities.ByteSize()) > self._bounds.capabilities:
+            why = f"capabilities of {size} bytes, allowed are {self._bounds.capabilities}"
+            self._met("capabilities", session, why)
+            raise MalformedError("check_in.capabilities", why)
         if self.draining:
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is shutting down")
         self._last += 1
@@ -171,13 +193,35 @@ class DeviceService:
         self._liveness.watch(session.seq)
         return True
 
-    def _heard(self, session: Session, event: events.Event) -> None:
-        """Let the engine hear what is news to it, and acknowledge it once it is recorded."""
+    async def _check_bounds(self, session: Session, size: int) -> None:
+        """Refuse a check-in of so many bytes if its connection, or its device, has begun too many sessions."""
+        context, exhausted = session.context, grpc.StatusCode.RESOURCE_EXHAUSTED
+        if self._connections[context.peer()] > self._bounds.sessions_per_connection:
+            why = f"more than {self._bounds.sessions_per_connection} sessions on one connection"
+            self._met("sessions_per_connection", session, why)
+            await abort(context, exhausted, "TOO_MANY_SESSIONS", why)
+        if not session.recorded.take(size + RECORD_BYTES):
+            wait_s = session.recorded.wait_s(size + RECORD_BYTES)
+            self._met("recorded", session, "too many check-ins")
+            await abort(context, exhausted, "TOO_FAST", "too many check-ins", retry_after_s=f"{wait_s:.3f}")
+
+    def _met(self, bound: str, session: Session, why: str) -> None:
+        identity = caller()
+        self._refusals.met(bound, host_of(session.context.peer()) if identity.local else identity.name, why)
+
+    def _heard(self, session: Session, event: events.Event, size: int) -> None:
+        """Let the engine hear what is news to it, and acknowledge it once it is recorded. ``size``: bytes of the frame.
+
+        Raises MalformedError where a device makes us record too much.
+        """
         if isinstance(event, SIGNS_OF_LIFE) and not self._host.engine.is_news(event):
             session.heard_at = self._host.now()
             self._pace(session)
             self._acknowledge(session)
             return
+        if not session.recorded.take(size + RECORD_BYTES):
+            self._met("recorded", session, FLOOD)
+            raise MalformedError("stream", FLOOD)
 
         def recorded(_: list[Effect]) -> None:
             self._acknowledge(session, can_wait=isinstance(event, events.TaskFinished))  # the next offer is not far

@@ -15,6 +15,7 @@ from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import AttemptStatus, JobEnd
+from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
@@ -24,6 +25,7 @@ from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, Ro
 from coordinator.service.follow import Followers
 from coordinator.service.guard import caller
 from coordinator.service.host import Host, Noted
+from coordinator.service.identities import Identity
 from coordinator.service.jobs import Job, Jobs, Ledger, Offers
 from coordinator.service.owners import Owners
 from coordinator.service.secret import Secret
@@ -31,6 +33,7 @@ from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
 from venn.v1.job_pb2_grpc import JobServiceServicer, add_JobServiceServicer_to_server
 from venn.wire.admission import check_version, this_version
+from venn.wire.bounds import Refusals
 from venn.wire.calls import Exchanges
 from venn.wire.channel import is_literal, is_loopback
 from venn.wire.errors import UsageError
@@ -73,10 +76,12 @@ class JobService(JobServiceServicer):
         secret: Secret,
         owners: Owners,
         insecure: bool,
+        bounds: CoordinatorBounds,
+        refusals: Refusals,
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._secret, self._insecure = ledger, devices, view, secret, insecure
-        self._owners = owners
+        self._owners, self._bounds, self._refusals = owners, bounds, refusals
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -100,6 +105,7 @@ class JobService(JobServiceServicer):
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
         me, known = caller(), self._host.engine.jobs
+        await self._check_bounds(name, me, context)
         if not self._owners.claim(name, me, known):
             message = f"{name} is a job of another owner; choose another owner, name or run"
             await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_OWNER", message)
@@ -252,6 +258,16 @@ class JobService(JobServiceServicer):
             await asyncio.sleep(WATCH_AT_MOST_EVERY_S)
 
     # -- what the calls share
+
+    async def _check_bounds(self, name: JobId, me: Identity, context: Context) -> None:
+        """Refuse one more job to an owner who has as many unfinished ones as they may."""
+        if name in self._host.engine.jobs:
+            return
+        own = sum(not job.ended and self._owners.owns(job.job, me) for job in self._jobs)
+        if own >= self._bounds.jobs_per_owner:
+            why = f"{own} jobs of this owner are unfinished"
+            self._refusals.met("jobs_per_owner", me.name, why)
+            await _refuse(context, "TOO_MANY_JOBS", f"{why}; end some, or wait until they have finished")
 
     async def _ask(self, context: Context, event: events.Event, wanted: type[E], facts: Noted | None = None) -> E:
         """The effect that answers this event; a RefuseJob ends the call."""

@@ -101,7 +101,7 @@ class Coordinator:
         # The ledger listens first, the event log before the services: each may rely on those before it.
         self.ledger = Ledger(self.host)
         self.log = EventLog(self.host, self.ledger)
-        self.devices = DeviceService(self.host, self.engine.settings, offers, settings.bounds)
+        self.devices = DeviceService(self.host, self.engine.settings, offers, settings.bounds, self.refusals)
         self.followers = Followers(self.host, self.jobs, self.devices, self.ledger, self.engine.settings)
         self.lag = LagMonitor(settings.folder / "load.jsonl" if settings.folder else None)
         self.machine = Machine(self.lag)
@@ -127,6 +127,8 @@ class Coordinator:
             owners=owners,
             secret=secret,
             insecure=settings.insecure,
+            bounds=settings.bounds,
+            refusals=self.refusals,
         )
         self.admin = AdminService(
             self.host, self.view, self.log, self.devices, owners, allow_faults=settings.allow_faults

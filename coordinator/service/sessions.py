@@ -5,7 +5,6 @@ only while there is something in it.
 """
 
 import asyncio
-import time
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import grpc
 
 from coordinator.engine.ids import DeviceId, SessionSeq
+from coordinator.service.allowances import Allowance
 from venn.v1.device_pb2 import ConnectResponse
 from venn.wire.chunks import joined
 from venn.wire.status import abort
@@ -24,10 +24,7 @@ MOST_OUTBOX_FRAMES = 256
 MOST_OUTBOX_BYTES = 1024 * 1024
 FAREWELL_S = 1.0  # to flush the outbox and the status of a session that ends
 
-# Frames per session: each offer brings some, and time does. Who says more floods the journal, and is cut off.
-FRAMES_AT_ONCE = 200.0
-FRAMES_PER_S = 20.0
-FRAMES_PER_OFFER = 8.0
+FRAMES_PER_OFFER, RECORDED_PER_OFFER = 8, 8 * 1024  # that a device may answer with, beyond what it may say anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,6 @@ class Session:
     """A stream and its outbox. Written by the coordinator's loop only."""
 
     __slots__ = (
-        "_allowance",
-        "_allowance_at",
         "_bytes",
         "_loop",
         "_outbox",
@@ -55,15 +50,18 @@ class Session:
         "context",
         "device",
         "ending",
+        "frames",
         "heard_at",
         "open",
         "pace_s",
         "received",
+        "recorded",
         "seq",
     )
 
-    def __init__(self, seq: SessionSeq, context: Context) -> None:
-        self.seq = seq
+    def __init__(self, seq: SessionSeq, context: Context, frames: Allowance, recorded: Allowance) -> None:
+        """``recorded``: of bytes, shared by all sessions of its device."""
+        self.seq, self.frames, self.recorded = seq, frames, recorded
         self.context = context
         self.device = DeviceId("")
         self.open = False  # the engine knows this session and has not ended it
@@ -77,18 +75,6 @@ class Session:
         self._outbox: deque[bytes] | None = None  # None: empty; most devices idle
         self._bytes = 0
         self._writer: asyncio.Task[None] | None = None
-        self._allowance, self._allowance_at = FRAMES_AT_ONCE, time.monotonic()
-
-    # -- in
-
-    def may_speak(self) -> bool:
-        """Count one frame against the session's allowance."""
-        self._allowance -= 1
-        if self._allowance < 0:
-            now = time.monotonic()
-            self._allowance = min(FRAMES_AT_ONCE, self._allowance + (now - self._allowance_at) * FRAMES_PER_S)
-            self._allowance_at = now
-        return self._allowance >= 0
 
     # -- out
 
@@ -115,8 +101,9 @@ class Session:
             self._writer = self._loop.create_task(self._write())
 
     def expect_answers(self) -> None:
-        """Raise the session's allowance: an offer was sent, which the device will answer with frames."""
-        self._allowance = min(FRAMES_AT_ONCE, self._allowance + FRAMES_PER_OFFER)
+        """Allow more: an offer was sent, which the device will answer with frames."""
+        self.frames.add(FRAMES_PER_OFFER)
+        self.recorded.add(RECORDED_PER_OFFER)
 
     async def _write(self) -> None:
         """Write until the outbox is empty. A stream that has ended takes nothing more; its reader finds that out

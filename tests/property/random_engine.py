@@ -47,6 +47,7 @@ SETTINGS = EngineSettings(
     most_regions=3,
     most_sessions=5,
     most_devices=7,
+    most_device_bytes=2_500,
     most_jobs=3,
     most_attempts=2,
     most_over=1,

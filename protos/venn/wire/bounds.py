@@ -16,7 +16,7 @@ from venn.wire.logs import log
 from venn.wire.notation import format_bytes, format_duration, parse_bytes, parse_duration, parse_number
 from venn.wire.text import did_you_mean
 
-Unit = Literal["count", "bytes", "seconds", "per second"]
+Unit = Literal["count", "bytes", "bytes per second", "seconds", "per second"]
 T = TypeVar("T")
 
 LOG_EVERY_S = 60.0  # one line for each bound and identity
@@ -81,8 +81,8 @@ def table(kind: type) -> list[str]:
 
 def _read(unit: Unit, text: str) -> float:
     match unit:
-        case "bytes":
-            return parse_bytes(text)
+        case "bytes" | "bytes per second":
+            return parse_bytes(text.removesuffix("/s"))
         case "seconds":
             return parse_duration(text)
         case "per second":
@@ -95,6 +95,8 @@ def _shown(unit: Unit, value: Any) -> str:
     match unit:
         case "bytes":
             return format_bytes(value)
+        case "bytes per second":
+            return f"{format_bytes(value)}/s"
         case "seconds":
             return format_duration(value)
         case "per second":

@@ -273,6 +273,12 @@ class World:
         """The effects of one kind that have left so far."""
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
+    async def next_effect(self) -> None:
+        """Wait until one more effect leaves."""
+        self._happened.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            await self._happened.wait()
+
     async def until(self, kind: type[E], holds: Callable[[E], bool] = lambda _: True) -> E:
         """The first effect of this kind for which it holds, had or still to come."""
         async with asyncio.timeout(PATIENCE_S):

@@ -10,6 +10,7 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import EngineSettings, LeaseEnd, SessionEnd
 from coordinator.service import device_service, sessions
+from coordinator.service.bounds import CoordinatorBounds
 from testbed.testing.clock import FakeClock
 from tests.integration.service.peers import Device, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
@@ -124,9 +125,11 @@ async def test_a_flood_is_cut_off() -> None:
         device = made.device()
         await device.check_in()
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            for _ in range(int(sessions.FRAMES_AT_ONCE) * 20):
+            for _ in range(CoordinatorBounds().frames_at_once * 20):
                 await device.say(**HEARTBEAT)
         assert (await made.until(effects.EndSession)).reason is SessionEnd.BAD_FRAME
+        [refused] = made.coordinator.view.snapshot().refused
+        assert (refused.bound, refused.times) == ("frames", 1)
 
 
 async def test_goodbye_tells_leaving_from_dying() -> None:

@@ -311,6 +311,27 @@ def test_devices_that_left_first_are_forgotten_first_but_never_with_a_lease() ->
     assert not play.got(EndLease)
 
 
+def test_devices_that_left_first_are_forgotten_when_their_capabilities_take_too_much_memory() -> None:
+    label = {"packages": frozenset(f"package-{number}" for number in range(10))}
+    size = Capabilities({}, label).memory_bytes
+    play = ScriptedEngine(most_device_bytes=3 * size + 1)
+    for name in ("one", "two", "three", "four"):
+        play.check_in(name, labels=label)
+        play.leave(name)
+    assert list(play.engine.devices) == ["two", "three", "four"]
+    play.check_in("two", labels={"packages": label["packages"] | {f"more-{number}" for number in range(20)}})
+    play.check_in("small")
+    assert list(play.engine.devices) == ["two", "small"]
+    play.engine.validate()
+
+
+def test_capabilities_take_memory_by_their_texts() -> None:
+    assert Capabilities().memory_bytes == 0
+    one = Capabilities({"cpu": 1.0}, {"site": frozenset({"lab"})}).memory_bytes
+    assert 500 < one < 1000
+    assert Capabilities({"cpu": 1.0}, {"site": frozenset({"lab" * 1000})}).memory_bytes > one + 2900
+
+
 def test_capabilities_may_change_between_sessions() -> None:
     play = ScriptedEngine()
     play.request(demand=1, **needs(Comparison("memory", ">=", 4.0), "roomy"))

@@ -6,6 +6,7 @@ from coordinator.engine.engine import Engine
 from coordinator.engine.ids import SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.policies.registry import load_policy
+from coordinator.service.allowances import Allowance
 from coordinator.service.host import Host
 from coordinator.service.liveness import LivenessMonitor
 from coordinator.service.sessions import Session
@@ -31,7 +32,7 @@ class Bench:
         self.monitor = LivenessMonitor(self.host, settings, self.sessions, self._silent_at, self._fell_silent)
 
     def check_in(self, number: int) -> Session:
-        session = Session(SessionSeq(number), cast(Any, None))
+        session = Session(SessionSeq(number), cast(Any, None), Allowance(1, 1), Allowance(1, 1))
         session.open, session.heard_at = True, self.time.now
         self.sessions[session.seq] = session
         self.monitor.watch(session.seq)
