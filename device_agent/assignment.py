@@ -2,17 +2,21 @@
 
 import asyncio
 import random
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from device_agent.actions import StartTask
+from device_agent.answers import Output
 from device_agent.artifacts import ArtifactStore, Fetched
 from device_agent.held import Stage
 from device_agent.machine import AllowedCode
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec
 from device_agent.transfer import Drivers, Response, Transfer
-from device_agent.workers import Output, Work, WorkerPool
+from device_agent.worker_process import Work
+from device_agent.workers import WorkerPool
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.calls import duration
 from venn.wire.text import printable
@@ -28,6 +32,7 @@ class Resources:
     store: ArtifactStore
     allowed: AllowedCode
     modelled: bool  # a result is held until compute / cpu has passed
+    shares: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # by data set, what its jobs may read
 
 
 class Finished(NamedTuple):
@@ -102,13 +107,15 @@ class Assignment:
 
     def _work(self, code: bytes | None, model: bytes) -> Work:
         attempt = self._offer.attempt
+        share = self._spec.data.get(self._task.data)
         return Work(
             code=code,
             code_digest=self._task.code.digest,
             model=model,
             model_digest=self._task.model.digest,
             params=parameters(self._task),
-            data=str(self._spec.data[self._task.data]) if self._task.data else NO_DATA,
+            data=NO_DATA if share is None else str(share),
+            reads=() if share is None else self._resources.shares.get(self._task.data, (share,)),
             device=self._spec.device,
             round=attempt.round,
             attempt=attempt.attempt,

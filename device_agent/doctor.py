@@ -11,9 +11,13 @@ import grpc
 
 from device_agent import flags
 from device_agent.actions import TaskFailed
+from device_agent.confine.inforce import InForce
+from device_agent.confine.settings import Confinement
+from device_agent.flags import secrets_in
 from device_agent.machine import importable_packages, measured_numbers, parse_allowed
 from device_agent.pipes import SYNTHETIC
-from device_agent.workers import Work, WorkerPool
+from device_agent.worker_process import Work
+from device_agent.workers import WorkerPool
 from venn.v1.device_pb2 import CheckIn, ConnectRequest
 from venn.wire import logs, tensors
 from venn.wire.admission import describe, this_version
@@ -53,10 +57,12 @@ def doctor(
     """Check before joining: one line per check, PASSED or how to fix it."""
     logs.configure(component="doctor", verbose=context.verbose, quiet=context.quiet)
     found: list[Check] = []
+    held: list[InForce] = []
 
     async def run() -> int:
         found.append(await _check("machine", _machine))
-        found.append(await _check("worker", _worker))
+        found.append(await _check("worker", lambda: _worker(keys, held.append)))
+        found.append(await _check("confined", lambda: _confined(held)))
         found.append(await _check("data", lambda: _data(data)))
         found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=context.insecure)))
         found.append(await _check("coordinator", lambda: _coordinator(context, keys)))
@@ -86,9 +92,11 @@ async def _machine() -> str:
     return f"cpu {numbers['cpu']:g}, memory {format_bytes(numbers['memory'])}{level}, {packages} Python packages"
 
 
-async def _worker() -> str:
-    """Check the process that runs job code: start one, and give it a task that does nothing."""
-    pool = WorkerPool(1)
+async def _worker(keys: Path | None, told: Callable[[InForce], None]) -> str:
+    """Check the process that runs job code: start one, and give it a task that does nothing. ``told`` gets what holds
+    it.
+    """
+    pool = WorkerPool(1, confinement=Confinement(secrets=secrets_in(keys)), told=told)
     model = tensors.encode({})
     now = asyncio.get_running_loop().time()
     work = Work(
@@ -112,6 +120,16 @@ async def _worker() -> str:
     finally:
         await pool.close()
     return f"runs tasks; started in {asyncio.get_running_loop().time() - now:.1f} s"
+
+
+async def _confined(held: list[InForce]) -> str:
+    """Check what holds job code, as the worker's kernel says."""
+    if not held:
+        raise PeerError("CONFINED", "no worker has started", fix="see above")
+    if not held[-1].holds:
+        fix = "Linux 5.13 with Landlock, or user namespaces, or run it as root; see docs/security.md"
+        raise PeerError("CONFINED", f"job code can read this agent's key, or outlive it: held by {held[-1]}", fix=fix)
+    return f"by {held[-1]}"
 
 
 async def _data(values: list[str] | None) -> str:

@@ -10,13 +10,15 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from device_agent.confine.settings import Confinement, Wanted
 from device_agent.hosting import Run
 from device_agent.machine import parse_allowed
 from device_agent.spec import DeviceSpec
 from device_agent.throttle import read_throttle
 from venn.wire.command import Context
 from venn.wire.errors import UsageError
-from venn.wire.notation import parse_distribution, parse_duration, parse_fraction
+from venn.wire.keys import default_dir, state_folder
+from venn.wire.notation import parse_bytes, parse_distribution, parse_duration, parse_fraction
 
 Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
 Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local data, by name; repeatable.")]
@@ -47,6 +49,19 @@ class Flags:
     allow_code: AllowCode = None
     dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write receipts, sessions and load here.")] = None
     throttle: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits of devices, from `venn run`.")] = None
+    confine: Annotated[
+        Wanted,
+        typer.Option(help="Confine job code: refuse to start without, as far as possible, or not."),
+    ] = Wanted.POSSIBLE
+    task_memory: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="Data of a task's process; default: half of this machine's.")
+    ] = None
+    task_disk: Annotated[str, typer.Option(metavar="BYTES", help="Size of a task's temporary folder.")] = "256 MB"
+    task_files: Annotated[int, typer.Option(min=32, help="Files that a task may have open.")] = 256
+    task_processes: Annotated[int, typer.Option(min=8, help="Processes and threads that a task may have.")] = 64
+    task_reads: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="What job code may also read; repeatable.")
+    ] = None
     patience: Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")] = (
         "60s"
     )
@@ -71,6 +86,21 @@ class Flags:
             tasks_per_day=self.tasks_per_day,
         )
 
+    def confinement(self) -> Confinement:
+        """What job code may use. Raises UsageError."""
+        for path in self.task_reads or ():
+            if not path.exists():
+                raise UsageError("NO_FILE", "there is no such file or folder", where=f"--task-reads {path}")
+        return Confinement(
+            wanted=self.confine,
+            memory_bytes=0 if self.task_memory is None else parse_bytes(self.task_memory),
+            disk_bytes=parse_bytes(self.task_disk),
+            files=self.task_files,
+            processes=self.task_processes,
+            reads=tuple(path.absolute() for path in self.task_reads or ()),
+            secrets=secrets_in(self.keys),
+        )
+
     def run(self, specs: Sequence[DeviceSpec], context: Context, **own: Any) -> Run:
         """These devices, to be run as the flags say. ``own``: further fields of ``Run``. Raises UsageError."""
         return Run(
@@ -84,8 +114,14 @@ class Flags:
             trace=self.trace,
             patience_s=parse_duration(self.patience),
             throttle=read_throttle(self.throttle),
+            confinement=self.confinement(),
             **own,
         )
+
+
+def secrets_in(keys: Path | None) -> tuple[Path, ...]:
+    """What no job code may read. ``keys``: the folder that the user names."""
+    return ((keys or default_dir()).absolute(), state_folder())
 
 
 def with_flags(function: Callable[..., int]) -> Callable[..., int]:

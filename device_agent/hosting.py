@@ -6,13 +6,16 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Resources
+from device_agent.confine.inforce import InForce
+from device_agent.confine.settings import Confinement, named_together
+from device_agent.confine.syscalls import PR_SET_DUMPABLE, prctl
 from device_agent.connection import FirstContact, Refused
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
@@ -21,14 +24,17 @@ from device_agent.throttle import NOTHING, Throttle
 from device_agent.workers import WorkerPool
 from venn.wire.channel import ignore_no_proxy
 from venn.wire.command import Context, run_async
-from venn.wire.errors import UsageError
+from venn.wire.errors import CannotEnforceError, UsageError
 from venn.wire.exits import write_line
+from venn.wire.files import file_error, write_atomic
 from venn.wire.login import log_in
 from venn.wire.logs import log
 from venn.wire.process import reuse_freed_memory
 
 DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
 SETTLED_S = 1.0  # before the epoch: by then all are there whose availability does not begin later
+
+CONFINED = "confined.json"  # in the folder of a process: what holds its job code
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +57,46 @@ class Run:
     patience_s: float
     workers: int
     throttle: Throttle = NOTHING
+    confinement: Confinement = field(default_factory=Confinement)
     done: dict[str, int] = field(default_factory=dict)
+
+
+def shares_of(specs: Sequence[DeviceSpec]) -> dict[str, tuple[Path, ...]]:
+    """What a job on each data set may read: the shares of it of all devices here, which have the same owner."""
+    paths: dict[str, list[Path]] = {}
+    for spec in specs:
+        for name, path in spec.data.items():
+            paths.setdefault(name, []).append(path)
+    return {name: named_together(own) for name, own in paths.items()}
+
+
+def likely_data(shares: Mapping[str, tuple[Path, ...]]) -> tuple[Path, ...]:
+    """What the first job probably reads: the only data set that there is."""
+    return next(iter(shares.values())) if len(shares) == 1 else ()
+
+
+class HeldBy:
+    """Tells what holds job code here: a line in the log, and ``confined.json`` in the folder; anew when it changes."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._last: InForce | None = None
+
+    def note(self, in_force: InForce) -> None:
+        """Note what holds a worker that has started."""
+        now = replace(in_force, user=None if in_force.user is None else -1)  # which of many makes no difference
+        if now == self._last:
+            return
+        self._last = now
+        level = logging.INFO if in_force.holds else logging.WARNING
+        log(logger, level, f"job code is confined by: {in_force}")
+        if not in_force.holds and sys.platform == "linux":  # keep at least other processes of this user out of ours
+            prctl(PR_SET_DUMPABLE, 0)
+        if self._folder is not None:
+            try:
+                write_atomic(self._folder / CONFINED, json.dumps(in_force.to_json(), indent=2) + "\n")
+            except OSError as error:
+                log(logger, logging.WARNING, str(file_error(error, self._folder / CONFINED)))
 
 
 def swarm_workers() -> int:
@@ -80,11 +125,13 @@ async def run_devices(run: Run) -> int:
     activity = ActivityLog(run.folder)
     if run.throttle.proxies:
         ignore_no_proxy()
-    pool = WorkerPool(run.workers, throttle=run.throttle)
+    shares = shares_of(run.specs)
+    held = HeldBy(run.folder)
+    pool = WorkerPool(run.workers, throttle=run.throttle, confinement=run.confinement, told=held.note)
     setting = Setting(
         login=login,
         epoch=run.epoch,
-        resources=Resources(pool, ArtifactStore(), run.allowed, run.modelled),
+        resources=Resources(pool, ArtifactStore(), run.allowed, run.modelled, shares),
         activity=activity,
         first_contact=FirstContact(run.patience_s),
         level=logging.INFO if len(run.specs) == 1 else logging.DEBUG,  # of many, it would be a flood
@@ -94,18 +141,20 @@ async def run_devices(run: Run) -> int:
     now_s = time.time() - run.epoch
     devices = [Device(spec, setting, upcoming(spec.intervals(trace), now_s, run.first_interval)) for spec in run.specs]
     try:
-        await _run_all(devices, pool, activity, run.epoch)
+        await _run_all(devices, pool, activity, run.epoch, likely_data(shares))
     finally:
         run.done.update(activity.counts())
         activity.close()
     return 0
 
 
-async def _run_all(devices: Sequence[Device], pool: WorkerPool, activity: ActivityLog, epoch: float) -> None:
+async def _run_all(
+    devices: Sequence[Device], pool: WorkerPool, activity: ActivityLog, epoch: float, data: tuple[Path, ...]
+) -> None:
     refusals: list[Refused] = []
     watching = asyncio.create_task(activity.watch_load())
     try:
-        await pool.warm()
+        await _warm(pool, data)
         async with asyncio.TaskGroup() as group:
             for device, after_s in zip(devices, start_delays(len(devices), epoch - time.time()), strict=True):
                 group.create_task(_run_device(device, refusals, after_s))
@@ -117,6 +166,14 @@ async def _run_all(devices: Sequence[Device], pool: WorkerPool, activity: Activi
         raise refusals[-1]
     if refusals:
         log(logger, logging.ERROR, f"{len(refusals)} of {len(devices)} devices were refused, the last: {refusals[-1]}")
+
+
+async def _warm(pool: WorkerPool, data: tuple[Path, ...]) -> None:
+    try:
+        await pool.warm(data)
+    except OSError as error:
+        message = f"no worker process could be started: {error}"
+        raise CannotEnforceError("NO_WORKER", message, fix="see `venn agent doctor`") from error
 
 
 def start_delays(count: int, epoch_in_s: float) -> list[float]:

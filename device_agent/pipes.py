@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 PREFIX = struct.Struct(">IQ")
-MOST_HEADER = 1 << 20
-MOST_BODY = 1 << 34
+MOST_HEADER = 1 << 18
+MOST_BODY = 1 << 32
 
 SYNTHETIC = "synthetic"  # the kind of a task without a job's code (`worker.synthetic`)
 
@@ -50,14 +50,14 @@ def read(file: BinaryIO) -> tuple[Header, bytes] | None:
     return json.loads(text), file.read(body_bytes)
 
 
-async def receive(reader: asyncio.StreamReader) -> tuple[Header, bytes]:
-    """Read a message. Raises IncompleteReadError at the end, BrokenFrame for other bytes."""
+async def receive(reader: asyncio.StreamReader, most_body: int = MOST_BODY) -> tuple[Header, bytes]:
+    """Read a message. Raises IncompleteReadError at the end, BrokenFrame for other bytes or a longer body."""
     header_bytes, body_bytes = PREFIX.unpack(await reader.readexactly(PREFIX.size))
-    if header_bytes > MOST_HEADER or body_bytes > MOST_BODY:
-        raise BrokenFrame(f"a header of {header_bytes} bytes")
+    if header_bytes > MOST_HEADER or body_bytes > most_body:
+        raise BrokenFrame(f"a header of {header_bytes} and a body of {body_bytes} bytes")
     try:
         header = json.loads(await reader.readexactly(header_bytes))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenFrame("a header that is not JSON") from error
     if not isinstance(header, dict):
         raise BrokenFrame("a header that is not an object")

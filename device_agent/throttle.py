@@ -6,7 +6,7 @@ another matter: all channels of a device go through its one proxy.
 
 import json
 import os
-import resource
+import select
 import signal
 import threading
 import time
@@ -35,7 +35,7 @@ class Throttle:
     start_in: tuple[Path, ...] = ()  # cgroups that a worker is born in: its memory counts from the first byte
     work_in: tuple[Path, ...] = ()  # cgroups that it enters when it is warm
     duty_cores: float | None = None  # in place of a cgroup: it is stopped and continued to so many cores
-    memory_bytes: int | None = None  # in place of a cgroup: the limit of its data (RLIMIT_DATA)
+    memory_bytes: int | None = None  # in place of a cgroup: RLIMIT_DATA, which a worker sets for itself when warm
     proxies: Mapping[str, str] = field(default_factory=dict)  # device, or ANY, -> host:port
 
     def launch(self, command: Sequence[str]) -> list[str]:
@@ -59,11 +59,9 @@ class Throttle:
         return None
 
     def slow_down(self, pid: int) -> None:
-        """Apply the limits to a worker that is warm. Raises OSError: it is not slowed down."""
+        """Let a worker that is warm enter its cgroups. Raises OSError: it is not slowed down."""
         for cgroup in self.work_in:
             (cgroup / "cgroup.procs").write_text(f"{pid}\n")
-        if self.memory_bytes is not None:
-            resource.prlimit(pid, resource.RLIMIT_DATA, (self.memory_bytes, self.memory_bytes))
 
     def proxy(self, device: str) -> str | None:
         """The proxy that all channels of a device go through, as host:port; None: there is none."""
@@ -145,6 +143,7 @@ class DutyCycle:
     def __init__(self, cores: float) -> None:
         self._account = Account(cores, time.monotonic())
         self._used: dict[int, float] = {}  # by process, the processor time at the last look
+        self._descriptors: dict[int, int] = {}  # by process
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._running = True
@@ -153,10 +152,14 @@ class DutyCycle:
         self._thread.start()
 
     def add(self, pid: int) -> None:
-        with self._lock:
+        """Add a process, unless it has ended."""
+        with self._lock, suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)  # its number may be another's once it has ended
             used = processor_time(pid)
-            if used is not None:
-                self._used[pid] = used
+            if used is None or _has_ended(descriptor):
+                os.close(descriptor)
+            else:
+                self._used[pid], self._descriptors[pid] = used, descriptor
 
     def close(self) -> None:
         """End the limit: all processes that are left run on."""
@@ -164,6 +167,8 @@ class DutyCycle:
         self._thread.join()
         with self._lock:
             self._signal(signal.SIGCONT)
+            for pid in list(self._used):
+                self._forget(pid)
 
     def _turn(self) -> None:
         wait_s = 0.0
@@ -176,8 +181,8 @@ class DutyCycle:
         used_s = 0.0
         for pid, before in list(self._used.items()):
             now_used = processor_time(pid)
-            if now_used is None:
-                del self._used[pid]
+            if now_used is None or _has_ended(self._descriptors[pid]):
+                self._forget(pid)
             else:
                 used_s += now_used - before
                 self._used[pid] = now_used
@@ -192,10 +197,20 @@ class DutyCycle:
         wait_s = self._account.wait_s(self._running)
         return wait_s if self._used and (used_s or not self._running) else IDLE_S
 
+    def _forget(self, pid: int) -> None:
+        del self._used[pid]
+        os.close(self._descriptors.pop(pid))
+
     def _signal(self, number: int) -> None:
-        for pid in self._used:
+        for descriptor in self._descriptors.values():
             with suppress(ProcessLookupError):
-                os.kill(pid, number)
+                signal.pidfd_send_signal(descriptor, number)
+
+
+def _has_ended(descriptor: int) -> bool:
+    looked = select.poll()
+    looked.register(descriptor, select.POLLIN)
+    return bool(looked.poll(0))
 
 
 def processor_time(pid: int) -> float | None:

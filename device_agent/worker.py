@@ -1,13 +1,13 @@
-"""The process that runs a job's code on a device: ``python -m device_agent.worker``.
+"""The process that runs a job's code on a device; ``confine.keeper`` starts it.
 
-Messages come on standard input and leave on what was standard output; what the job prints goes to standard error,
-where the agent keeps the last of it. It ends when standard input ends, whatever it is doing then. Between tasks it
-keeps imported modules and the model's bytes, but nothing that the job's own code made: its file is run afresh for each
-task.
+It confines itself before it has any job's code. Messages come on standard input and leave on what was standard output;
+what the job prints goes to standard error, where the agent keeps the last of it. It ends when standard input ends,
+whatever it is doing then. Between tasks it keeps imported modules and the model's bytes, but nothing that the job's own
+code made: its file is run afresh for each task.
 
     down  load {digest} + bundle    run {id, ...} + the model, if it is another    cancel {id}
-    up    began {id}    progress {id, fraction}    done {id, weight, ...} + arrays    failed {id, phase, message}
-          revoked {id}
+    up    ready {held}    began {id}    progress {id, fraction}    done {id, weight, ...} + arrays
+          failed {id, phase, message}    revoked {id}
 """
 
 import hashlib
@@ -24,11 +24,13 @@ import types
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 import numpy as np
 
 from device_agent import pipes
+from device_agent.confine.inside import confine
+from device_agent.confine.orders import Orders
 from device_agent.pipes import Header
 from job_driver.job import Arrays, Job, Result, Revoked, Task, check_like, needs_form_of_model
 from venn.wire import tensors
@@ -37,6 +39,7 @@ from venn.wire.process import end_with_parent
 
 PROGRESS_S = 0.2  # told at most so often
 MODULE = "venn_job"
+MOST_MESSAGE = 1000  # characters of an error
 STEPS = 50  # parts of a synthetic task after which progress is told
 PIECE = 4096  # elements that it works on at a time
 
@@ -138,7 +141,7 @@ class Worker:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == name]
         place = f" ({name}, line {lines[-1]})" if lines else ""
         text = " ".join(str(error).split())
-        return f"{type(error).__name__}{': ' if text else ''}{text}{place}"
+        return f"{type(error).__name__}{': ' if text else ''}{text[:MOST_MESSAGE]}{place}"
 
     def _reporter(self, number: int) -> Callable[[float], None]:
         told = 0.0
@@ -214,20 +217,22 @@ def _read(down: BinaryIO, inbox: "queue.SimpleQueue[tuple[Header, bytes]]", work
     os._exit(0)  # the agent is gone: nobody wants what we do
 
 
-def main() -> None:
+def main(orders: Orders, folder: str, why_no_namespaces: str) -> NoReturn:
+    """Be a worker. ``folder``: for temporary files; ``why_no_namespaces``: "" if this process has some."""
     down, up = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-    os.nice(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+    os.nice(orders.nice)
     end_with_parent()  # stopped, or deep in a library, it would not see that standard input has ended
+    try:
+        held = confine(orders, folder, why_no_namespaces)
+    except OSError as error:
+        sys.exit(f"a worker could not be confined: {error}")
+    end_with_parent(known=True)  # a change of user makes the kernel forget it
     inbox: queue.SimpleQueue[tuple[Header, bytes]] = queue.SimpleQueue()
     worker = Worker(up)
     threading.Thread(target=_read, args=(down, inbox, worker), daemon=True).start()
-    pipes.write(up, {"say": "ready"})
+    pipes.write(up, {"say": "ready", "held": held.to_json()})
     while True:
         worker.handle(*inbox.get())
-
-
-if __name__ == "__main__":
-    main()

@@ -15,6 +15,7 @@ folded to at most 1. What no means of this machine can do is told as untested.
 import asyncio
 import math
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from itertools import product
 from pathlib import Path
 
 from coordinator.engine.model import SessionEnd
-from device_agent.throttle import DutyCycle, Throttle, processor_time
+from device_agent.throttle import NOTHING, DutyCycle, Throttle, processor_time
 from testbed.bench.figures import Figures, Measured, Say, Untested
 from testbed.bench.loads import Echo, answer
 from testbed.live.run import run_scenario
@@ -214,18 +215,20 @@ def got_bytes(machine: Machine, means: str, asked: int) -> int:
     cgroup, bytes of data under RLIMIT_DATA.
     """
     if means != CGROUP:
-        return _held(Throttle(memory_bytes=asked), asked)[1]
+        return _held(NOTHING, asked, rlimit=True)[1]
     with _group(machine, Limits(memory_bytes=asked)) as group:
         return _held(Throttle(start_in=group.start_in, work_in=group.work_in), asked)[0]
 
 
-def _held(throttle: Throttle, asked: int) -> tuple[int, int]:
+def _held(throttle: Throttle, asked: int, *, rlimit: bool = False) -> tuple[int, int]:
     command = throttle.launch([*LOADS, "hog", str(MEMORY_BEYOND * asked)])
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdout.readline()  # it is warm
         throttle.slow_down(process.pid)
+        if rlimit:
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (asked, asked))
         process.stdin.write("\n")
         process.stdin.flush()
         whole = [line for line in process.stdout if line.endswith("\n")]  # a kill ends in the middle of a line

@@ -52,8 +52,9 @@ def alive(mark: str, proc: Path = _PROC) -> bool:
     return found is not None and mark_of(int(found.group(1)), proc) == mark
 
 
-def end_with_parent() -> None:
-    """Let this process be killed when its parent dies; at once, if the testbed that it belongs to has died already.
+def end_with_parent(*, known: bool = False) -> None:
+    """Let this process be killed when its parent dies; at once, if the testbed that it belongs to has died already
+    (unless it is ``known`` to live).
 
     Linux does this (prctl(2), PR_SET_PDEATHSIG), whatever ended the parent: it kills the child even where it stands
     still, and where it has become another program since. Elsewhere `venn down` removes what is left.
@@ -64,7 +65,7 @@ def end_with_parent() -> None:
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     mark = os.environ.get(RUN_MARK)
-    if mark is not None and not alive(mark):  # it died before the kernel was asked
+    if not known and mark is not None and not alive(mark):  # it died before the kernel was asked
         os._exit(128 + signal.SIGKILL)
 
 

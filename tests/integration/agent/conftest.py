@@ -18,7 +18,8 @@ from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, Interval, always
-from device_agent.workers import Work, WorkerPool
+from device_agent.worker_process import Work
+from device_agent.workers import WorkerPool
 from job_driver.bundle import pack
 from tests.integration.agent import works
 from tests.integration.agent.scripted import Conversation, Coordinator, Driver, offer, serving

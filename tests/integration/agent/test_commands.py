@@ -63,6 +63,7 @@ async def test_an_agent_joins_and_leaves_with_a_goodbye_when_it_is_stopped(place
     assert dict(check_in.capabilities.numbers) == {"cpu": 2.0, "memory": 4e9, "os": 6.0}
     assert "numpy" in check_in.capabilities.labels["package"].values
     assert agent.stderr is not None
+    assert "job code is confined by: " in (await agent.stderr.readline()).decode()
     joined = (await agent.stderr.readline()).decode()
     assert f'joined the coordinator at {place.to[1]} device=pi cpu=2 memory="4 GB" os=6 site=lab' in joined
     agent.send_signal(signal.SIGTERM)
@@ -195,7 +196,14 @@ async def test_the_doctor_passes_a_machine_that_can_join(place: Place) -> None:
     out, _ = await process.communicate()
     said = json.loads(out)
     assert process.returncode == 0, said
-    assert [check["name"] for check in said["checks"]] == ["machine", "worker", "data", "code", "coordinator"]
+    assert [check["name"] for check in said["checks"]] == [
+        "machine",
+        "worker",
+        "confined",
+        "data",
+        "code",
+        "coordinator",
+    ]
 
 
 def test_the_doctor_says_how_to_fix_what_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,9 +212,10 @@ def test_the_doctor_says_how_to_fix_what_fails(tmp_path: Path, capsys: pytest.Ca
     assert [line.split()[:2] for line in lines] == [
         ["PASSED", "machine"],
         ["PASSED", "worker"],
+        ["PASSED", "confined"],
         ["FAILED", "data"],
         ["PASSED", "code"],
         ["FAILED", "coordinator"],
     ]
-    assert "venn data split" in lines[2]
-    assert "--keys DIR" in lines[4]
+    assert "venn data split" in lines[3]
+    assert "--keys DIR" in lines[5]

@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import os
-import select
 import signal
 import sys
 from collections.abc import Callable
@@ -14,10 +13,12 @@ import pytest
 
 from device_agent import pipes
 from device_agent.actions import LeaseOver, TaskFailed
+from device_agent.confine.orders import Means
+from device_agent.confine.settings import Confinement
 from device_agent.throttle import Throttle
-from device_agent.workers import Work, WorkerPool, WorkerProcess
-from tests.integration.agent.works import DOUBLE, HEAD, STUCK, TAIL, work
-from venn.wire import tensors
+from device_agent.worker_process import Work, WorkerProcess
+from device_agent.workers import WorkerPool
+from tests.integration.agent.works import DOUBLE, HEAD, STUCK, TAIL, orders, work
 
 
 def children() -> list[psutil.Process]:
@@ -52,48 +53,51 @@ async def test_a_task_that_does_not_listen_is_killed(pool: WorkerPool, job: Call
     assert not worker.is_running()
 
 
-LEAVES_A_CHILD = """
+LEAVES_CHILDREN = """
 import subprocess
 
 def work(model: Arrays, task: Task) -> Result:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    print(child.pid, flush=True)
+    sleeps = [sys.executable, "-c", "import time; time.sleep({seconds})"]
+    subprocess.Popen(sleeps)
+    subprocess.Popen(sleeps, start_new_session=True)
+    between = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
+    subprocess.run([sys.executable, "-c", between, *sleeps], check=True)  # whose parent ends
+    task.progress(0.5)
     {then}
     return Result(model)
 """
 
 
+def sleeping(seconds: float) -> list[int]:
+    """The processes that job code has left behind."""
+    text = f"time.sleep({seconds})"
+    return [each.pid for each in psutil.process_iter(["cmdline"]) if text in " ".join(each.info["cmdline"] or ())]
+
+
+@pytest.mark.parametrize("means", [frozenset(Means), frozenset({Means.RLIMITS})], ids=["all means", "rlimits alone"])
 @pytest.mark.parametrize("then", ["pass", "os._exit(3)"])
-async def test_what_a_job_starts_ends_with_its_worker(job: Callable[..., Work], then: str) -> None:
-    """Whether the worker is closed, or ends by itself."""
-    worker = await WorkerProcess.start(0)
-    work = job(LEAVES_A_CHILD.format(then=then))
+async def test_what_a_job_starts_ends_with_its_worker(
+    job: Callable[..., Work], then: str, means: frozenset[Means]
+) -> None:
+    """Whether the worker is closed, or ends by itself; also what has left its group and its session."""
+    seconds = 3600.0 + os.getpid() / 1e7 + len(then) / 1e9 + len(means) / 1e10
+    seen: list[int] = []
+    worker = await WorkerProcess.start(orders(Confinement(means=means)))
+    work = job(LEAVES_CHILDREN.format(seconds=seconds, then=then), heard=lambda _: seen.extend(sleeping(seconds)))
     if then == "pass":
         await worker.run(work)
     else:
-        with pytest.raises(TaskFailed):
+        with pytest.raises(TaskFailed, match="exit code 3"):
             await worker.run(work)
-    number = int(worker.tail().split()[0])
+    assert len(seen) == 3 or then != "pass"
     await worker.close()
-    assert has_ended(number)
-
-
-def has_ended(number: int) -> bool:
-    """Within 10 s; somebody may have yet to take its exit code."""
-    try:
-        process = os.pidfd_open(number)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([process], [], [], 10.0)[0])
-    finally:
-        os.close(process)
+    assert sleeping(seconds) == []
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 20])
 async def test_a_start_that_is_cancelled_leaves_no_process(turns: int) -> None:
     before = set(psutil.Process().children())
-    starting = asyncio.create_task(WorkerProcess.start(0))
+    starting = asyncio.create_task(WorkerProcess.start(orders()))
     for _ in range(turns):
         await asyncio.sleep(0)
     while not starting.done():
@@ -107,13 +111,13 @@ async def test_a_worker_that_has_ended_is_not_signalled_again(
     job: Callable[..., Work], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number may be another's by then."""
-    worker = await WorkerProcess.start(0)
+    worker = await WorkerProcess.start(orders())
     os.kill(worker.pid, signal.SIGKILL)
     async with asyncio.timeout(60):
         await asyncio.wait({worker._gone})
-    signalled: list[int] = []
-    monkeypatch.setattr(os, "killpg", lambda group, number: signalled.append(group))
-    monkeypatch.setattr(os, "kill", lambda process, number: signalled.append(process))
+    signalled: list[object] = []
+    for module, name in ((os, "killpg"), (os, "kill"), (signal, "pidfd_send_signal")):
+        monkeypatch.setattr(module, name, lambda *told: signalled.append(told), raising=False)
     await worker.close()
     assert signalled == []
 
@@ -169,21 +173,23 @@ async def test_a_worker_that_is_slowed_down_was_warm_before_and_gets_its_share(
     pool = WorkerPool(1, nice=0, throttle=throttle)
     body = (
         "def work(model, task):\n    end = time.process_time() + 0.3\n    while time.process_time() < end:\n"
-        "        pass\n    return Result({'pid': np.array(os.getpid())})\n"
+        "        pass\n    return Result({})\n"
     )
     try:
         output = await pool.run(job(body))
+        [keeper] = children()
+        worker = pool._idle[0].pid
     finally:
         await pool.close()
     assert output.compute_cpu_s / output.compute_s < 0.3
     assert output.held_back > 0  # how often depends on how busy this machine is
-    pid = str(tensors.decode(output.body)["pid"])
-    assert [(group / "cgroup.procs").read_text().strip() for group in (born, works)] == [pid, pid]
+    entered = [(group / "cgroup.procs").read_text().strip() for group in (born, works)]
+    assert entered == [str(keeper.pid), str(worker)]
 
 
 @pytest.mark.parametrize(
     ("counted", "looks", "told"),
-    [(None, 1, ["ready", "progress", "done"]), (17, 3, ["ready", "began", "progress", "done"])],
+    [(None, 1, ["progress", "done"]), (17, 3, ["began", "progress", "done"])],
 )
 async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_counts(
     counted: int | None, looks: int, told: list[str], monkeypatch: pytest.MonkeyPatch
@@ -192,8 +198,8 @@ async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_cou
     asked, said = list[Throttle](), list[str]()
     receive = pipes.receive
 
-    async def heard(reader: asyncio.StreamReader) -> tuple[pipes.Header, bytes]:
-        header, body = await receive(reader)
+    async def heard(reader: asyncio.StreamReader, most_body: int) -> tuple[pipes.Header, bytes]:
+        header, body = await receive(reader, most_body)
         said.append(header["say"])
         return header, body
 
@@ -208,7 +214,7 @@ async def test_the_kernel_is_asked_before_and_after_a_task_and_only_where_it_cou
         assert (await pool.run(work(None))).held_back == 0
     finally:
         await pool.close()
-    assert (len(asked), said) == (looks, told)
+    assert (len(asked), said[2:]) == (looks, told)  # after those of the keeper and of the worker's start
 
 
 async def test_a_group_that_cannot_be_entered_starts_no_worker(tmp_path: Path, job: Callable[..., Work]) -> None:

@@ -1,12 +1,12 @@
 """Job code in worker processes: what it is given, what it returns, and how its failures are told."""
 
-import os
 from collections.abc import Callable
 
 import pytest
 
 from device_agent.actions import TaskFailed
-from device_agent.workers import Work, WorkerPool
+from device_agent.worker_process import Work
+from device_agent.workers import WorkerPool
 from tests.integration.agent.works import DOUBLE, MEAN, work
 from venn.v1 import common_pb2 as common
 from venn.wire import tensors
@@ -17,11 +17,10 @@ async def test_a_task_runs_on_a_copy_of_the_model_in_a_warm_process(pool: Worker
     outputs = [await pool.run(job(DOUBLE)) for _ in range(3)]
     results = [tensors.decode(output.body) for output in outputs]
     assert all(result["w"].tolist() == [0, 2, 4, 6] for result in results)
-    assert len({int(result["pid"]) for result in results}) == 1
+    assert len({int(result["worker"]) for result in results}) == 1
     assert outputs[0].weight == 3.0
     assert outputs[0].metrics == {"round": 2.0}
     assert outputs[0].digest == digest_of(outputs[0].body)
-    assert int(results[0]["pid"]) != os.getpid()
 
 
 async def test_a_task_has_its_own_random_numbers_and_nothing_of_the_task_before(
@@ -39,9 +38,9 @@ def work(model: Arrays, task: Task) -> Result:
 
 
 async def test_each_job_has_processes_of_its_own(pool: WorkerPool, job: Callable[..., Work]) -> None:
-    one = tensors.decode((await pool.run(job(DOUBLE))).body)["pid"]
-    other = tensors.decode((await pool.run(job(DOUBLE + "# another\n"))).body)["pid"]
-    again = tensors.decode((await pool.run(job(DOUBLE))).body)["pid"]
+    one = tensors.decode((await pool.run(job(DOUBLE))).body)["worker"]
+    other = tensors.decode((await pool.run(job(DOUBLE + "# another\n"))).body)["worker"]
+    again = tensors.decode((await pool.run(job(DOUBLE))).body)["worker"]
     assert one != other
     assert one == again
 
