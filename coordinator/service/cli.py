@@ -14,6 +14,7 @@ from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.policies.registry import tiers_of
 from coordinator.service.bounds import CoordinatorBounds
+from coordinator.service.durability import Durability
 from coordinator.service.policy import policy_of, told_with_its_plan
 from coordinator.service.server import Coordinator, CoordinatorSettings, new_seed, running
 from venn.wire import logs
@@ -53,6 +54,10 @@ def coordinator(
         str, typer.Option(metavar="T", help="Time after which an absent driver loses its attempt.")
     ] = "30s",
     drain_timeout: Annotated[str, typer.Option(metavar="T", help="Time to wait for goodbyes when it stops.")] = "10s",
+    durability: Annotated[
+        Durability,
+        typer.Option(metavar="D", help="When records reach the disk: turn (before effects), interval, off."),
+    ] = Durability.TURN,
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow listening beyond loopback, unencrypted.")] = False,
     reflection: Annotated[bool, typer.Option("--reflection", help="Serve gRPC reflection.")] = False,
     allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Let admins inject faults.")] = False,
@@ -84,6 +89,7 @@ def coordinator(
         reflection=reflection,
         allow_faults=allow_faults,
         validate=validate,
+        durability=durability,
         bounds=bounds,
     )
     made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)

@@ -24,6 +24,7 @@ from coordinator.service.allowances import Allowance, Allowances
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.fields import MalformedError
+from coordinator.service.durability import FULL
 from coordinator.service.guard import caller
 from coordinator.service.host import Host
 from coordinator.service.jobs import Offers
@@ -149,6 +150,8 @@ class DeviceService:
             if frame.seq <= session.received:
                 raise MalformedError("seq", f"{frame.seq} does not follow {session.received}")
             event = convert.device_event(session.seq, frame, self._offers.proves)
+            if self._host.full and not self._is_sign_of_life(event):
+                await self._host.space()  # its next frames wait unread
             session.received = frame.seq
             if isinstance(event, events.SessionEnded):
                 session.open = False
@@ -178,6 +181,8 @@ class DeviceService:
             raise MalformedError("check_in.capabilities", why)
         if self.draining:
             await abort(session.context, grpc.StatusCode.UNAVAILABLE, "DRAINING", "the coordinator is shutting down")
+        if self._host.full:
+            await abort(session.context, grpc.StatusCode.UNAVAILABLE, "OUT_OF_SPACE", FULL)
         self._last += 1
         session.seq = SessionSeq(self._last)
         event = convert.check_in(frame.check_in, session.seq, self._host.incarnation, self._offers.proves)
@@ -209,12 +214,16 @@ class DeviceService:
         identity = caller()
         self._refusals.met(bound, host_of(session.context.peer()) if identity.local else identity.name, why)
 
+    def _is_sign_of_life(self, event: events.Event) -> bool:
+        """Whether an event says that its device lives, and nothing else."""
+        return isinstance(event, SIGNS_OF_LIFE) and not self._host.engine.is_news(event)
+
     def _heard(self, session: Session, event: events.Event, size: int) -> None:
         """Let the engine hear what is news to it, and acknowledge it once it is recorded. ``size``: bytes of the frame.
 
         Raises MalformedError where a device makes us record too much.
         """
-        if isinstance(event, SIGNS_OF_LIFE) and not self._host.engine.is_news(event):
+        if self._is_sign_of_life(event):
             session.heard_at = self._host.now()
             self._pace(session)
             self._acknowledge(session)

@@ -10,6 +10,7 @@ from coordinator.engine.lifecycle import ABSENT
 from coordinator.engine.model import AttemptEndReason, AttemptStatus, JobEnd, LeaseEnd, SessionEnd
 from coordinator.engine.state import Request
 from coordinator.service.convert.devices import duration
+from coordinator.service.durability import FULL
 from coordinator.service.host import Host
 from coordinator.service.jobs import Ledger
 from venn.v1 import admin_pb2
@@ -78,6 +79,7 @@ class EventLog:
         self._aborted: dict[tuple[JobId, int], Entry] = {}  # by job and round: to be opened again
         self._jobs = {job.id for job in host.engine.jobs.values() if not job.ended}  # unfinished ones
         self._listen(host)
+        host.watch_space(lambda full: self._space_changed(host.latest, full=full))
 
     def _listen(self, host: Host) -> None:
         host.listen(effects.EndSession, self._session_ended)
@@ -110,6 +112,9 @@ class EventLog:
         self._entries.append(entry)
         log(logger, logging.INFO, f"{kind} {text}", **fields)
         return entry
+
+    def _space_changed(self, now: float, *, full: bool) -> None:
+        self.add(now, "DISK FULL" if full else "SPACE", FULL if full else "the coordinator's disk has space again")
 
     # -- devices
 

@@ -2,8 +2,8 @@
 
 Events are handled at once, as of the time that was read last: when their turn of the event loop began, or since. At the
 end of the turn the engine makes its plan and matches devices, once for all of them; then their effects leave, after the
-turn's journal lines are with the system. So nobody is told what a crash could make unsaid, and a busy turn costs one
-plan and one write.
+turn's journal lines are with the system, or on the disk (``durability``). So nobody is told what a crash could make
+unsaid, and a busy turn costs one plan and one write. While the disk is full all that happens waits.
 """
 
 import asyncio
@@ -16,10 +16,12 @@ from typing import Protocol, TypeVar
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import Event, TimePassed, TurnEnded
+from coordinator.service.durability import Committer, Durability
 from coordinator.service.facts import Fact, Facts
 from coordinator.service.journal import Journal
 
 E = TypeVar("E", bound=Effect)
+Turn = list[tuple[float, list[Effect], "Recorded | None"]]  # (engine time, effects, who waits for the record)
 Listener = Callable[[float, E], None]
 Recorded = Callable[[list[Effect]], None]
 Noted = Callable[[list[Effect]], Iterable[Fact]]
@@ -48,8 +50,8 @@ def boot_clock() -> Clock:
 class Host:
     """One engine on one event loop.
 
-    ``failure`` is done when the coordinator cannot go on: the journal's disk is full, or the engine met a bug. From
-    then on events are dropped and nothing leaves.
+    ``failure`` is done when the coordinator cannot go on: the journal cannot be written (a full disk is waited for), or
+    the engine met a bug. From then on events are dropped and nothing leaves.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Host:
         call_later: CallLater | None = None,
         journal: Journal | None = None,
         facts: Facts | None = None,
+        durability: Durability = Durability.OFF,
         validate: bool = False,
     ) -> None:
         """``wall_ms``: Unix milliseconds at engine time 0, when the first coordinator of this folder started.
@@ -75,10 +78,24 @@ class Host:
         self._clock, self._wall_ms, self._journal, self._validate = clock, wall_ms, journal, validate
         self.call_later = call_later or self.loop.call_later
         self._listeners: defaultdict[type, list[Callable[[float, Effect], None]]] = defaultdict(list)
-        self._turn: list[tuple[float, list[Effect], Recorded | None]] = []  # handled, not yet recorded
+        self._turn: Turn = []  # handled, not yet recorded
+        self._commit = None if journal is None else self._committer(journal, durability)
+        self._space = asyncio.Event()  # set when there is space again
+        self._watchers: list[Callable[[bool], None]] = []
+        self._waiting: list[Callable[[], None]] = []  # what happened while the disk is full: bounded by the streams
         self._now = engine.now
         self._timer: Timer | None = None
         self._timer_at = float("inf")
+
+    def _committer(self, journal: Journal, durability: Durability) -> "Committer[Turn]":
+        return Committer(
+            journal,
+            durability,
+            leave=self._leave,
+            fail=self.fail,
+            call_later=self.call_later,
+            changed=self._space_changed,
+        )
 
     # -- time
 
@@ -111,6 +128,9 @@ class Host:
         """
         if self.failure.done():
             return
+        if self.full:
+            self._waiting.append(partial(self.handle, event, recorded, facts))
+            return
         self._begin_turn()
         self._let_happen(event, recorded, self._now)
         if facts is not None and not self.failure.done():
@@ -122,6 +142,9 @@ class Host:
         called.
         """
         if self.failure.done():
+            return
+        if self.full:
+            self._waiting.append(partial(self.note, fact, recorded))
             return
         self._begin_turn()
         self.facts.note(fact)
@@ -163,6 +186,8 @@ class Host:
         if self._timer is not None:
             self._timer.cancel()
         self._end_turn()
+        if self._commit is not None and not self.failure.done():
+            self._commit.close()
         if self._journal is not None and not self.failure.done():
             self._journal.close()
         if not self.failure.done():
@@ -176,8 +201,17 @@ class Host:
         if not turn or self.failure.done():
             return
         try:
-            if self._journal is not None:
-                self._journal.flush()
+            if self._commit is None:
+                self._leave(turn)
+            else:
+                self._commit.commit(turn)
+        except Exception as error:
+            self.fail(error)
+
+    def _leave(self, turn: Turn) -> None:
+        if self.failure.done():
+            return
+        try:
             self.now()  # the disk may have taken its time
             for now, effects, recorded in turn:
                 if recorded is not None:
@@ -188,6 +222,33 @@ class Host:
             self._set_timer()
         except Exception as error:
             self.fail(error)
+
+    # -- a full disk
+
+    @property
+    def full(self) -> bool:
+        """Whether the disk is full: what happens waits, and nothing new is to be begun."""
+        return self._commit is not None and self._commit.full
+
+    async def space(self) -> None:
+        """Wait until the disk has space, if it is full."""
+        while self.full:
+            await self._space.wait()
+
+    def watch_space(self, changed: Callable[[bool], None]) -> None:
+        """Call ``changed(full)`` when the disk has become full, or has space again."""
+        self._watchers.append(changed)
+
+    def _space_changed(self) -> None:
+        for changed in self._watchers:
+            changed(self.full)
+        if self.full:
+            self._space.clear()
+            return
+        self._space.set()
+        waiting, self._waiting = self._waiting, []
+        for happen in waiting:
+            happen()
 
     def _set_timer(self) -> None:
         """Set the one timer, at the engine's next deadline or earlier: one that comes too early is only set again."""
@@ -201,6 +262,8 @@ class Host:
 
     def _timer_fired(self) -> None:
         self._timer, self._timer_at = None, float("inf")
+        if self.full:
+            return  # it is set again when there is space
         deadline = self.engine.next_deadline()
         if deadline is not None and deadline <= self.now():
             self.handle(TimePassed())

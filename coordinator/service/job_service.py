@@ -21,6 +21,7 @@ from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
 from coordinator.service.convert.fields import MalformedError
 from coordinator.service.device_service import DeviceService
+from coordinator.service.durability import FULL
 from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, RoundReported, TaskOpened
 from coordinator.service.follow import Followers
 from coordinator.service.guard import caller
@@ -271,6 +272,7 @@ class JobService(JobServiceServicer):
 
     async def _ask(self, context: Context, event: events.Event, wanted: type[E], facts: Noted | None = None) -> E:
         """The effect that answers this event; a RefuseJob ends the call."""
+        await check_space(self._host, context)
         for effect in await self._host.ask(event, facts):
             if isinstance(effect, wanted):
                 return effect
@@ -280,6 +282,7 @@ class JobService(JobServiceServicer):
 
     async def _end(self, event: events.JobEnded, context: Context) -> None:
         """End a job; one that has ended otherwise stays as it is, and the call is refused."""
+        await check_space(self._host, context)
         for effect in await self._host.ask(event):
             if isinstance(effect, effects.RefuseJob):
                 await self._refused(effect, context)
@@ -315,6 +318,12 @@ class JobService(JobServiceServicer):
     async def _reported(self, key: common_pb2.JobKey, incarnation: int, context: Context) -> Job:
         job = await self._known(key, context)
         return await self._driven(job.job, incarnation, context)
+
+
+async def check_space(host: Host, context: Context) -> None:
+    """Refuse a call that would change something while the disk is full; its caller tries again."""
+    if host.full:
+        await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, "OUT_OF_SPACE", FULL)
 
 
 def check_address(address: str, *, insecure: bool) -> None:

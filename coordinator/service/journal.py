@@ -56,7 +56,8 @@ class Written:
 class Journal:
     """The journal's file. Lines gather in memory and are handed to the system once per turn of the event loop.
 
-    Raises PeerError OUT_OF_SPACE when they cannot be; then the file ends with the last whole turn.
+    Raises PeerError OUT_OF_SPACE when they cannot be; then the file ends with the last whole turn, and the lines wait
+    for another try.
     """
 
     def __init__(self, path: Path, start: Start | None = None, *, written: Written | None = None) -> None:
@@ -86,17 +87,23 @@ class Journal:
         self._lines.append(f'{{"t":{now!r},"fact":{text_of(fact)}}}')
 
     def flush(self) -> None:
+        """Hand the lines to the system."""
         if not self._lines:
             return
         data, crc = seal(self._lines, self._written.crc)
-        self._lines.clear()
         try:
             write_all(self._file.write, data)
         except OSError as error:
-            os.ftruncate(self._file.fileno(), self._written.size)
+            self._file.truncate(self._written.size)
+            self._file.seek(self._written.size)
             raise file_error(error, self.path) from error
+        self._lines.clear()
         self._written.size += len(data)
         self._written.crc = crc
+
+    def sync(self) -> None:
+        """Make what was flushed survive a loss of power."""
+        os.fdatasync(self._file.fileno())
 
     def close(self) -> None:
         """End the journal cleanly, with the digest of all that was recorded."""

@@ -73,7 +73,7 @@ class LivenessMonitor(Generic[Seq, Stream]):
     def _look(self) -> None:
         now, planned, heap = self._host.now(), self._looks_at or 0.0, self._heap
         self._looks_at = None
-        if now - planned > self._liveness_s / 3:
+        if now - planned > self._liveness_s / 3 or self._host.full:  # or nobody is read, until the disk has space
             self._not_before = now + self._liveness_s
         while heap and heap[0][0] <= now:
             _, seq = heapq.heappop(heap)

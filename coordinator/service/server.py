@@ -23,6 +23,7 @@ from coordinator.service.admin_service import AdminService
 from coordinator.service.auth import AuthService, Logins
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.device_service import DeviceService
+from coordinator.service.durability import Durability
 from coordinator.service.event_log import EventLog
 from coordinator.service.facts import Facts
 from coordinator.service.follow import Followers
@@ -72,6 +73,7 @@ class CoordinatorSettings:
     reflection: bool = False
     allow_faults: bool = False
     validate: bool = False
+    durability: Durability = Durability.TURN
     bounds: CoordinatorBounds = field(default_factory=CoordinatorBounds)
     clock: Clock = field(default_factory=boot_clock)
     call_later: CallLater | None = None
@@ -93,6 +95,7 @@ class Coordinator:
             call_later=settings.call_later,
             journal=self.journal,
             facts=life.facts,
+            durability=settings.durability,
             validate=settings.validate,
         )
         self.refusals = Refusals()

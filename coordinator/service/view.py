@@ -18,6 +18,7 @@ from coordinator.engine.state import Device
 from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
 from coordinator.service.convert.devices import duration
+from coordinator.service.durability import FULL
 from coordinator.service.event_log import EventLog
 from coordinator.service.host import Host
 from coordinator.service.jobs import Job, Jobs
@@ -138,7 +139,7 @@ class View:
             responses=count.responses,
             responses_needed=count.responses_needed,
             aborts=count.aborts,
-            waits=_waits(job, count),
+            waits=FULL if self._host.full and not known.ended else _waits(job, count),
             age=duration(until - known.arrival),
         )
         for round_, metrics in job.metrics:
@@ -200,16 +201,19 @@ class View:
         device = engine.devices.get(DeviceId(subject))
         if device is not None:
             line = counts.device_line(engine, device)
-            return _explanation(
-                subject, line.state, device_reasons(engine.world, engine.matcher, device), device.history
-            )
+            reasons = [*self._troubles(), *device_reasons(engine.world, engine.matcher, device)]
+            return _explanation(subject, line.state, reasons, device.history)
         job = self._named(subject)
         if job is None:
             return None
         known = engine.jobs[job.job]
-        reasons = [job.problem] if job.problem else []
+        reasons = [*self._troubles(), *([job.problem] if job.problem else [])]
         reasons.extend(job_reasons(engine.world, known))
         return _explanation(job.job, counts.job_count(engine, known).phase, reasons, known.history)
+
+    def _troubles(self) -> list[str]:
+        """What keeps everything waiting."""
+        return [FULL] if self._host.full else []
 
     def like(self, subject: str) -> list[str]:
         """The names that can be explained and may have been meant: the latest jobs, and devices whose names begin

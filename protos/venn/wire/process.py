@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from venn.wire import RUN_MARK
+from venn.wire.errors import PeerError
 from venn.wire.files import JsonLines
 
 LABEL = "venn.testbed.run"  # of containers, networks and volumes: its value is the mark
@@ -193,7 +194,8 @@ class LagMonitor:
                 self.note(loop.time(), loop.time() - due)
                 if log and loop.time() >= report_at:
                     report_at = loop.time() + REPORT_S
-                    log.write(self.row())
+                    with suppress(PeerError):  # a full disk: a row is for people, and is left out
+                        log.write(self.row())
         finally:
             if log:
                 log.close()

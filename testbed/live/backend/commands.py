@@ -17,6 +17,7 @@ OWNER = "testbed"
 def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool, listen: str = "127.0.0.1:0") -> list[str]:
     flags = ["--listen", listen, "--policy", scenario.policy, "--seed", str(scenario.seed)]
     flags += ["--name", scenario.name, "--dir", str(folder.root), "--keys", str(folder.keys), "--json"]
+    flags += ["--durability", "interval"]  # a run is not taken up again after a loss of power
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
 

@@ -11,17 +11,14 @@ import pytest
 
 from coordinator.engine import effects
 from coordinator.engine.engine import Engine
-from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import AttemptStatus, EngineSettings
 from coordinator.engine.record import Digest, event_from_json, settings_from_json, texts_of
 from coordinator.policies.registry import load_policy
-from coordinator.service import cli
 from coordinator.service.journal import FORMAT
-from coordinator.service.server import Coordinator, CoordinatorSettings
 from testbed.testing.clock import FakeClock
-from tests.integration.gate import KEYS
 from tests.integration.service.peers import World, world
 from venn.v1 import common_pb2, device_pb2, job_pb2
-from venn.wire.errors import ExitCode, PeerError
+from venn.wire.status import reason_of
 
 
 async def play(made: World) -> None:
@@ -102,33 +99,53 @@ async def test_signs_of_life_that_change_nothing_are_not_recorded(tmp_path: Path
 
 
 class NoSpace:
+    """A journal's file on a full disk."""
+
     def __init__(self, file: Any) -> None:
         self._file = file
 
     def write(self, data: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    def fileno(self) -> int:
-        return int(self._file.fileno())
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
-async def test_a_full_disk_is_one_error_and_a_clean_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ready: asyncio.Future[Coordinator] = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(cli, "announce", lambda coordinator, as_json: ready.set_result(coordinator))
-    settings = CoordinatorSettings(engine=EngineSettings(seed=1, policy="fifo"), keys=KEYS, folder=tmp_path)
-    serving = asyncio.create_task(cli.serve(settings, load_policy("fifo"), drain_s=1.0, as_json=True))
-    started = await ready
-    made = World(started)
-    assert started.journal is not None
-    file = started.journal._file
-    started.journal._file = NoSpace(file)  # type: ignore[assignment]
-    device = made.device()
-    with pytest.raises((EOFError, grpc.aio.AioRpcError)):
-        await device.check_in()
-    with pytest.raises(PeerError) as caught:
-        await serving
-    assert (caught.value.reason, caught.value.exit_code) == ("OUT_OF_SPACE", ExitCode.PEER)
-    assert str(tmp_path / "events.jsonl") in str(caught.value)
-    assert len((tmp_path / "events.jsonl").read_text().splitlines()) == 1
-    await made.close()
-    file.close()
+async def test_a_full_disk_stops_what_is_new_and_nothing_else_and_heals(tmp_path: Path) -> None:
+    time = FakeClock()
+    settings = EngineSettings(seed=1, policy="fifo", supply_window_s=1e9)
+    async with world(folder=tmp_path, time=time, engine=settings) as made:
+        driver = made.driver()
+        await driver.start(demand=1, rounds=2)
+        await driver.open()
+        worker, late = made.device("worker"), made.device("late")
+        await worker.check_in()
+        offer = await worker.accept()
+        await made.until(effects.RunLease)
+        journal, host, full = made.coordinator.journal, made.coordinator.host, asyncio.Event()
+        host.watch_space(lambda is_full: full.set() if is_full else None)
+        assert journal is not None
+        file = journal._file
+        journal._file = NoSpace(file)  # type: ignore[assignment]
+        await worker.say(progress=device_pb2.Progress(lease=99, fraction=0.5))  # news: it is to be recorded
+        await full.wait()
+        for refused in (driver.submit(demand=1, rounds=2), driver.record(offer.lease), late.check_in()):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await refused
+            assert reason_of(caught.value) == "OUT_OF_SPACE"
+        (job,) = made.coordinator.view.snapshot().jobs
+        assert "disk is full" in job.waits
+        explained = made.coordinator.view.explain("digits")
+        assert explained is not None
+        assert "disk is full" in explained.reasons[0]
+        assert made.coordinator.view.snapshot().log[0].kind == "DISK FULL"
+        await time.advance(30.0)  # in which nobody is read
+        assert len(made.coordinator.engine.sessions) == 1
+        journal._file = file
+        await time.advance(1.0)
+        await made.until(effects.RevokeLease)
+        assert not host.full
+        await driver.record(offer.lease)
+        ended = await made.until(effects.EndAttempt)
+        assert ended.status is AttemptStatus.CLOSED
+        assert "SPACE" in [entry.kind for entry in made.coordinator.view.snapshot().log]

@@ -24,6 +24,9 @@ class Bench:
         self._listeners: defaultdict[type, list[Callable[[float, Any], None]]] = defaultdict(list)
         self.log = EventLog(cast(Host, self), Ledger(cast(Host, self)))
 
+    def watch_space(self, changed: Callable[[bool], None]) -> None:
+        self.space_changed = changed
+
     def listen(self, kind: type, listener: Callable[[float, Any], None]) -> None:
         self._listeners[kind].append(listener)
 

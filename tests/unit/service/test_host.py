@@ -17,6 +17,7 @@ from coordinator.engine.model import EngineSettings
 from coordinator.service.facts import DriverAt, Fact
 from coordinator.service.host import Host
 from coordinator.service.journal import Journal, Start
+from coordinator.service.sealed import unseal
 from venn.wire.errors import PeerError
 
 
@@ -203,17 +204,54 @@ async def test_an_earlier_deadline_replaces_the_timer() -> None:
     assert bench.timers.cancelled == 1
 
 
-async def test_nothing_leaves_when_the_disk_is_full() -> None:
+async def test_nothing_happens_while_the_disk_is_full_and_all_of_it_once_there_is_space() -> None:
+    bench, changes = Bench(), list[bool]()
+    bench.host.watch_space(changes.append)
+    bench.journal.full = True
+    bench.host.handle(HEARD)
+    await turn()
+    bench.host.handle(DriverFollowed(JobId("ann/digits/1"), 1))
+    bench.host.note(AT)
+    await turn()
+    assert (bench.said, bench.host.full, changes) == (["append"], True, [True])
+    assert [event for _, event in bench.engine.events] == [HEARD]
+    ((delay, retry),) = bench.timers.set
+    retry()
+    assert bench.host.full
+    bench.journal.full, bench.time = False, delay
+    bench.timers.set[-1][1]()
+    await turn()
+    assert (bench.host.full, changes) == (False, [True, False])
+    assert bench.said[1:] == ["flush", "lease 1", "append", "note", "append", "flush", "lease 2", "lease 3"]
+
+
+async def test_a_timer_that_fires_while_the_disk_is_full_is_set_again() -> None:
+    bench = Bench()
+    bench.engine.deadline = 3.0
+    await bench.host.ask(HEARD)
+    bench.journal.full = True
+    bench.host.handle(HEARD)
+    await turn()
+    bench.time = 3.0
+    bench.timers.set[0][1]()
+    assert len(bench.engine.events) == 2
+    bench.journal.full = False
+    bench.timers.set[1][1]()
+    await turn()
+    assert bench.timers.set[2][0] < 0.01
+    bench.timers.set[2][1]()
+    assert bench.engine.events[-1] == (3.0, TimePassed())
+
+
+async def test_a_disk_that_stays_full_to_the_end_is_an_error_then() -> None:
     bench = Bench()
     bench.journal.full = True
     bench.host.handle(HEARD)
     await turn()
+    bench.host.close()
     with pytest.raises(PeerError, match="no space"):
         bench.host.failure.result()
-    bench.host.handle(DriverFollowed(JobId("ann/digits/1"), 1))
-    await turn()
     assert bench.said == ["append"]
-    bench.host.close()
 
 
 async def test_a_bug_of_the_engine_stops_the_coordinator_and_not_a_peer() -> None:
@@ -228,7 +266,7 @@ async def test_closing_records_the_last_turn() -> None:
     bench = Bench()
     bench.host.handle(HEARD)
     bench.host.close()
-    assert bench.said == ["append", "flush", "lease 1", "close"]
+    assert bench.said == ["append", "flush", "lease 1", "flush", "close"]
     assert bench.host.failure.cancelled()
 
 
@@ -251,8 +289,11 @@ class FullFile:
         self._room -= written
         return int(written)
 
-    def fileno(self) -> int:
-        return int(self._file.fileno())
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def seek(self, place: int) -> None:
+        self._file.seek(place)
 
 
 def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
@@ -269,4 +310,9 @@ def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
         journal.flush()
     assert caught.value.reason == "OUT_OF_SPACE"
     assert path.read_bytes() == whole
+    journal._file = file
+    journal.flush()
+    assert path.read_bytes().startswith(whole)
+    assert unseal(path.read_bytes()).torn == 0
+    assert len(path.read_bytes().splitlines()) == 3
     file.close()
