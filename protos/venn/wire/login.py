@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import grpc
 from grpc.aio import EOF, AioRpcError
@@ -22,6 +22,9 @@ from venn.wire.errors import UsageError
 from venn.wire.keys import Key, Role, default_dir, load_key
 from venn.wire.status import reason_of, unreachable
 from venn.wire.trust import NOTHING, Trust, open_trusted, trust_for
+
+if TYPE_CHECKING:
+    from venn.v1.auth_pb2_grpc import AuthServiceAsyncStub
 
 METADATA_KEY = "authorization"
 NONCE_BYTES = 32
@@ -102,14 +105,14 @@ class Login:
         """
         return cast(grpc.aio.Channel, _LoginChannel(open_trusted(self.address, self.trust, proxy=proxy), self))
 
-    async def shown(self, channel: grpc.aio.Channel) -> Shown:
-        """The metadata to show, after a proof on this channel if there must be one. Raises AioRpcError.
+    async def shown(self, auth: "AuthServiceAsyncStub") -> Shown:
+        """The metadata to show, after a proof by these calls if there must be one. Raises AioRpcError.
 
         Those who come while somebody's proof is under way wait for that one, and share its outcome.
         """
         while self._shown is None or time.monotonic() >= self._renew_at:
             if self._proving is None:
-                self._proving = asyncio.create_task(self._prove(channel))
+                self._proving = asyncio.create_task(self._prove(auth))
                 self._proving.add_done_callback(self._proved)
             proving = self._proving
             await asyncio.wait({proving})
@@ -126,9 +129,12 @@ class Login:
             self._shown = None
         return True
 
-    async def _prove(self, channel: grpc.aio.Channel) -> None:
-        stub, key, began = auth_stub(channel), self._key, time.monotonic()
-        begun = await stub.Begin(auth_pb2.BeginRequest(key_id=key.id), timeout=PROVE_S)
+    async def _prove(self, stub: "AuthServiceAsyncStub") -> None:
+        key, began = self._key, time.monotonic()
+        try:
+            begun = await stub.Begin(auth_pb2.BeginRequest(key_id=key.id), timeout=PROVE_S)
+        except grpc.aio.UsageError as error:  # its channel was closed before
+            raise failed(grpc.StatusCode.UNAVAILABLE) from error
         own = secrets.token_bytes(NONCE_BYTES)
         exact = proof(
             authority=NOTHING if self.trust is None else self.trust.fingerprint,
@@ -166,6 +172,7 @@ class _LoginChannel:
 
     def __init__(self, channel: grpc.aio.Channel, login: Login) -> None:
         self._channel, self._login = channel, login
+        self._auth = auth_stub(channel)  # gRPC (1.85) crashes where one is made of a channel that was closed
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._channel, name)
@@ -199,7 +206,7 @@ class _LoginChannel:
     async def _shown(self, timeout_s: float | None) -> Shown:
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._login.shown(self._channel)
+                return await self._login.shown(self._auth)
         except TimeoutError as error:
             raise failed(grpc.StatusCode.DEADLINE_EXCEEDED) from error
 

@@ -16,6 +16,7 @@ from venn.v1 import admin_pb2, admin_pb2_grpc, device_pb2, device_pb2_grpc, job_
 from venn.v1.common_pb2 import Version
 from venn.wire.admission import SOFTWARE, check_version, this_version
 from venn.wire.bounds import ServerBounds
+from venn.wire.calls import auth_stub
 from venn.wire.channel import (
     bind,
     channel_options,
@@ -192,7 +193,7 @@ async def test_a_message_over_the_bound_is_refused_and_the_server_lives_on() -> 
     async with serving() as world:
         options = [("grpc.max_send_message_length", -1)]
         async with grpc.aio.insecure_channel(world.address, options=options) as raw:
-            shown = await login(world.address, "job").shown(raw)
+            shown = await login(world.address, "job").shown(auth_stub(raw))
             call = raw.unary_unary("/venn.v1.JobService/SubmitJob")
             with pytest.raises(grpc.aio.AioRpcError) as refused:
                 await call(bytes(ServerBounds().request_bytes + 1), metadata=(shown,))

@@ -17,7 +17,7 @@ from tests.integration.gate import KEYS, login, write_keys
 from tests.integration.service.peers import World, coordinator
 from venn.v1 import admin_pb2
 from venn.wire.authority import ServerCertificate, load_server, make_authority, self_signed
-from venn.wire.calls import admin_stub
+from venn.wire.calls import admin_stub, auth_stub
 from venn.wire.channel import bind, make_server
 from venn.wire.errors import UsageError
 from venn.wire.keys import new_key
@@ -131,7 +131,7 @@ async def test_a_proof_for_another_authority_is_refused(certificate: ServerCerti
         lied.trust = kept_trust(folder)
         channel = login(plain.address, "admin").channel()
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await lied.shown(channel)
+            await lied.shown(auth_stub(channel))
         assert peer_error(caught.value, where="it").reason == "PROOF"
         await channel.close()
 
