@@ -93,10 +93,22 @@ async def _machine() -> str:
 
 
 async def _worker(keys: Path | None, told: Callable[[InForce], None]) -> str:
-    """Check the process that runs job code: start one, and give it a task that does nothing. ``told`` gets what holds
-    it.
+    """Check the process that runs job code. ``told`` gets what holds it."""
+    try:
+        held, seconds = await try_worker(secrets_in(keys))
+    except (TaskFailed, OSError) as error:
+        raise PeerError("WORKER", str(error), fix="check that numpy loads in this Python") from error
+    told(held)
+    return f"runs tasks; started in {seconds:.1f} s"
+
+
+async def try_worker(secrets: tuple[Path, ...]) -> tuple[InForce, float]:
+    """Start a worker, give it a task that does nothing, and end it; return what held it, and the seconds that it took.
+
+    Raises OSError or TaskFailed.
     """
-    pool = WorkerPool(1, confinement=Confinement(secrets=secrets_in(keys)), told=told)
+    held: list[InForce] = []
+    pool = WorkerPool(1, confinement=Confinement(secrets=secrets), told=held.append)
     model = tensors.encode({})
     now = asyncio.get_running_loop().time()
     work = Work(
@@ -114,19 +126,18 @@ async def _worker(keys: Path | None, told: Callable[[InForce], None]) -> str:
         progress=lambda fraction: None,
     )
     try:
+        await pool.warm()
         await pool.run(work)
-    except TaskFailed as error:
-        raise PeerError("WORKER", error.message, fix="check that numpy loads in this Python") from error
     finally:
         await pool.close()
-    return f"runs tasks; started in {asyncio.get_running_loop().time() - now:.1f} s"
+    return held[-1], asyncio.get_running_loop().time() - now
 
 
 async def _confined(held: list[InForce]) -> str:
     """Check what holds job code, as the worker's kernel says."""
     if not held:
         raise PeerError("CONFINED", "no worker has started", fix="see above")
-    if not held[-1].holds:
+    if not held[-1].holds and sys.platform == "linux":  # elsewhere nobody can do more
         fix = "Linux 5.13 with Landlock, or user namespaces, or run it as root; see docs/security.md"
         raise PeerError("CONFINED", f"job code can read this agent's key, or outlive it: held by {held[-1]}", fix=fix)
     return f"by {held[-1]}"

@@ -13,7 +13,7 @@ from pathlib import Path
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Resources
-from device_agent.confine.inforce import InForce
+from device_agent.confine.inforce import CONFINED, InForce, write_in_force
 from device_agent.confine.settings import Confinement, named_together
 from device_agent.confine.syscalls import PR_SET_DUMPABLE, prctl
 from device_agent.connection import FirstContact, Refused
@@ -26,15 +26,13 @@ from venn.wire.channel import ignore_no_proxy
 from venn.wire.command import Context, run_async
 from venn.wire.errors import CannotEnforceError, UsageError
 from venn.wire.exits import write_line
-from venn.wire.files import file_error, write_atomic
+from venn.wire.files import file_error
 from venn.wire.login import log_in
 from venn.wire.logs import log
 from venn.wire.process import reuse_freed_memory
 
 DIAL_SPREAD_S = 0.005  # between the starts of two devices of a swarm: a dial takes milliseconds of the loop
 SETTLED_S = 1.0  # before the epoch: by then all are there whose availability does not begin later
-
-CONFINED = "confined.json"  # in the folder of a process: what holds its job code
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +92,7 @@ class HeldBy:
             prctl(PR_SET_DUMPABLE, 0)
         if self._folder is not None:
             try:
-                write_atomic(self._folder / CONFINED, json.dumps(in_force.to_json(), indent=2) + "\n")
+                write_in_force(self._folder / CONFINED, in_force)
             except OSError as error:
                 log(logger, logging.WARNING, str(file_error(error, self._folder / CONFINED)))
 

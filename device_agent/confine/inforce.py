@@ -1,5 +1,6 @@
 """What holds a worker, read back from the kernel where it tells, and in words."""
 
+import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -7,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from device_agent.confine.orders import Orders
+from venn.wire.files import write_atomic
 from venn.wire.notation import format_bytes
 
+CONFINED = "confined.json"  # in the folder of an agent: what holds its job code
 # As /proc/PID/limits calls them.
 NAMES = {
     "RLIMIT_CORE": "Max core file size",
@@ -46,6 +49,12 @@ class InForce:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def means(self) -> str:
+        """The means that hold it, in a few words."""
+        found = {"user": self.user is not None, "namespaces": self.namespaces, "files": self.files}
+        found |= {f"Landlock {self.landlock}": self.landlock > 0, "rlimits": bool(self.limits)}
+        return ", ".join(name for name, holds in found.items() if holds) or "nothing"
+
     def __str__(self) -> str:
         said = [f"user {self.user}"] if self.user is not None else []
         said += ["namespaces (processes, network, IPC" + (", files)" if self.files else ")")] if self.namespaces else []
@@ -61,6 +70,19 @@ class InForce:
         counted = {"RLIMIT_NOFILE": "open files", "RLIMIT_NPROC": "processes"}
         said += [f"{self.limits[key]} {name}" for key, name in counted.items() if key in self.limits]
         return ", ".join(said)
+
+
+def write_in_force(path: Path, held: InForce) -> None:
+    """Write a file that ``read_in_force`` reads. Raises OSError."""
+    write_atomic(path, json.dumps(held.to_json(), indent=2) + "\n")
+
+
+def read_in_force(path: Path) -> InForce | None:
+    """What an agent wrote down of its workers; None: nothing that can be read."""
+    try:
+        return InForce(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def read_back(pid: int, told: Mapping[str, Any], orders: Orders, proc: Path = Path("/proc")) -> InForce:

@@ -1,5 +1,6 @@
 """Commands about this machine: ``venn doctor``, ``down`` and ``bench``."""
 
+import asyncio
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -8,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from device_agent.actions import TaskFailed
+from device_agent.confine.orders import Means
 from testbed.cli.shared import answer
 from testbed.live.backend.broker import check as check_broker
-from testbed.live.throttle.means import FIELDS, probe
+from testbed.live.throttle.means import FIELDS, Check, probe
 from testbed.scenario.backends import Faults, Leftover, Need, leftovers_of_backends, needs_of_backends
 from venn.wire.command import Context, application, command
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import as_object, write_line
+from venn.wire.keys import default_dir, state_folder
 from venn.wire.process import MARK
 from venn.wire.text import did_you_mean, printable
 
@@ -41,12 +45,14 @@ app = application()
 @app.command(epilog="Example: venn doctor --json")
 @command
 def doctor(context: Context) -> int:
-    """Check each means of each limit, and what backends and a broker need: PASSED, or how to fix it.
+    """Check each means of each limit and of confining job code, and what backends and a broker need: PASSED, or how to
+    fix it.
 
     The exit code is 1 if nothing enforces a limit, or a backend cannot be asked.
     """
     machine = probe()
     (backends, faults), broker = needs_of_backends(), check_broker()
+    confined = means_of_confinement()
     used = {field: machine.means(field) for field in FIELDS}
     checks = [asdict(each) | {"used": used[each.field] == each.means} for each in machine.checks]
     facts = {
@@ -57,6 +63,7 @@ def doctor(context: Context) -> int:
         "checks": checks,
         "backends": {name: _rows(needs) for name, needs in backends.items()},
         "broker": _rows([broker]),
+        "confined": [asdict(each) for each in confined],
         "faults": _faults(faults),
     }
 
@@ -64,12 +71,35 @@ def doctor(context: Context) -> int:
         for each in machine.checks:
             first = "" if used[each.field] in (each.means, None) or not each.passed else "; not needed"
             yield _verdict(each.passed, each.field, each.means, each.says) + first
+        yield from (_verdict(each.passed, each.field, each.means, each.says) for each in confined)
         for who, needs in (*backends.items(), ("broker", [broker])):
             yield from (_verdict(not each.missing, who, each.name, each.found or each.missing) for each in needs)
         yield from _fault_lines(faults)
 
     answer(context, facts, lines())
     return ExitCode.OK if facts["passed"] else ExitCode.FAILED
+
+
+def means_of_confinement() -> list[Check]:
+    """What confines job code on this machine: a worker is started, and what holds it is read back."""
+    from device_agent.doctor import try_worker
+
+    try:
+        held, _ = asyncio.run(try_worker((default_dir(), state_folder())))
+    except (OSError, TaskFailed) as error:
+        return [Check("job", "worker", False, f"none has started: {error}")]
+    means = {
+        Means.USER: (held.user is not None, "a user ID of its own"),
+        Means.NAMESPACES: (held.namespaces, "processes, network and IPC of its own; all of it ends with the worker"),
+        "files": (held.files, "a view of files of its own"),
+        Means.LANDLOCK: (held.landlock > 0, f"files by the kernel's rules, version {held.landlock}"),
+        Means.RLIMITS: (bool(held.limits), "memory, files and processes"),
+    }
+    no_namespaces = held.why_not.get(Means.NAMESPACES, "")
+    return [
+        Check("job", str(name), passed, says if passed else held.why_not.get(str(name), no_namespaces))
+        for name, (passed, says) in means.items()
+    ]
 
 
 def _verdict(passed: bool, what: str, means: str, says: str) -> str:

@@ -6,7 +6,7 @@ most the length of that moment (a stall); they are trusted where that is at most
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
 from device_agent.activity import LOAD_S
+from device_agent.confine.inforce import CONFINED, read_in_force
 from testbed.report.history import History, JobHistory, LeaseHistory
 from testbed.report.record import RunRecord
 from testbed.report.words import counted, gib, percent
@@ -243,6 +244,13 @@ def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
         limits=limits,
         degraded=degraded,
     )
+
+
+def read_confined(folder: Path) -> tuple[str, ...]:
+    """What held job code in a live run, as the agents read it back: a text for each kind, most frequent first."""
+    found = (read_in_force(path) for path in sorted((folder / "devices").glob(f"*/{CONFINED}")))
+    kinds = Counter(held.means() if held.holds else f"{held.means()}, which is not enough" for held in found if held)
+    return tuple(f"{means} ({counted(count, 'program')})" for means, count in kinds.most_common())
 
 
 def is_limited_container(host_folder: Path) -> bool:

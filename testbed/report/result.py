@@ -230,6 +230,7 @@ def _machine(summary: Summary) -> list[str]:
     processes = f", each a {each}" if (each := each_device(summary.backend)) else processes
     return [
         f"emulation  cpu {emulation.cpu} ({counted(summary.devices, 'device')}{processes}), link {emulation.link}",
+        *(f"confined   {each}" for each in emulation.confined),
         *(f"DEGRADED   {each}" for each in emulation.degraded),
         *(f"task time  {each}" for each in task_lines(summary)),
         f"host       {busy}",

@@ -11,7 +11,7 @@ from coordinator.engine.model import AttemptStatus, LeaseEnd, LeaseSum, Repeat, 
 from testbed.report.audit import audit
 from testbed.report.explain import waits
 from testbed.report.history import History, JobHistory, SessionHistory, read_history
-from testbed.report.host import SIMULATED, judge_host, overhead_s, read_emulation, task_times
+from testbed.report.host import SIMULATED, judge_host, overhead_s, read_confined, read_emulation, task_times
 from testbed.report.record import RunRecord
 from testbed.runfolder.attempts import Attempts, JobFacts, SimulatedRecord, job_figures, mean_jct, simulated_of
 from testbed.runfolder.journal import digest_of
@@ -235,7 +235,8 @@ def _processes_killed(record: RunRecord) -> int:
 
 def _emulation(record: RunRecord, history: History) -> Emulation:
     found = read_emulation(record.folder, devices=len(record.population), processes=len(record.alone()))
-    return replace(found, tasks=task_times(history, found.limited))
+    confined = read_confined(record.folder)
+    return replace(found, tasks=task_times(history, found.limited), confined=confined)
 
 
 def summarise_outcome(record: SimulatedRecord) -> Summary:

@@ -121,6 +121,7 @@ class Emulation:
     limits: tuple[Limit, ...] = ()
     degraded: tuple[str, ...] = ()  # what was asked and was not in force
     tasks: tuple[TaskTimes, ...] = ()  # measured beside modelled, where the processor was limited
+    confined: tuple[str, ...] = ()  # the means that held job code, as read back, with how many programs each
 
     @property
     def limited(self) -> frozenset[str]:

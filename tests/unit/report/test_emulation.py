@@ -1,11 +1,13 @@
 """What tasks took beside what is modelled, and what of a JCT is neither."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from coordinator.engine.requirements import AllDevices
+from device_agent.confine.inforce import CONFINED, InForce, write_in_force
 from testbed.report.explain import explain
 from testbed.report.history import History, read_history
 from testbed.report.host import EMULATION_FILE, overhead_s, task_times
@@ -72,3 +74,16 @@ def test_a_lease_tells_what_its_task_took(history: History) -> None:
     assert first == (
         "lease 1 of count round 1: counted, task 1.00 s of 1.50 s modelled, 0.40 s of the processor, held back 9 times"
     )
+
+
+def test_a_report_says_what_held_job_code_as_agents_read_it_back(folder: Path) -> None:
+    held = InForce(user=61184, namespaces=True, files=True, landlock=7, limits={"RLIMIT_CORE": 0})
+    for name, found in {"a": held, "b": replace(held, user=61185), "c": InForce(readable=["/key"])}.items():
+        (folder / "devices" / name).mkdir(parents=True, exist_ok=True)
+        write_in_force(folder / "devices" / name / CONFINED, found)
+    summary = build_report(folder)
+    assert summary.emulation.confined == (
+        "user, namespaces, files, Landlock 7, rlimits (2 programs)",
+        "nothing, which is not enough (1 program)",
+    )
+    assert "confined by user, namespaces, files, Landlock 7, rlimits (2 programs)" in (folder / PAGE).read_text()

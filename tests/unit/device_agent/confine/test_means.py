@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from device_agent.confine import inside, landlock, users, view
-from device_agent.confine.inforce import InForce
+from device_agent.confine.inforce import CONFINED, InForce, read_in_force
 from device_agent.confine.settings import LEAST_MEMORY, MOST_NAMED, Confinement, fair_memory, named_together
 from device_agent.confine.users import FIRST, LAST, Users
-from device_agent.hosting import CONFINED, HeldBy, likely_data, shares_of
+from device_agent.hosting import HeldBy, likely_data, shares_of
 from device_agent.spec import DeviceSpec
 from device_agent.worker_process import environment
 from venn.wire import RUN_MARK
@@ -111,5 +111,6 @@ def test_what_holds_is_told_once_and_again_when_it_changes(
         for held in (InForce(user=61184), InForce(user=61185), InForce(why_not={"user": "not root"})):
             told.note(held)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    assert '"not root"' in (tmp_path / CONFINED).read_text()
+    assert read_in_force(tmp_path / CONFINED) == InForce(why_not={"user": "not root"})
+    assert read_in_force(tmp_path / "none") is None
     assert sealed == ([0] if sys.platform == "linux" else [])
