@@ -14,7 +14,6 @@ from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks
 from venn.wire.chunks import Hasher
 
-MOST_BYTES = 256 * 2**20
 MOST_FETCHED = 64  # artifacts that a device remembers; a job has two at a time
 
 
@@ -82,7 +81,7 @@ class Fetched(dict[bytes, None]):
 class ArtifactStore:
     """The artifacts that were used last; beyond ``most_bytes`` the rest is dropped, but never the newest."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = 256 * 2**20) -> None:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()

@@ -11,15 +11,14 @@ from device_agent.actions import StartTask
 from device_agent.answers import Output
 from device_agent.artifacts import ArtifactStore, Fetched
 from device_agent.held import Stage
-from device_agent.machine import AllowedCode
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec
+from device_agent.terms import Terms, parameters
 from device_agent.transfer import Drivers, Response, Transfer
 from device_agent.worker_process import Work
 from device_agent.workers import WorkerPool
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.calls import duration
-from venn.wire.text import printable
 
 NO_DATA = "/dev/null"
 
@@ -30,7 +29,7 @@ class Resources:
 
     pool: WorkerPool
     store: ArtifactStore
-    allowed: AllowedCode
+    terms: Terms  # of an offer
     modelled: bool  # a result is held until compute / cpu has passed
     shares: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)  # by data set, what its jobs may read
 
@@ -146,13 +145,3 @@ class Assignment:
         if not self._resources.modelled or cpu <= 0:
             return 0.0
         return self._task.workload.compute.ToNanoseconds() / 1e9 / cpu
-
-
-def parameters(task: common_pb2.Task) -> dict[str, bool | int | float | str]:
-    """A task's parameters as Python's values."""
-    found: dict[str, bool | int | float | str] = {}
-    for name, value in task.params.items():
-        kind = value.WhichOneof("kind")
-        if kind is not None:
-            found[printable(name, 128)] = getattr(value, kind)
-    return found

@@ -20,7 +20,6 @@ from device_agent.actions import (
     LeaseKey,
     LeaseOver,
     MoveDriver,
-    Refusal,
     Send,
     StartTask,
     StopTask,
@@ -28,9 +27,8 @@ from device_agent.actions import (
 )
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import Fetched
-from device_agent.assignment import Assignment, Finished, Resources, parameters
+from device_agent.assignment import Assignment, Finished, Resources
 from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, NameTaken, Refused, Stream
-from device_agent.pipes import SYNTHETIC, is_synthetic
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
@@ -41,7 +39,6 @@ from venn.wire.logs import log
 from venn.wire.notation import format_bytes
 from venn.wire.text import printable
 
-NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
 NAME_TAKEN_S = 5.0  # wait, where another process has this device's name and the coordinator does not say how long
 UPGRADE_S = 30.0  # wait about so long, where a coordinator that was met has another version now
 
@@ -91,7 +88,8 @@ class Device:
             tasks_per_session=self.spec.tasks_per_session,
             tasks_per_day=self.spec.tasks_per_day,
         )
-        self._session = Session(check_in, self._check_offer, self._rng.random)
+        terms, spec = self._setting.resources.terms, self.spec
+        self._session = Session(check_in, lambda offer: terms.refusal(offer, spec), self._rng.random)
         self._drivers = Drivers(self._reach, self._proxy)
         self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
@@ -294,22 +292,6 @@ class Device:
             self._timer = None
 
     # -- tasks
-
-    def _check_offer(self, offer: device_pb2.Offer) -> Refusal | None:
-        task = offer.task
-        if not task.code.digest:
-            if not is_synthetic(parameters(task)):
-                message = f"the task has no code, and is not kind = {SYNTHETIC}"
-                return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
-        elif not self._setting.resources.allowed.admits(task.code.digest):
-            name = printable(task.code_name, 64)
-            message = f"this agent was not told to run {name}: --allow-code {task.code.digest.hex()}"
-            log(logger, logging.WARNING, message, device=self.spec.device)
-            return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
-        if task.data and task.data not in self.spec.data:
-            message = f"this device has no data {printable(task.data, 64)}"
-            return Refusal(common_pb2.FAILURE_REASON_DATA_MISSING, message, NOT_FOR_ME_S)
-        return None
 
     def _start_task(self, start: StartTask) -> None:
         key, attempt = start.key, start.offer.attempt

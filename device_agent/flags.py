@@ -10,12 +10,14 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from device_agent.bounds import AgentBounds
 from device_agent.confine.settings import Confinement, Wanted
 from device_agent.hosting import Run
 from device_agent.machine import parse_allowed
 from device_agent.spec import DeviceSpec
 from device_agent.throttle import read_throttle
-from venn.wire.command import Context
+from venn.wire.bounds import set_bounds
+from venn.wire.command import Context, GivenBounds
 from venn.wire.errors import UsageError
 from venn.wire.keys import default_dir, state_folder
 from venn.wire.notation import parse_bytes, parse_distribution, parse_duration, parse_fraction
@@ -65,6 +67,7 @@ class Flags:
     patience: Annotated[str, typer.Option(metavar="T", help="Time to reach the coordinator for the first time.")] = (
         "60s"
     )
+    bound: GivenBounds = None
 
     def device(
         self, name: str, numbers: Mapping[str, float], labels: Mapping[str, tuple[str, ...]], data: Mapping[str, Path]
@@ -115,6 +118,7 @@ class Flags:
             patience_s=parse_duration(self.patience),
             throttle=read_throttle(self.throttle),
             confinement=self.confinement(),
+            bounds=set_bounds(AgentBounds(), self.bound),
             **own,
         )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Resources
+from device_agent.bounds import AgentBounds
 from device_agent.confine.inforce import CONFINED, InForce, write_in_force
 from device_agent.confine.settings import Confinement, named_together
 from device_agent.confine.syscalls import PR_SET_DUMPABLE, prctl
@@ -20,6 +21,7 @@ from device_agent.connection import FirstContact, Refused
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, read_trace, upcoming
+from device_agent.terms import Terms
 from device_agent.throttle import NOTHING, Throttle
 from device_agent.workers import WorkerPool
 from venn.wire.channel import ignore_no_proxy
@@ -56,6 +58,7 @@ class Run:
     workers: int
     throttle: Throttle = NOTHING
     confinement: Confinement = field(default_factory=Confinement)
+    bounds: AgentBounds = field(default_factory=AgentBounds)
     done: dict[str, int] = field(default_factory=dict)
 
 
@@ -129,7 +132,13 @@ async def run_devices(run: Run) -> int:
     setting = Setting(
         login=login,
         epoch=run.epoch,
-        resources=Resources(pool, ArtifactStore(), run.allowed, run.modelled, shares),
+        resources=Resources(
+            pool,
+            ArtifactStore(run.bounds.artifacts),
+            Terms(run.allowed, run.bounds, run.folder),
+            run.modelled,
+            shares,
+        ),
         activity=activity,
         first_contact=FirstContact(run.patience_s),
         level=logging.INFO if len(run.specs) == 1 else logging.DEBUG,  # of many, it would be a flood

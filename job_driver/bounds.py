@@ -9,7 +9,6 @@ from venn.wire.bounds import ServerBounds, bound
 class DriverBounds(ServerBounds):
     """The bounds of a driver."""
 
-    request_bytes: int = bound(2 * 2**20, "bytes", "a message, of which a chunk is the largest", "refused")
     open_calls: int = bound(
         256, "count", "calls that have shown no ticket yet", "the longest one is ended; it may try again"
     )

@@ -10,7 +10,7 @@ Clock = Callable[[], float]
 
 
 class Allowance:
-    """So much at once, and what is used up comes back at a rate."""
+    """An amount that may be used at once, and comes back at a rate."""
 
     __slots__ = ("_at", "_clock", "_left", "_most", "_per_s")
 

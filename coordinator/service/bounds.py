@@ -9,6 +9,7 @@ from venn.wire.bounds import ServerBounds, bound
 class CoordinatorBounds(ServerBounds):
     """The bounds of a coordinator."""
 
+    request_bytes: int = bound(512 * 1024, "bytes", "a request", "refused")
     sessions: int = bound(
         50_000, "count", "sessions; never more than nine tenths of the connections", "idle devices are sent away"
     )

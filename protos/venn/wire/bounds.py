@@ -41,7 +41,7 @@ class ServerBounds:
     )
     handshake: float = bound(10.0, "seconds", "time from a connection to the end of its handshake", "closed")
     streams: int = bound(32, "count", "calls under way on one connection", "they wait, or are reset")
-    request_bytes: int = bound(512 * 1024, "bytes", "a request", "refused")
+    request_bytes: int = bound(2 * 2**20, "bytes", "a message, of which a chunk is the largest", "refused")
     open_calls: int = bound(
         256, "count", "calls open to anybody that wait for their request", "the longest one is ended; it may try again"
     )

@@ -1,4 +1,4 @@
-"""Whom a client trusts: the certificate authority of its coordinator, and nobody else.
+"""The trust of a client: in the certificate authority of its coordinator, and in nobody else.
 
 A coordinator has a small authority of its own (``venn.wire.authority``). A client never asks the system's authorities,
 and looks for a name that is made of the authority's fingerprint: so addresses may change, and no other server with a

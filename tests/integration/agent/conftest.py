@@ -14,10 +14,12 @@ import pytest
 from device_agent.activity import ActivityLog
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Resources
+from device_agent.bounds import AgentBounds
 from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec, Interval, always
+from device_agent.terms import Terms
 from device_agent.worker_process import Work
 from device_agent.workers import WorkerPool
 from job_driver.bundle import pack
@@ -40,6 +42,7 @@ class Stage:
         self.pool = WorkerPool(1, nice=0)
         self.allowed = AllowedCode(everything=True)
         self.modelled = False
+        self.bounds = AgentBounds(free_disk=1)
         self.patience_s = 60.0
         self.key = KEYS.device
         self.store = ArtifactStore()
@@ -51,7 +54,7 @@ class Stage:
         setting = Setting(
             login=Login(self.address, self.key, "device"),
             epoch=time.time(),
-            resources=Resources(self.pool, self.store, self.allowed, self.modelled),
+            resources=Resources(self.pool, self.store, Terms(self.allowed, self.bounds), self.modelled),
             activity=self.activity,
             first_contact=FirstContact(self.patience_s),
         )
