@@ -171,15 +171,17 @@ class Collector:
 
     def decide(self, no: AttemptNo, lease: int, device: DeviceId, problem: str = "") -> Verdict:
         """Decide on the response to a lease of the attempt ``no``. ``problem``: why the response does not fit."""
-        latest = self.latest
-        if no != latest.no and not (self._asynchronous and no >= self._since):
+        latest, ages = self.latest, self._asynchronous
+        if no != latest.no and not (ages and no >= self._since):
             return LATE
-        if latest.status is not _OPEN or len(latest.counted) >= latest.needed or self._too_old(no):
+        if latest.status is not _OPEN or len(latest.counted) >= latest.needed or (ages and self._too_old(no)):
             verdict = LATE
-        elif self._repeats(device):
+        elif device in latest.devices and not self._repeat:
             verdict = REPEATED
+        elif problem:
+            return Verdict(Outcome.REJECTED, problem)
         else:
-            verdict = Verdict(Outcome.REJECTED, problem) if problem else COUNTS
+            verdict = COUNTS
         self.note(no, lease, device, verdict.outcome)
         return verdict
 

@@ -7,8 +7,8 @@ policies ask for is looked up when they ask.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from struct import Struct
 from typing import Protocol, overload
 
 import numpy as np
@@ -70,10 +70,10 @@ class Views:
         numbers, changed = self._numbers, [(_key(request), request) for request in world.changed.values()]
         world.changed.clear()
         wanting, groups = self._wanting, self._groups
-        if wanting.put([(key, _wanting(request, numbers)) for key, request in changed]) or regrouped:
+        if wanting.put((key, _wanting(request, numbers)) for key, request in changed) or regrouped:
             requests = Requests(wanting.words, tuple(wanting.jobs), groups)
         held = self._collecting
-        if held.put([(key, _collecting(request, numbers)) for key, request in changed]) or regrouped:
+        if held.put((key, _collecting(request, numbers)) for key, request in changed) or regrouped:
             collecting = Collecting(held.words, tuple(held.jobs), groups)
         self._seen = requests, collecting
         return self._seen
@@ -95,53 +95,52 @@ class Views:
         self._collecting.renumber(after)
 
 
+_FORMATS = {np.int64: "q", np.uint64: "Q", np.float64: "d"}
+
+
 class _Rows:
     """Rows of a view in the order of their keys."""
 
-    __slots__ = ("_keys", "_of", "jobs", "words")
+    __slots__ = ("_data", "_keys", "_of", "_row", "jobs", "words")
 
     def __init__(self, of: type[Requests] | type[Collecting]) -> None:
         self._of = of
+        self._row = Struct("=" + "".join(_FORMATS[one.kind] for one in of.columns.values()))
         self._keys: list[Key] = []
+        self._data = bytearray()  # the rows one after the other
         self.jobs: list[JobId] = []
-        self.words = of.packed([])  # never changed: whoever has seen it may keep it
+        self.words = self._seen()  # never changed: whoever has it may keep it
 
     def renumber(self, numbers: Integers) -> None:
         """Give groups other numbers."""
-        self.words = self.words.copy()
-        group = self.words[self._of.columns["group"].place]
+        group = np.frombuffer(self._data, np.int64)[self._of.columns["group"].place :: len(self._of.columns)]
         group[:] = numbers[group]
+        self.words = self._seen()
 
-    def put(self, rows: list[tuple[Key, Fields | None]]) -> bool:
+    def put(self, rows: Iterable[tuple[Key, Fields | None]]) -> bool:
         """The records of these keys from here on; None: it has none. False: nothing has changed."""
-        keys, jobs, words = self._keys, self.jobs, self.words
-        end, fresh, parts = len(keys), [], []  # from the last to the first; a part: the old ones before it, is it new?
-        for key, row in sorted(rows, key=itemgetter(0), reverse=True) if len(rows) > 1 else rows:
+        keys, jobs, data, row, size = self._keys, self.jobs, self._data, self._row, self._row.size
+        changed = False
+        for key, fields in rows:
             at = bisect_left(keys, key)
             known = at < len(keys) and keys[at] == key
-            if row is not None:
-                fresh.append(row)
-                if not known:
-                    keys.insert(at, key)
-                    jobs.insert(at, key[1])
-            elif known:
-                del keys[at], jobs[at]
-            else:
+            if fields is None and not known:
                 continue
-            parts.append((at + known, end, row is not None))
-            end = at
-        if not parts:
-            return False
-        new, last = self._of.packed(fresh) if fresh else words, len(fresh)  # fresh ones are from last to first as well
-        pieces = [words[:, :end]]
-        for start, stop, is_new in reversed(parts):
-            if is_new:
-                last -= 1
-                pieces.append(new[:, last : last + 1])
-            if start < stop:
-                pieces.append(words[:, start:stop])
-        self.words = np.concatenate(pieces, axis=1)
-        return True
+            changed, place = True, at * size
+            if fields is None:
+                del keys[at], jobs[at], data[place : place + size]
+            elif known:
+                row.pack_into(data, place, *fields)
+            else:
+                keys.insert(at, key)
+                jobs.insert(at, key[1])
+                data[place:place] = row.pack(*fields)
+        if changed:
+            self.words = self._seen()
+        return changed
+
+    def _seen(self) -> Integers:
+        return np.ndarray((len(self._keys), len(self._of.columns)), np.int64, bytes(self._data)).T
 
 
 def _key(request: Request) -> Key:

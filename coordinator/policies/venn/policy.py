@@ -3,8 +3,10 @@
 What is restricted to a tier of devices is said in ``tiers``, and what the fairness knob changes in ``fairness``.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -80,19 +82,24 @@ class Venn:
 
 def _holdings(queues: Queues, first: int, ground: Ground) -> Iterator[Holding]:
     """Holdings of queues that have somebody to restrict, or restricted; ``first``: the first queue with supply."""
-    requests, order, starts = queues.requests, queues.order, queues.starts[first:]
+    requests, order, starts = queues.requests, queues.order, queues.starts[first:].tolist()
     if (requests.tier < UNDECIDED).all():
         return
     tiers = requests.tier[order]
-    restricted = np.flatnonzero(tiers >= 0)
-    heads = np.flatnonzero(starts[:-1] < starts[1:])
-    heads = heads[tiers[starts[heads]] == UNDECIDED]
-    holders = np.searchsorted(starts, restricted, side="right") - 1
-    undecided = [head for head in heads.tolist() if ground.rates[head] > 0]
-    for index in sorted({*undecided, *(holder for holder in holders.tolist() if holder >= 0)}):
+    holdings: dict[int, list[int]] = {}  # by queue: its restricted requests, by their place in the order
+    for place in (tiers >= 0).nonzero()[0].tolist():
+        if place >= starts[0]:
+            holdings.setdefault(bisect_right(starts, place) - 1, []).append(place)
+    tier = tiers.tolist()
+    undecided = {
+        index
+        for index, (start, after) in enumerate(pairwise(starts))
+        if start < after and tier[start] == UNDECIDED and ground.rates[index] > 0
+    }
+    for index in sorted(undecided.union(holdings)):
         yield Holding(
             requests[int(order[starts[index]])] if index in undecided else None,
-            [requests[place] for place in order[restricted[holders == index]].tolist()],
+            [requests[int(order[place])] for place in holdings.get(index, ())],
             partial(_owned, ground, index),
         )
 

@@ -29,6 +29,7 @@ from coordinator.engine.events import (
 )
 from coordinator.engine.ids import DeviceId, JobId, SessionSeq
 from coordinator.engine.model import HeldLease, HeldPhase, Outcome, SessionEnd
+from job_driver.counting import AttemptNo
 from testbed.simulate.build import silent_at
 from testbed.simulate.events.presence import FINISH, RESPONSE, SESSION_END, Finish, Kind, Present, Response, Row, rows
 from testbed.simulate.model import Cut, Simulation, noise_index, noise_table
@@ -288,8 +289,8 @@ class Devices:
             self._miss(present, offer)
             return None
         done = self._done(present, offer, now)
-        of = offer.job, offer.round, offer.attempt
-        task = Response(done, offer.lease, offer.session, *of, present.row.device)
+        no = AttemptNo(offer.round, offer.attempt)
+        task = Response(done, offer.lease, offer.session, offer.job, no, present.row.device)
         present.lease, present.task = offer.lease, task
         self.due.note((done, RESPONSE, task))
         return LeaseAccepted(offer.session, offer.lease)

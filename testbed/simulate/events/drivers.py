@@ -147,7 +147,7 @@ class Driver:
         """Whether it decides about a response that comes now: between two rounds of an asynchronous job about none."""
         if self.job.spec.asynchronous is None:
             return self.state is THERE
-        return self.state is THERE and not self.collector.waits(AttemptNo(response.round, response.attempt))
+        return self.state is THERE and not self.collector.waits(response.no)
 
     def forget(self) -> None:
         """What a coordinator has said, and it has not heard yet."""
@@ -189,10 +189,10 @@ class Drivers:
     def record(self, response: Response) -> ResponsesRecorded:
         """What its driver tells the coordinator, once it has decided about it."""
         driver = self._drivers[response.job]
-        no = AttemptNo(response.round, response.attempt)
-        outcome = _COUNTED if driver.collector.decide(no, response.lease, response.device) is COUNTS else _STRAGGLER
-        into = driver.collector.into(no)
-        return ResponsesRecorded(response.job, driver.incarnation, *into, ((response.lease, outcome),))
+        collector, no, lease = driver.collector, response.no, response.lease
+        outcome = _COUNTED if collector.decide(no, lease, response.device) is COUNTS else _STRAGGLER
+        round_, attempt = collector.into(no)
+        return ResponsesRecorded(response.job, driver.incarnation, round_, attempt, ((lease, outcome),))
 
     def react(self, effect: Effect, _: float = 0.0) -> Event | None:
         """What a driver says at once to ``effect``, one of HEARD; one that is suspended hears of it later."""

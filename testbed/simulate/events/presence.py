@@ -8,6 +8,7 @@ from typing import NamedTuple
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import Outcome, value
+from job_driver.counting import AttemptNo
 from testbed.simulate.model import Cut
 from testbed.world.arrays import CheckIns
 
@@ -50,8 +51,7 @@ class Response(NamedTuple):
     lease: LeaseSeq
     session: SessionSeq
     job: JobId
-    round: int
-    attempt: int
+    no: AttemptNo
     device: int
 
 
