@@ -14,3 +14,6 @@ class DriverBounds(ServerBounds):
     )
     open_call: float = bound(30.0, "seconds", "time until a call has shown its ticket", "the call is ended")
     open_bytes: int = bound(256 * 1024, "bytes", "the message with the ticket", "the call is refused")
+    free_disk: int = bound(
+        256 * 2**20, "bytes", "disk that stays free beside the job's folder", "responses are refused, and leased again"
+    )

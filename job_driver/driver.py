@@ -212,7 +212,8 @@ class Driver:
         )
         self._recorder = Recorder(self._link)
         responses = Responses(Receipts(collector), self._spool, self._recorder)
-        self._uploads = Uploads(responses, self._spool, self._threads)
+        free_disk = settings.bounds.free_disk
+        self._uploads = Uploads(responses, self._spool, self._threads, free_disk=free_disk, refusals=self._refusals)
         self._versions = Versions(self._checkpoints)
         code = self._folder / "code.zip"
         write_atomic(code, self._file.code)

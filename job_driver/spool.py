@@ -8,6 +8,7 @@ import asyncio
 import errno
 import mmap
 import os
+import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -123,6 +124,10 @@ class Spool:
         if self._path.exists():
             _drop_torn_line(self._path)
         self._manifest = JsonLines(self._path, fsync=fsync)
+
+    def free_bytes(self) -> int:
+        """The bytes that are free on its disk."""
+        return shutil.disk_usage(self._folder).free
 
     def path(self, no: AttemptNo, lease: int) -> Path:
         """The path of a lease's response that counts."""

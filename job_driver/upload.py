@@ -22,6 +22,7 @@ from job_driver.responses import Responses
 from job_driver.spool import Disk, Refused, ResponseHeader, Spool
 from venn.v1 import task_pb2 as task
 from venn.wire import chunks
+from venn.wire.bounds import Refusals
 from venn.wire.chunks import CHUNK_BYTES, SMALL_BYTES, check_size
 from venn.wire.files import write_all
 
@@ -185,9 +186,18 @@ class Call:
 class Uploads:
     """The responses of a job that are not decided yet: who writes which, and how much may be under way."""
 
-    def __init__(self, responses: Responses, spool: Spool, threads: ThreadPoolExecutor) -> None:
-        """``threads`` do what takes a disk or much computing."""
+    def __init__(
+        self,
+        responses: Responses,
+        spool: Spool,
+        threads: ThreadPoolExecutor,
+        *,
+        free_disk: int,
+        refusals: Refusals,
+    ) -> None:
+        """``threads`` do what takes a disk or much computing; so many bytes of the disk stay free."""
         self.responses, self._spool, self._threads = responses, spool, threads
+        self._free_disk, self._refusals = free_disk, refusals
         self._uploads: dict[tuple[AttemptNo, int], Upload] = {}
         self.active: set[int] = set()  # leases with bytes since it was last emptied
 
@@ -207,11 +217,15 @@ class Uploads:
     def begin(self, header: ResponseHeader, seconds: float) -> tuple[Upload, Writer]:
         """Start a response, or go on with it, for so long at most; the caller is now its writer.
 
-        Raises Refused where another response was begun on this lease.
+        Raises Refused where another response was begun on this lease, and where the disk has no room for this one.
         """
         key = header.no, header.lease
         upload = self._uploads.get(key)
         if upload is None:
+            if self._spool.free_bytes() < self._free_disk + header.size:
+                why = f"no room on the driver's disk for a response of {header.size} bytes"
+                self._refusals.met("free_disk", header.device, why)
+                raise Refused("OUT_OF_SPACE", why)
             upload = Upload(header, self.responses.form, self._spool, self.responses.disk, self._threads)
             self._uploads[key] = upload
         elif upload.header != header:

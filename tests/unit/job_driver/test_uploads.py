@@ -23,6 +23,7 @@ from job_driver.responses import Responses
 from job_driver.spool import MANIFEST, Mapped, Refused, ResponseHeader, Spool
 from job_driver.upload import Upload, Uploads
 from venn.wire import tensors
+from venn.wire.bounds import Refusals
 from venn.wire.chunks import SMALL_BYTES, digest_of
 from venn.wire.files import read_json_lines
 from venn.wire.tensors import ALIGNMENT
@@ -48,6 +49,8 @@ class Anything:
 ANY_FORM = Job(initial=dict, on_device=dict, aggregate=Anything)  # type: ignore[arg-type]
 FORM = ResponseForm({}, 0, ANY_FORM, responses=2, most_bytes=SIZE)
 
+FREE_DISK = 1_000_000
+
 
 class NoSum:
     """Nothing is summed."""
@@ -68,7 +71,7 @@ class Side:
         self.spool = Spool(folder)
         self.receipts = Receipts(Collector(2, asynchronous=asynchronous), keep_s=1.0)
         self.responses = Responses(self.receipts, self.spool, Recorder(NoLink()))  # type: ignore[arg-type]
-        self.uploads = Uploads(self.responses, self.spool, threads)
+        self.uploads = Uploads(self.responses, self.spool, threads, free_disk=FREE_DISK, refusals=Refusals())
 
     def open(self, no: AttemptNo) -> None:
         self.responses.open(no, FORM, NoSum(), incarnation=1)  # type: ignore[arg-type]
@@ -305,7 +308,7 @@ async def test_a_small_response_is_handed_to_a_thread_only_where_a_disk_is_waite
     spool = Spool(tmp_path, fsync=fsync)
     recorder = Recorder(NoLink())  # type: ignore[arg-type]
     responses = Responses(Receipts(Collector(3)), spool, recorder)
-    uploads = Uploads(responses, spool, threads)
+    uploads = Uploads(responses, spool, threads, free_disk=FREE_DISK, refusals=Refusals())
     file = JobFile(Job(initial=dict, on_device=dict), Path("job.py"), b"")  # type: ignore[arg-type]
     with ThreadPoolExecutor(1) as thread:
         form = ResponseForm(model, size, file.job, responses=3, most_bytes=size)
@@ -378,3 +381,20 @@ def test_a_sum_waits_for_a_file_that_is_free(tmp_path: Path, monkeypatch: pytest
     tries = 0
     with pytest.raises(OSError, match="Too many open files"):
         Mapped(path)
+
+
+async def test_a_response_is_refused_before_its_bytes_where_the_disk_has_no_room_and_taken_once_it_has(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no = AttemptNo(1, 1)
+    side.open(no)
+    free = [FREE_DISK + SIZE - 1]
+    monkeypatch.setattr(side.spool, "free_bytes", lambda: free[0])
+    with pytest.raises(Refused) as caught:
+        await side.begin(no, 1)
+    assert caught.value.reason == "OUT_OF_SPACE"
+    assert side.parts() == 0
+    free[0] += 1
+    upload = await side.begin(no, 1)
+    free[0] = 0
+    assert await side.begin(no, 1) is upload  # it has its room already
