@@ -12,8 +12,8 @@ from tests.e2e.programs import ROOT, run
 pytestmark = pytest.mark.e2e
 
 # With this seed arrivals, check-ins, responses and ends of sessions are at least 0.5 s apart; three leases are revoked.
-# No other device waits where a round closes: whether the one that sent the last response is free before the next attempt
-# opens is up to the network, live, and never so in a simulation. (Other seeds differ there on an idle machine, too.)
+# Where a round closes while other devices wait, the device of the last response is free before the next attempt opens,
+# live, and after it in a simulation: with this seed nothing comes of that, with others it does, on an idle machine too.
 SCENARIO = """
 version: 1
 name: twin
