@@ -13,8 +13,11 @@ from device_agent.spec import DeviceSpec, read_population
 from venn.wire import logs
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
-from venn.wire.keys import state_folder
+from venn.wire.join import joined_at
 from venn.wire.notation import parse_bytes
+from venn.wire.places import keys_folder, state_folder
+
+JOINING = ("join", "status", "rotate", "leave")
 
 app = application()
 
@@ -45,7 +48,7 @@ def agent(
     else:
         numbers = {"cpu": cpu, "memory": None if memory is None else float(parse_bytes(memory)), "os": os}
         spec = flags.device(
-            name or kept_identity(flags.dir or state_folder()),
+            name or _joined_name(flags.keys) or kept_identity(flags.dir or state_folder()),
             _known(numbers),
             {"package": importable_packages(), **parse_labels(flags.label)},
             parse_data(flags.data),
@@ -55,9 +58,19 @@ def agent(
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] and argv[0] in JOINING:
+        from device_agent import join_cli
+
+        return execute(join_cli.app, argv, "venn agent")
     if argv[:1] == ["doctor"]:
         return execute(doctor.app, argv[1:], "venn agent doctor")
     return execute(app, argv, "venn agent")
+
+
+def _joined_name(keys: Path | None) -> str:
+    """The name with which this machine has joined a coordinator; empty: it has not."""
+    joined = joined_at(keys or keys_folder())
+    return joined.name if joined is not None and joined.role == "device" else ""
 
 
 def _known(numbers: dict[str, float | None]) -> dict[str, float]:

@@ -16,7 +16,7 @@ GOODBYE_S = 1.0  # to say what is left to say, and for the other side to close
 
 ANOTHER_VERSION = "VERSION"
 FOR_GOOD = frozenset(
-    {ANOTHER_VERSION, "UNKNOWN_KEY", "ROLE", "PROOF", "DEVICE_ID", "SUPERSEDED", "MALFORMED"}
+    {ANOTHER_VERSION, "UNKNOWN_KEY", "REVOKED", "ROLE", "PROOF", "DEVICE_ID", "SUPERSEDED", "MALFORMED"}
 )  # dialling again would change nothing
 WRONG_SERVER = grpc.StatusCode.UNIMPLEMENTED
 

@@ -19,8 +19,8 @@ from device_agent.throttle import read_throttle
 from venn.wire.bounds import set_bounds
 from venn.wire.command import Context, GivenBounds
 from venn.wire.errors import UsageError
-from venn.wire.keys import default_dir, state_folder
 from venn.wire.notation import parse_bytes, parse_distribution, parse_duration, parse_fraction
+from venn.wire.places import keys_folder, state_folder
 
 Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
 Data = Annotated[list[str] | None, typer.Option(metavar="NAME=PATH", help="Local data, by name; repeatable.")]
@@ -125,7 +125,7 @@ class Flags:
 
 def secrets_in(keys: Path | None) -> tuple[Path, ...]:
     """What no job code may read. ``keys``: the folder that the user names."""
-    return ((keys or default_dir()).absolute(), state_folder())
+    return ((keys or keys_folder()).absolute(), state_folder())
 
 
 def with_flags(function: Callable[..., int]) -> Callable[..., int]:

@@ -17,8 +17,8 @@ from device_agent.spec import DeviceSpec, read_population
 from venn.wire import logs
 from venn.wire.command import Context, application, client_command, execute
 from venn.wire.errors import UsageError
-from venn.wire.keys import state_folder
 from venn.wire.notation import Distribution, parse_distribution
+from venn.wire.places import state_folder
 
 FLEETS = "venn.fleets"  # entry points: a function (reference, folder) -> path of a population.jsonl
 

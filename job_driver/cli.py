@@ -30,9 +30,10 @@ from venn.wire.calls import admin_stub, enum_name, job_stub
 from venn.wire.command import Context, GivenBounds, application, client_command, command, execute, run_async
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import write_line
-from venn.wire.keys import Role, default_dir, key_file
+from venn.wire.keys import Role, key_file
 from venn.wire.login import log_in_now
 from venn.wire.notation import parse_duration, parse_fraction
+from venn.wire.places import keys_folder
 from venn.wire.process import reuse_freed_memory
 from venn.wire.requirements import parse_requirement
 from venn.wire.status import peer_error
@@ -270,6 +271,19 @@ def cancel(
     return run_async(_cancel(context, job, reason, keys))
 
 
+@app.command(epilog="Example: venn job transfer digits ben")
+@client_command
+def transfer(
+    context: Context,
+    job: JobName,
+    to: Annotated[str, typer.Argument(metavar="WHO", help="Name of a person who has joined, or digits of a key's id.")],
+    keys: Keys = None,
+) -> int:
+    """Give a job to another owner."""
+    logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    return run_async(_transfer(context, job, to, keys))
+
+
 def described(status: job_pb2.JobStatus) -> dict[str, Any]:
     """A job as ``--json`` shows it."""
     metrics = dict(status.history[-1].metrics) if status.history else {}
@@ -327,6 +341,16 @@ async def _cancel(context: Context, name: str, reason: str, keys: Path | None) -
     return ExitCode.OK
 
 
+async def _transfer(context: Context, name: str, to: str, keys: Path | None) -> int:
+    key = await _find(name, context, keys)
+    async with _connected(context, keys) as channel:
+        answer = await job_stub(channel).TransferJob(job_pb2.TransferJobRequest(job=key, to=to), timeout=CALL_S)
+    said = {"job": key_text(key), "owner": answer.owner}
+    text = json.dumps(said) if context.json else f"{key_text(key)} belongs to {printable(to, 80)} now"
+    write_line(sys.stdout, text)
+    return ExitCode.OK
+
+
 async def _jobs(context: Context, keys: Path | None) -> list[job_pb2.JobStatus]:
     """List all jobs, by arrival."""
     jobs: dict[str, job_pb2.JobStatus] = {}
@@ -346,7 +370,7 @@ async def _connected(context: Context, keys: Path | None) -> AsyncIterator[grpc.
     """A channel to the coordinator, with an administrator's key if there is one. Raises PeerError where a call on it
     fails.
     """
-    role: Role = "admin" if key_file("admin", keys or default_dir()).exists() else "job"
+    role: Role = "admin" if key_file("admin", keys or keys_folder()).exists() else "job"
     async with log_in_now(role, context.coordinator, keys, insecure=context.insecure).channel() as channel:
         try:
             yield channel

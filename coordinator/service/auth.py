@@ -7,18 +7,18 @@ is remembered, until it is too old to be used again.
 import hmac
 import secrets
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import Any, NoReturn
 
 import grpc
 
-from coordinator.service.identities import Identities, Identity
+from coordinator.service.identities import Identities, Identity, IdentityError
 from venn.v1 import auth_pb2
 from venn.v1.auth_pb2_grpc import AuthServiceServicer
 from venn.wire.calls import duration
 from venn.wire.keys import ID_BYTES, verifies
-from venn.wire.login import NONCE_BYTES, ROLE_TO_WIRE, proof
+from venn.wire.login import NONCE_BYTES, ROLE_FROM_WIRE, ROLE_TO_WIRE, enrolment, proof
 from venn.wire.status import abort
 from venn.wire.trust import NOTHING
 
@@ -30,6 +30,7 @@ NONCE_S = 30.0
 LOGIN_S = 15 * 60.0
 MOST_LOGINS = 16  # of one identity: the oldest ends for one more
 MOST_LOCAL_LOGINS = 4096  # of a local one: each program of the user has its own
+LONGEST_KEY = 256  # bytes; a P-256 key in DER has 91
 LONGEST_SIGNATURE = 80  # bytes; ECDSA over P-256 in DER has at most 72
 TIME_BYTES = RANDOM_BYTES = 8
 TOKEN_BYTES = 32
@@ -120,12 +121,16 @@ class AuthService(AuthServiceServicer):
         authority: bytes = NOTHING,
         clock: Clock,
         now_ms: Callable[[], int],
+        keep: Callable[..., Awaitable[None]],
+        proved: Callable[[Identity], Awaitable[None]],
     ) -> None:
         """``coordinator``: its id. ``authority``: fingerprint of its certificate authority. ``now_ms``: the
-        coordinator's Unix time.
+        coordinator's Unix time. ``keep`` notes facts in one turn, and returns when they are recorded.
+        ``proved`` is called at each proof, before it is answered.
         """
         self._identities, self._logins, self._coordinator = identities, logins, coordinator
-        self._authority, self._nonces, self._now_ms = authority, Nonces(clock), now_ms
+        self._authority, self._nonces, self._now_ms, self._keep = authority, Nonces(clock), now_ms, keep
+        self._proved = proved
 
     async def Begin(self, request: auth_pb2.BeginRequest, context: Context) -> auth_pb2.BeginResponse:
         await _check(context, len(request.key_id) == ID_BYTES, f"a key id has {ID_BYTES} bytes")
@@ -154,13 +159,51 @@ class AuthService(AuthServiceServicer):
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, "ROLE", message)
         if not verifies(identity.public, request.signature, exact):
             await _refuse(context, "PROOF", "the signature is not of this key")
+        if identity.revoked_ms:
+            await _refuse(context, "REVOKED", "this key was revoked")
         self._nonces.use(request.nonce)
+        await self._proved(identity)
         return auth_pb2.ProveResponse(token=self._logins.begin(identity), lasts=duration(LOGIN_S))
+
+    async def Enrol(self, request: auth_pb2.EnrolRequest, context: Context) -> auth_pb2.EnrolResponse:
+        await _check(context, len(request.public_key) <= LONGEST_KEY, "this is no P-256 key")
+        exact = enrolment(authority=self._authority, token=request.token, name=request.name, public=request.public_key)
+        if not verifies(request.public_key, request.signature, exact):
+            await _refuse(context, "PROOF", "the signature is not of this key")
+        role = ROLE_FROM_WIRE.get(request.role)
+        try:
+            identity, facts = self._identities.enrol(
+                request.token, request.public_key, role, request.name, self._now_ms()
+            )
+        except IdentityError as error:
+            await refuse(context, error)
+        if facts is not None:
+            await self._keep(*facts)
+        return auth_pb2.EnrolResponse(
+            role=ROLE_TO_WIRE[identity.role], name=identity.name, coordinator=self._coordinator
+        )
 
 
 async def _check(context: Context, holds: bool, message: str) -> None:
     if not holds:
         await abort(context, grpc.StatusCode.INVALID_ARGUMENT, "MALFORMED", message)
+
+
+REFUSALS = {
+    "NAME": grpc.StatusCode.INVALID_ARGUMENT,
+    "NAME_TAKEN": grpc.StatusCode.ALREADY_EXISTS,
+    "KEY_KNOWN": grpc.StatusCode.ALREADY_EXISTS,
+    "UNKNOWN_IDENTITY": grpc.StatusCode.NOT_FOUND,
+    "SEVERAL": grpc.StatusCode.INVALID_ARGUMENT,
+    "LOCAL": grpc.StatusCode.FAILED_PRECONDITION,
+    "TOO_MANY": grpc.StatusCode.RESOURCE_EXHAUSTED,
+}
+
+
+async def refuse(context: Context, error: IdentityError) -> NoReturn:
+    """End a call whose identity was refused; a token that is not good is a lack of permission."""
+    code = REFUSALS.get(error.reason, grpc.StatusCode.PERMISSION_DENIED)
+    await abort(context, code, error.reason, error.message, fix=error.fix)
 
 
 async def _refuse(context: Context, reason: str, message: str) -> NoReturn:

@@ -24,8 +24,9 @@ from venn.wire.channel import check_reach
 from venn.wire.command import Context, GivenBounds, application, command, execute, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
-from venn.wire.keys import default_dir, ensure_keys
+from venn.wire.keys import ensure_keys
 from venn.wire.notation import parse_duration
+from venn.wire.places import keys_folder
 from venn.wire.process import allow_many_files, collecting_seldom
 from venn.wire.trust import CA
 
@@ -75,7 +76,7 @@ def coordinator(
         files=allow_many_files(),
         bounds=bounds,
     )
-    folder = keys or default_dir()
+    folder = keys or keys_folder()
     certificate = None if insecure or not (folder / CA).exists() else load_server(folder)
     check_reach(listen, insecure=insecure or certificate is not None, remedy="run `venn coordinator init` first, ")
     settings = CoordinatorSettings(
@@ -107,7 +108,7 @@ def init(
     """Make the certificate authority of this coordinator: from then on its connections are encrypted, and devices of
     other machines can join.
     """
-    folder = keys or default_dir()
+    folder = keys or keys_folder()
     ensure_keys(folder)
     made = make_authority(folder)
     said = {"keys": str(folder), "ca": made.fingerprint.hex()}

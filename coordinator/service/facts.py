@@ -47,6 +47,52 @@ class JobOwned:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentityKnown:
+    """A key has joined, and is let in unless it was revoked."""
+
+    gone: ClassVar[bool] = False
+    id: str  # of the key: 64 hexadecimal digits
+    public: str  # the key (DER), in hexadecimal digits
+    role: str
+    name: str
+    joined_ms: int
+    revoked_ms: int  # 0: it is let in
+    replaces: str  # id of the key that ends when this one is first used; empty: none
+
+    @property
+    def key(self) -> Key:
+        return ("identity", self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """A join token lets keys in."""
+
+    gone: ClassVar[bool] = False
+    hash: str  # SHA-256 of the token, in hexadecimal digits
+    role: str
+    uses: int
+    ends_ms: int
+    used_by: tuple[str, ...]  # ids of keys
+
+    @property
+    def key(self) -> Key:
+        return ("token", self.hash)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenEnded:
+    """A join token is good no more."""
+
+    gone: ClassVar[bool] = True
+    hash: str
+
+    @property
+    def key(self) -> Key:
+        return ("token", self.hash)
+
+
+@dataclass(frozen=True, slots=True)
 class DriverVerified:
     """The driver at this address holds the job's key; offers name it."""
 
@@ -114,7 +160,18 @@ class JobForgotten:
         return ("job", self.job)
 
 
-Fact = DriverAt | JobOwned | DriverVerified | TaskOpened | TaskDropped | RoundReported | JobForgotten
+Fact = (
+    DriverAt
+    | JobOwned
+    | IdentityKnown
+    | TokenMade
+    | TokenEnded
+    | DriverVerified
+    | TaskOpened
+    | TaskDropped
+    | RoundReported
+    | JobForgotten
+)
 F = TypeVar("F", bound=Fact)
 
 KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Fact)}

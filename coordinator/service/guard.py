@@ -1,5 +1,6 @@
 """The guard: which roles may make which call. What is not in its table, nobody may."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, TypeAlias
@@ -8,7 +9,7 @@ import grpc
 
 from coordinator.service.auth import Logins
 from coordinator.service.identities import Identity
-from venn.wire.keys import Role
+from venn.wire.keys import ROLES, Role
 from venn.wire.login import METADATA_KEY, NO_LOGIN, bearer
 from venn.wire.status import abort
 
@@ -21,6 +22,7 @@ OPEN = frozenset(
     {
         "/venn.v1.AuthService/Begin",
         "/venn.v1.AuthService/Prove",
+        "/venn.v1.AuthService/Enrol",
         *(f"/{HEALTH}/{name}" for name in ("Check", "List", "Watch")),
     }
 )
@@ -33,6 +35,7 @@ ALLOWED: Mapping[str, frozenset[Role]] = {
         f"/venn.v1.JobService/{name}": OWNERS
         for name in (
             "SubmitJob", "Drive", "FollowJob", "ReportActivity", "ReportRound", "FinishJob", "CancelJob", "WatchJob",
+            "TransferJob",
         )
     },
     **{
@@ -42,6 +45,8 @@ ALLOWED: Mapping[str, frozenset[Role]] = {
         )
     },
     "/venn.v1.AdminService/ListJobs": OWNERS,  # an owner's own
+    **{f"/venn.v1.IdentityService/{name}": ADMINS for name in ("MakeJoinToken", "ListIdentities", "Revoke")},
+    **{f"/venn.v1.IdentityService/{name}": frozenset(ROLES) for name in ("RotateKey", "Leave")},
     f"/{REFLECTION}/ServerReflectionInfo": ADMINS,
 }  # fmt: skip
 
@@ -58,6 +63,8 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def __init__(self, logins: Logins) -> None:
         self._logins = logins
+        self._calls: dict[bytes, set[asyncio.Task[Any]]] = {}  # key id -> those that are being handled
+        self._ended: set[asyncio.Task[Any]] = set()  # by us
 
     async def intercept_service(
         self,
@@ -76,8 +83,47 @@ class Guard(grpc.aio.ServerInterceptor):
         if identity.role not in ALLOWED[method]:
             message = f"a key with the role {identity.role} may not call {method.rpartition('/')[2]}"
             return _refusing(grpc.StatusCode.PERMISSION_DENIED, "ROLE", message)
-        _caller.set(identity)  # seen by the handler: the server runs it in the same task
-        return await continuation(handler_call_details)
+        handler = await continuation(handler_call_details)
+        return None if handler is None else self._guarded(handler, identity)
+
+    def end(self, key_id: bytes) -> None:
+        """End all calls of an identity that was revoked."""
+        for task in self._calls.get(key_id, ()):
+            self._ended.add(task)
+            task.cancel()
+
+    def _guarded(self, handler: Handler, identity: Identity) -> Handler:
+        """The handler, for one call of this caller. It ends when the caller is revoked."""
+        streams = (handler.request_streaming, handler.response_streaming)
+        kind = "_".join("stream" if each else "unary" for each in streams)
+        behaviour = getattr(handler, kind)
+
+        async def guarded(request: Any, context: grpc.aio.ServicerContext[Any, Any]) -> Any:
+            _caller.set(identity)
+            task = asyncio.current_task()
+            assert task is not None
+            calls = self._calls.setdefault(identity.key_id, set())
+            calls.add(task)
+            try:
+                answer = behaviour(request, context)
+                if not hasattr(answer, "__aiter__"):
+                    return await answer
+                async for each in answer:
+                    await context.write(each)
+            except asyncio.CancelledError:
+                if task not in self._ended:
+                    raise  # the transport, not we
+                task.uncancel()
+                await abort(context, grpc.StatusCode.UNAUTHENTICATED, "REVOKED", "this key was revoked")
+            finally:
+                self._ended.discard(task)
+                calls.discard(task)
+                if not calls and self._calls.get(identity.key_id) is calls:
+                    del self._calls[identity.key_id]
+
+        make = getattr(grpc, f"{kind}_rpc_method_handler")
+        guarded_handler: Handler = make(guarded, handler.request_deserializer, handler.response_serializer)
+        return guarded_handler
 
 
 def _token(metadata: Any) -> str:

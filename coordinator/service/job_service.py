@@ -15,6 +15,8 @@ from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
 from coordinator.engine.ids import JobId, LeaseSeq
 from coordinator.engine.model import AttemptStatus, JobEnd
+from coordinator.service.admission import Admission
+from coordinator.service.auth import refuse
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import fields
 from coordinator.service.convert import jobs as convert
@@ -26,9 +28,8 @@ from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, Ro
 from coordinator.service.follow import Followers
 from coordinator.service.guard import caller
 from coordinator.service.host import Host, Noted
-from coordinator.service.identities import Identity
+from coordinator.service.identities import Identity, IdentityError
 from coordinator.service.jobs import Job, Jobs, Ledger, Offers
-from coordinator.service.owners import Owners
 from coordinator.service.secret import Secret
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
@@ -75,14 +76,15 @@ class JobService(JobServiceServicer):
         devices: DeviceService,
         view: View,
         secret: Secret,
-        owners: Owners,
+        admission: Admission,
         insecure: bool,
         bounds: CoordinatorBounds,
         refusals: Refusals,
     ) -> None:
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._secret, self._insecure = ledger, devices, view, secret, insecure
-        self._owners, self._bounds, self._refusals = owners, bounds, refusals
+        self._owners, self._identities = admission.owners, admission.identities
+        self._bounds, self._refusals = bounds, refusals
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -257,6 +259,19 @@ class JobService(JobServiceServicer):
             except TimeoutError:
                 told = job_pb2.JobStatus()  # a sign of life
             await asyncio.sleep(WATCH_AT_MOST_EVERY_S)
+
+    async def TransferJob(self, request: job_pb2.TransferJobRequest, context: Context) -> job_pb2.TransferJobResponse:
+        job = await self._known(request.job, context)
+        try:
+            owner = self._identities.find(request.to)
+        except IdentityError as error:
+            await refuse(context, error)
+        if owner.role == "device" or owner.revoked_ms:
+            await _invalid(context, MalformedError("to", f"{owner.name} cannot own a job"))
+        await self._host.keep(self._owners.transfer(job.job, owner))
+        if job.follower is not None:  # the driver of the former owner
+            job.follower.cancel()
+        return job_pb2.TransferJobResponse(owner=owner.id)
 
     # -- what the calls share
 

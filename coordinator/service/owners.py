@@ -34,6 +34,10 @@ class Owners:
         self._of[job] = owner.id
         return JobOwned(job, owner.id)
 
+    def inherit(self, old: Identity, new: Identity) -> list[JobOwned]:
+        """Give all jobs of one owner to another; returns the facts to note."""
+        return [self.transfer(job, new) for job in [job for job, owner in self._of.items() if owner == old.id]]
+
     def forget(self, job: JobId) -> None:
         """Forget a job that the engine does not know any more."""
         self._of.pop(job, None)

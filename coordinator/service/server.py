@@ -18,28 +18,24 @@ from coordinator.engine.engine import Engine
 from coordinator.engine.events import CoordinatorRestarted
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
-from coordinator.service import admin_service, auth, device_service, job_service
+from coordinator.service import admin_service, auth, device_service, identity_service, job_service
 from coordinator.service.admin_service import AdminService
-from coordinator.service.auth import AuthService, Logins
+from coordinator.service.admission import Admission
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.device_service import DeviceService
 from coordinator.service.durability import Durability
 from coordinator.service.event_log import EventLog
 from coordinator.service.facts import Facts
 from coordinator.service.follow import Followers
-from coordinator.service.guard import Guard
 from coordinator.service.host import CallLater, Clock, Host, boot_clock
-from coordinator.service.identities import Identities
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
 from coordinator.service.journal import EVENTS, Journal, Start
-from coordinator.service.owners import Owners
 from coordinator.service.policy import policy_of
 from coordinator.service.restore import Restored, different, restore
 from coordinator.service.secret import Secret, kept_secret
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
-from venn.v1.auth_pb2_grpc import add_AuthServiceServicer_to_server
 from venn.wire import health
 from venn.wire.admission import SOFTWARE
 from venn.wire.authority import ServerCertificate
@@ -51,11 +47,10 @@ from venn.wire.locks import locked_folder
 from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
-from venn.wire.trust import NOTHING
 
 LOCK = "coordinator.lock"
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
-SERVICES = (auth.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
+SERVICES = (auth.SERVICE, identity_service.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
 logger = logging.getLogger(__name__)
 
 
@@ -118,7 +113,9 @@ class Coordinator:
             seed=self.engine.settings.seed,
             refused=self.refusals.times,
         )
-        owners = Owners(self.host.facts)
+        self.admission = Admission(
+            self.host, settings.keys, settings.certificate, clock=settings.clock, keeps=settings.folder is not None
+        )
         self.job_service = JobService(
             self.host,
             jobs=self.jobs,
@@ -127,24 +124,15 @@ class Coordinator:
             ledger=self.ledger,
             devices=self.devices,
             view=self.view,
-            owners=owners,
+            admission=self.admission,
             secret=secret,
             insecure=settings.insecure,
             bounds=settings.bounds,
             refusals=self.refusals,
         )
+        owners = self.admission.owners
         self.admin = AdminService(
             self.host, self.view, self.log, self.devices, owners, allow_faults=settings.allow_faults
-        )
-        self.identities = Identities(settings.keys)
-        self.logins = Logins(settings.clock)
-        self.auth = AuthService(
-            self.identities,
-            self.logins,
-            coordinator=settings.keys.coordinator,
-            authority=settings.certificate.fingerprint if settings.certificate else NOTHING,
-            clock=settings.clock,
-            now_ms=lambda: self.host.wall_ms(self.host.now()),
         )
         self.health = Health(SERVICES, settings.bounds, self.refusals)
         self.address = ""
@@ -189,8 +177,8 @@ class Coordinator:
         """The server with every service, all behind the guard; reflection, if wanted, is the admin's."""
         bounds = self.settings.bounds
         open_calls = OpenCalls({health.SERVICE, auth.SERVICE}, bounds, self.refusals)
-        server = make_server(bounds=bounds, interceptors=[Guard(self.logins), open_calls])
-        add_AuthServiceServicer_to_server(self.auth, server)
+        server = make_server(bounds=bounds, interceptors=[self.admission.guard, open_calls])
+        self.admission.add_to(server)
         server.add_generic_rpc_handlers((self.devices.handlers(),))
         self.job_service.add_to(server)
         add_AdminServiceServicer_to_server(self.admin, server)

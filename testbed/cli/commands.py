@@ -23,13 +23,20 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         Command("replay", "DIR", "check that a run replays to the same effects", "testbed.cli.results", "testbed"),
     ),
     "PARTS": (
-        Command("coordinator", "", "decide which device serves which job", "coordinator.service.cli", "coordinator"),
-        Command("agent", "", "run one device", "device_agent.cli", ""),
+        Command(
+            "coordinator", "[init]", "decide which device serves which job", "coordinator.service.cli", "coordinator"
+        ),
+        Command("agent", "[join|status|rotate|leave|doctor]", "run one device", "device_agent.cli", ""),
         Command("swarm", "", "run many devices in one process", "device_agent.swarm_cli", ""),
         Command("compose", "attend|device", "run a service of compose.yaml", "testbed.cli.parts", "all"),
         Command("broker", "FILE", "run an MQTT broker, for other systems", "testbed.cli.parts", "testbed"),
         Command("relay", "FILE", "shape the links of devices", "testbed.cli.parts", "testbed"),
-        Command("job", "run|check|list|wait|cancel", "run one job, or look at jobs", "job_driver.cli", "driver"),
+        Command(
+            "job", "run|check|list|wait|cancel|transfer", "run one job, or look at jobs", "job_driver.cli", "driver"
+        ),
+        Command("token", "create", "make a line with which others join", "testbed.cli.identity", ""),
+        Command("login", "LINE", "join a coordinator as a person", "testbed.cli.identity", ""),
+        Command("ca", "show", "show the certificate authority that is trusted", "testbed.cli.identity", ""),
     ),
     "LOOKING AT THINGS": (
         Command(
@@ -45,7 +52,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "testbed",
         ),
         Command("data", "split", "split data among devices", "testbed.cli.data", "data"),
-        Command("device", "list|drain", "list devices, or send them away", "testbed.cli.remote", "testbed"),
+        Command("device", "list|drain|keys|revoke", "list devices, or send them away", "testbed.cli.remote", "testbed"),
     ),
     "THE MACHINE": (
         Command("doctor", "", "check what this machine can enforce", "testbed.cli.machine", "testbed"),

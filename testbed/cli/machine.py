@@ -18,7 +18,7 @@ from testbed.scenario.backends import Faults, Leftover, Need, leftovers_of_backe
 from venn.wire.command import Context, application, command
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import as_object, write_line
-from venn.wire.keys import default_dir, state_folder
+from venn.wire.places import keys_folder, state_folder
 from venn.wire.process import MARK
 from venn.wire.text import did_you_mean, printable
 
@@ -85,7 +85,7 @@ def means_of_confinement() -> list[Check]:
     from device_agent.doctor import try_worker
 
     try:
-        held, _ = asyncio.run(try_worker((default_dir(), state_folder())))
+        held, _ = asyncio.run(try_worker((keys_folder(), state_folder())))
     except (OSError, TaskFailed) as error:
         return [Check("job", "worker", False, f"none has started: {error}")]
     means = {

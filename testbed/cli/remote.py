@@ -1,7 +1,7 @@
 """Commands that look at a running coordinator: ``venn watch``, ``status``, ``explain`` and ``device``."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,7 +23,8 @@ from testbed.report.view import watch as show
 from testbed.report.words import clock, seconds
 from testbed.runfolder.journal import read_lives
 from venn.v1 import admin_pb2 as admin
-from venn.wire.calls import admin_stub
+from venn.v1 import auth_pb2
+from venn.wire.calls import admin_stub, enum_name, identity_stub
 from venn.wire.command import Context, application, client_command, run_async
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.login import Login, log_in_now
@@ -149,13 +150,49 @@ def drain(
     return 0
 
 
-def _call(context: Context, keys: Path | None, method: str, request: Message) -> Any:
+@devices.command(epilog="Example: venn device revoke my-pi")
+@client_command
+def revoke(
+    context: Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name that it joined with, or digits of its key's id.")],
+    keys: Keys = None,
+) -> int:
+    """Let a key that has joined in no more, and end what it has open."""
+    revoked = _call(context, keys, "Revoke", auth_pb2.RevokeRequest(name=name), identity_stub).identity
+    answer(context, _plain(revoked), [f"{printable(revoked.name)} ({revoked.id[:16]}) is revoked"])
+    return 0
+
+
+@devices.command("keys", epilog="Example: venn device keys")
+@client_command
+def list_keys(context: Context, keys: Keys = None) -> int:
+    """List the keys that have joined: of devices and of people."""
+    found: list[auth_pb2.Identity] = []
+    request = auth_pb2.ListIdentitiesRequest(page_size=PAGE)
+    while True:
+        page = _call(context, keys, "ListIdentities", request, identity_stub)
+        found.extend(page.identities)
+        request.page_token = page.next_page_token
+        if not request.page_token:
+            break
+    lines = (
+        f"{each.id[:16]}  {enum_name(auth_pb2.Role, each.role):<7} {'revoked' if each.revoked_ms else 'let in':<8}"
+        f" {printable(each.name)}"
+        for each in found
+    )
+    answer(context, {"keys": [_plain(each) for each in found]}, lines)
+    return 0
+
+
+def _call(
+    context: Context, keys: Path | None, method: str, request: Message, stub: Callable[[Any], Any] = admin_stub
+) -> Any:
     """The coordinator's answer. Raises PeerError."""
 
     async def main() -> Any:
         async with _login(context, keys).channel() as channel:
             try:
-                return await getattr(admin_stub(channel), method)(request, timeout=CALL_S)
+                return await getattr(stub(channel), method)(request, timeout=CALL_S)
             except grpc.RpcError as error:
                 raise peer_error(error, where=f"coordinator {context.coordinator}") from None
 

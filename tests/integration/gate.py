@@ -6,6 +6,7 @@ from pathlib import Path
 import grpc
 
 from coordinator.service.auth import AuthService, Logins
+from coordinator.service.facts import Facts
 from coordinator.service.guard import Guard
 from coordinator.service.identities import Identities
 from venn.v1.auth_pb2_grpc import add_AuthServiceServicer_to_server
@@ -20,9 +21,21 @@ def guarded_server(keys: LocalKeys = KEYS) -> grpc.aio.Server:
     """A server that admits those who hold these keys."""
     logins = Logins(time.monotonic)
     server = make_server(interceptors=[Guard(logins)])
-    auth = AuthService(Identities(keys), logins, coordinator=keys.coordinator, clock=time.monotonic, now_ms=lambda: 1)
+    auth = AuthService(
+        Identities(keys, Facts()),
+        logins,
+        coordinator=keys.coordinator,
+        clock=time.monotonic,
+        now_ms=lambda: 1,
+        keep=_nothing,
+        proved=_nothing,
+    )
     add_AuthServiceServicer_to_server(auth, server)
     return server
+
+
+async def _nothing(_: object) -> None:
+    """Nobody joins here."""
 
 
 def login(address: str, role: Role, keys: LocalKeys = KEYS) -> Login:

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12venn/v1/auth.proto\x12\x07venn.v1\x1a\x1egoogle/protobuf/duration.proto\"\x1e\n\x0c\x42\x65ginRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\"C\n\rBeginResponse\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63oordinator\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x04\"p\n\x0cProveRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\x12\x1b\n\x04role\x18\x02 \x01(\x0e\x32\r.venn.v1.Role\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x11\n\town_nonce\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"H\n\rProveResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12(\n\x05lasts\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration*K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_DEVICE\x10\x01\x12\x0c\n\x08ROLE_JOB\x10\x02\x12\x0e\n\nROLE_ADMIN\x10\x03\x32}\n\x0b\x41uthService\x12\x36\n\x05\x42\x65gin\x12\x15.venn.v1.BeginRequest\x1a\x16.venn.v1.BeginResponse\x12\x36\n\x05Prove\x12\x15.venn.v1.ProveRequest\x1a\x16.venn.v1.ProveResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12venn/v1/auth.proto\x12\x07venn.v1\x1a\x1egoogle/protobuf/duration.proto\"\x1e\n\x0c\x42\x65ginRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\"C\n\rBeginResponse\x12\r\n\x05nonce\x18\x01 \x01(\x0c\x12\x13\n\x0b\x63oordinator\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x04\"p\n\x0cProveRequest\x12\x0e\n\x06key_id\x18\x01 \x01(\x0c\x12\x1b\n\x04role\x18\x02 \x01(\x0e\x32\r.venn.v1.Role\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x11\n\town_nonce\x18\x04 \x01(\x0c\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"H\n\rProveResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12(\n\x05lasts\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"o\n\x0c\x45nrolRequest\x12\r\n\x05token\x18\x01 \x01(\x0c\x12\x12\n\npublic_key\x18\x02 \x01(\x0c\x12\x1b\n\x04role\x18\x03 \x01(\x0e\x32\r.venn.v1.Role\x12\x0c\n\x04name\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\x0c\"O\n\rEnrolResponse\x12\x1b\n\x04role\x18\x01 \x01(\x0e\x32\r.venn.v1.Role\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0b\x63oordinator\x18\x03 \x01(\t\"9\n\x10RotateKeyRequest\x12\x12\n\npublic_key\x18\x01 \x01(\x0c\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\x13\n\x11RotateKeyResponse\"\x0e\n\x0cLeaveRequest\"\x0f\n\rLeaveResponse\"k\n\x14MakeJoinTokenRequest\x12\x1b\n\x04role\x18\x01 \x01(\x0e\x32\r.venn.v1.Role\x12\x0c\n\x04uses\x18\x02 \x01(\r\x12(\n\x05lasts\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\"9\n\x15MakeJoinTokenResponse\x12\r\n\x05token\x18\x01 \x01(\x0c\x12\x11\n\tauthority\x18\x02 \x01(\x0c\">\n\x15ListIdentitiesRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"X\n\x16ListIdentitiesResponse\x12%\n\nidentities\x18\x01 \x03(\x0b\x32\x11.venn.v1.Identity\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"h\n\x08Identity\x12\n\n\x02id\x18\x01 \x01(\t\x12\x1b\n\x04role\x18\x02 \x01(\x0e\x32\r.venn.v1.Role\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x11\n\tjoined_ms\x18\x04 \x01(\x04\x12\x12\n\nrevoked_ms\x18\x05 \x01(\x04\"\x1d\n\rRevokeRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"5\n\x0eRevokeResponse\x12#\n\x08identity\x18\x01 \x01(\x0b\x32\x11.venn.v1.Identity*K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n\x0bROLE_DEVICE\x10\x01\x12\x0c\n\x08ROLE_JOB\x10\x02\x12\x0e\n\nROLE_ADMIN\x10\x03\x32\xb5\x01\n\x0b\x41uthService\x12\x36\n\x05\x42\x65gin\x12\x15.venn.v1.BeginRequest\x1a\x16.venn.v1.BeginResponse\x12\x36\n\x05Prove\x12\x15.venn.v1.ProveRequest\x1a\x16.venn.v1.ProveResponse\x12\x36\n\x05\x45nrol\x12\x15.venn.v1.EnrolRequest\x1a\x16.venn.v1.EnrolResponse2\xeb\x02\n\x0fIdentityService\x12\x42\n\tRotateKey\x12\x19.venn.v1.RotateKeyRequest\x1a\x1a.venn.v1.RotateKeyResponse\x12\x36\n\x05Leave\x12\x15.venn.v1.LeaveRequest\x1a\x16.venn.v1.LeaveResponse\x12N\n\rMakeJoinToken\x12\x1d.venn.v1.MakeJoinTokenRequest\x1a\x1e.venn.v1.MakeJoinTokenResponse\x12Q\n\x0eListIdentities\x12\x1e.venn.v1.ListIdentitiesRequest\x1a\x1f.venn.v1.ListIdentitiesResponse\x12\x39\n\x06Revoke\x12\x16.venn.v1.RevokeRequest\x1a\x17.venn.v1.RevokeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'venn.v1.auth_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROLE']._serialized_start=352
-  _globals['_ROLE']._serialized_end=427
+  _globals['_ROLE']._serialized_start=1173
+  _globals['_ROLE']._serialized_end=1248
   _globals['_BEGINREQUEST']._serialized_start=63
   _globals['_BEGINREQUEST']._serialized_end=93
   _globals['_BEGINRESPONSE']._serialized_start=95
@@ -42,6 +42,34 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROVEREQUEST']._serialized_end=276
   _globals['_PROVERESPONSE']._serialized_start=278
   _globals['_PROVERESPONSE']._serialized_end=350
-  _globals['_AUTHSERVICE']._serialized_start=429
-  _globals['_AUTHSERVICE']._serialized_end=554
+  _globals['_ENROLREQUEST']._serialized_start=352
+  _globals['_ENROLREQUEST']._serialized_end=463
+  _globals['_ENROLRESPONSE']._serialized_start=465
+  _globals['_ENROLRESPONSE']._serialized_end=544
+  _globals['_ROTATEKEYREQUEST']._serialized_start=546
+  _globals['_ROTATEKEYREQUEST']._serialized_end=603
+  _globals['_ROTATEKEYRESPONSE']._serialized_start=605
+  _globals['_ROTATEKEYRESPONSE']._serialized_end=624
+  _globals['_LEAVEREQUEST']._serialized_start=626
+  _globals['_LEAVEREQUEST']._serialized_end=640
+  _globals['_LEAVERESPONSE']._serialized_start=642
+  _globals['_LEAVERESPONSE']._serialized_end=657
+  _globals['_MAKEJOINTOKENREQUEST']._serialized_start=659
+  _globals['_MAKEJOINTOKENREQUEST']._serialized_end=766
+  _globals['_MAKEJOINTOKENRESPONSE']._serialized_start=768
+  _globals['_MAKEJOINTOKENRESPONSE']._serialized_end=825
+  _globals['_LISTIDENTITIESREQUEST']._serialized_start=827
+  _globals['_LISTIDENTITIESREQUEST']._serialized_end=889
+  _globals['_LISTIDENTITIESRESPONSE']._serialized_start=891
+  _globals['_LISTIDENTITIESRESPONSE']._serialized_end=979
+  _globals['_IDENTITY']._serialized_start=981
+  _globals['_IDENTITY']._serialized_end=1085
+  _globals['_REVOKEREQUEST']._serialized_start=1087
+  _globals['_REVOKEREQUEST']._serialized_end=1116
+  _globals['_REVOKERESPONSE']._serialized_start=1118
+  _globals['_REVOKERESPONSE']._serialized_end=1171
+  _globals['_AUTHSERVICE']._serialized_start=1251
+  _globals['_AUTHSERVICE']._serialized_end=1432
+  _globals['_IDENTITYSERVICE']._serialized_start=1435
+  _globals['_IDENTITYSERVICE']._serialized_end=1798
 # @@protoc_insertion_point(module_scope)

@@ -4,8 +4,10 @@ isort:skip_file
 Who calls the coordinator: a key proves itself once, and a login token stands for it for a while."""
 
 import builtins
+import collections.abc
 import google.protobuf.descriptor
 import google.protobuf.duration_pb2
+import google.protobuf.internal.containers
 import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
@@ -146,3 +148,281 @@ class ProveResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["lasts", b"lasts", "token", b"token"]) -> None: ...
 
 global___ProveResponse = ProveResponse
+
+@typing.final
+class EnrolRequest(google.protobuf.message.Message):
+    """Let my key in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
+    token: builtins.bytes
+    """16 bytes"""
+    public_key: builtins.bytes
+    """DER, SubjectPublicKeyInfo; P-256"""
+    role: global___Role.ValueType
+    """that the token must be for; unspecified: one of a person, job or admin"""
+    name: builtins.str
+    """of a device: its id; of a person: for people; [A-Za-z0-9._-]{1,64}"""
+    signature: builtins.bytes
+    """by the key, over what docs/protocol.md says"""
+    def __init__(
+        self,
+        *,
+        token: builtins.bytes = ...,
+        public_key: builtins.bytes = ...,
+        role: global___Role.ValueType = ...,
+        name: builtins.str = ...,
+        signature: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "public_key", b"public_key", "role", b"role", "signature", b"signature", "token", b"token"]) -> None: ...
+
+global___EnrolRequest = EnrolRequest
+
+@typing.final
+class EnrolResponse(google.protobuf.message.Message):
+    """It is let in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    COORDINATOR_FIELD_NUMBER: builtins.int
+    role: global___Role.ValueType
+    name: builtins.str
+    coordinator: builtins.str
+    """its id"""
+    def __init__(
+        self,
+        *,
+        role: global___Role.ValueType = ...,
+        name: builtins.str = ...,
+        coordinator: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["coordinator", b"coordinator", "name", b"name", "role", b"role"]) -> None: ...
+
+global___EnrolResponse = EnrolResponse
+
+@typing.final
+class RotateKeyRequest(google.protobuf.message.Message):
+    """Let this key in instead."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PUBLIC_KEY_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
+    public_key: builtins.bytes
+    """DER"""
+    signature: builtins.bytes
+    """by the new key, over what docs/protocol.md says"""
+    def __init__(
+        self,
+        *,
+        public_key: builtins.bytes = ...,
+        signature: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["public_key", b"public_key", "signature", b"signature"]) -> None: ...
+
+global___RotateKeyRequest = RotateKeyRequest
+
+@typing.final
+class RotateKeyResponse(google.protobuf.message.Message):
+    """It is let in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___RotateKeyResponse = RotateKeyResponse
+
+@typing.final
+class LeaveRequest(google.protobuf.message.Message):
+    """I leave for good."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___LeaveRequest = LeaveRequest
+
+@typing.final
+class LeaveResponse(google.protobuf.message.Message):
+    """The key is revoked."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___LeaveResponse = LeaveResponse
+
+@typing.final
+class MakeJoinTokenRequest(google.protobuf.message.Message):
+    """What the token is to be good for."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ROLE_FIELD_NUMBER: builtins.int
+    USES_FIELD_NUMBER: builtins.int
+    LASTS_FIELD_NUMBER: builtins.int
+    role: global___Role.ValueType
+    uses: builtins.int
+    """how many keys it lets in; 0: one"""
+    @property
+    def lasts(self) -> google.protobuf.duration_pb2.Duration:
+        """absent: 15 minutes"""
+
+    def __init__(
+        self,
+        *,
+        role: global___Role.ValueType = ...,
+        uses: builtins.int = ...,
+        lasts: google.protobuf.duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["lasts", b"lasts"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["lasts", b"lasts", "role", b"role", "uses", b"uses"]) -> None: ...
+
+global___MakeJoinTokenRequest = MakeJoinTokenRequest
+
+@typing.final
+class MakeJoinTokenResponse(google.protobuf.message.Message):
+    """The token; it is not shown again."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: builtins.int
+    AUTHORITY_FIELD_NUMBER: builtins.int
+    token: builtins.bytes
+    """16 bytes"""
+    authority: builtins.bytes
+    """SHA-256 of the coordinator's certificate authority, 32 bytes"""
+    def __init__(
+        self,
+        *,
+        token: builtins.bytes = ...,
+        authority: builtins.bytes = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authority", b"authority", "token", b"token"]) -> None: ...
+
+global___MakeJoinTokenResponse = MakeJoinTokenResponse
+
+@typing.final
+class ListIdentitiesRequest(google.protobuf.message.Message):
+    """A page of the keys that have joined."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    page_size: builtins.int
+    """0: 100"""
+    page_token: builtins.str
+    def __init__(
+        self,
+        *,
+        page_size: builtins.int = ...,
+        page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["page_size", b"page_size", "page_token", b"page_token"]) -> None: ...
+
+global___ListIdentitiesRequest = ListIdentitiesRequest
+
+@typing.final
+class ListIdentitiesResponse(google.protobuf.message.Message):
+    """They are ordered by when they joined."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IDENTITIES_FIELD_NUMBER: builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: builtins.int
+    next_page_token: builtins.str
+    """empty: no more"""
+    @property
+    def identities(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Identity]: ...
+    def __init__(
+        self,
+        *,
+        identities: collections.abc.Iterable[global___Identity] | None = ...,
+        next_page_token: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["identities", b"identities", "next_page_token", b"next_page_token"]) -> None: ...
+
+global___ListIdentitiesResponse = ListIdentitiesResponse
+
+@typing.final
+class Identity(google.protobuf.message.Message):
+    """A key that has joined."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    ROLE_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    JOINED_MS_FIELD_NUMBER: builtins.int
+    REVOKED_MS_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """of the key: 64 hexadecimal digits"""
+    role: global___Role.ValueType
+    name: builtins.str
+    joined_ms: builtins.int
+    """coordinator's time, Unix milliseconds"""
+    revoked_ms: builtins.int
+    """0: it is let in"""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        role: global___Role.ValueType = ...,
+        name: builtins.str = ...,
+        joined_ms: builtins.int = ...,
+        revoked_ms: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "joined_ms", b"joined_ms", "name", b"name", "revoked_ms", b"revoked_ms", "role", b"role"]) -> None: ...
+
+global___Identity = Identity
+
+@typing.final
+class RevokeRequest(google.protobuf.message.Message):
+    """Do not let it in any more."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """a device's name, or the id of a key or its first digits, at least 8"""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___RevokeRequest = RevokeRequest
+
+@typing.final
+class RevokeResponse(google.protobuf.message.Message):
+    """It is not let in any more."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    IDENTITY_FIELD_NUMBER: builtins.int
+    @property
+    def identity(self) -> global___Identity: ...
+    def __init__(
+        self,
+        *,
+        identity: global___Identity | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["identity", b"identity"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["identity", b"identity"]) -> None: ...
+
+global___RevokeResponse = RevokeResponse

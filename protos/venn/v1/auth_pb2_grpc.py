@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class AuthServiceStub(object):
-    """Served by the coordinator. Begin and Prove are open to anybody.
+    """Served by the coordinator. Open to anybody.
     """
 
     def __init__(self, channel):
@@ -45,10 +45,15 @@ class AuthServiceStub(object):
                 request_serializer=venn_dot_v1_dot_auth__pb2.ProveRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_auth__pb2.ProveResponse.FromString,
                 _registered_method=True)
+        self.Enrol = channel.unary_unary(
+                '/venn.v1.AuthService/Enrol',
+                request_serializer=venn_dot_v1_dot_auth__pb2.EnrolRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.EnrolResponse.FromString,
+                _registered_method=True)
 
 
 class AuthServiceServicer(object):
-    """Served by the coordinator. Begin and Prove are open to anybody.
+    """Served by the coordinator. Open to anybody.
     """
 
     def Begin(self, request, context):
@@ -60,6 +65,13 @@ class AuthServiceServicer(object):
 
     def Prove(self, request, context):
         """A signature over the nonce; answered with a login token, which every other call shows.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Enrol(self, request, context):
+        """A key that a join token lets in. The same key with the same token gets the same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +90,11 @@ def add_AuthServiceServicer_to_server(servicer, server):
                     request_deserializer=venn_dot_v1_dot_auth__pb2.ProveRequest.FromString,
                     response_serializer=venn_dot_v1_dot_auth__pb2.ProveResponse.SerializeToString,
             ),
+            'Enrol': grpc.unary_unary_rpc_method_handler(
+                    servicer.Enrol,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.EnrolRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.EnrolResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'venn.v1.AuthService', rpc_method_handlers)
@@ -87,7 +104,7 @@ def add_AuthServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AuthService(object):
-    """Served by the coordinator. Begin and Prove are open to anybody.
+    """Served by the coordinator. Open to anybody.
     """
 
     @staticmethod
@@ -134,6 +151,285 @@ class AuthService(object):
             '/venn.v1.AuthService/Prove',
             venn_dot_v1_dot_auth__pb2.ProveRequest.SerializeToString,
             venn_dot_v1_dot_auth__pb2.ProveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Enrol(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.AuthService/Enrol',
+            venn_dot_v1_dot_auth__pb2.EnrolRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.EnrolResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
+class IdentityServiceStub(object):
+    """The keys that a coordinator lets in. Served by the coordinator.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.RotateKey = channel.unary_unary(
+                '/venn.v1.IdentityService/RotateKey',
+                request_serializer=venn_dot_v1_dot_auth__pb2.RotateKeyRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.RotateKeyResponse.FromString,
+                _registered_method=True)
+        self.Leave = channel.unary_unary(
+                '/venn.v1.IdentityService/Leave',
+                request_serializer=venn_dot_v1_dot_auth__pb2.LeaveRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.LeaveResponse.FromString,
+                _registered_method=True)
+        self.MakeJoinToken = channel.unary_unary(
+                '/venn.v1.IdentityService/MakeJoinToken',
+                request_serializer=venn_dot_v1_dot_auth__pb2.MakeJoinTokenRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.MakeJoinTokenResponse.FromString,
+                _registered_method=True)
+        self.ListIdentities = channel.unary_unary(
+                '/venn.v1.IdentityService/ListIdentities',
+                request_serializer=venn_dot_v1_dot_auth__pb2.ListIdentitiesRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.ListIdentitiesResponse.FromString,
+                _registered_method=True)
+        self.Revoke = channel.unary_unary(
+                '/venn.v1.IdentityService/Revoke',
+                request_serializer=venn_dot_v1_dot_auth__pb2.RevokeRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_auth__pb2.RevokeResponse.FromString,
+                _registered_method=True)
+
+
+class IdentityServiceServicer(object):
+    """The keys that a coordinator lets in. Served by the coordinator.
+    """
+
+    def RotateKey(self, request, context):
+        """A new key in place of the caller's, which is good until the new one is first used. Role: any.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Leave(self, request, context):
+        """The caller's own key is not to be let in any more. Role: any.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MakeJoinToken(self, request, context):
+        """A join token. Role: admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListIdentities(self, request, context):
+        """All keys that have joined. Role: admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Revoke(self, request, context):
+        """A key is not to be let in any more, and what it has open ends. Role: admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_IdentityServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'RotateKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RotateKey,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.RotateKeyRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.RotateKeyResponse.SerializeToString,
+            ),
+            'Leave': grpc.unary_unary_rpc_method_handler(
+                    servicer.Leave,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.LeaveRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.LeaveResponse.SerializeToString,
+            ),
+            'MakeJoinToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.MakeJoinToken,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.MakeJoinTokenRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.MakeJoinTokenResponse.SerializeToString,
+            ),
+            'ListIdentities': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIdentities,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.ListIdentitiesRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.ListIdentitiesResponse.SerializeToString,
+            ),
+            'Revoke': grpc.unary_unary_rpc_method_handler(
+                    servicer.Revoke,
+                    request_deserializer=venn_dot_v1_dot_auth__pb2.RevokeRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_auth__pb2.RevokeResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'venn.v1.IdentityService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('venn.v1.IdentityService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class IdentityService(object):
+    """The keys that a coordinator lets in. Served by the coordinator.
+    """
+
+    @staticmethod
+    def RotateKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.IdentityService/RotateKey',
+            venn_dot_v1_dot_auth__pb2.RotateKeyRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.RotateKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Leave(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.IdentityService/Leave',
+            venn_dot_v1_dot_auth__pb2.LeaveRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.LeaveResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MakeJoinToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.IdentityService/MakeJoinToken',
+            venn_dot_v1_dot_auth__pb2.MakeJoinTokenRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.MakeJoinTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIdentities(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.IdentityService/ListIdentities',
+            venn_dot_v1_dot_auth__pb2.ListIdentitiesRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.ListIdentitiesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Revoke(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.IdentityService/Revoke',
+            venn_dot_v1_dot_auth__pb2.RevokeRequest.SerializeToString,
+            venn_dot_v1_dot_auth__pb2.RevokeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class AuthServiceStub:
-    """Served by the coordinator. Begin and Prove are open to anybody."""
+    """Served by the coordinator. Open to anybody."""
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
     Begin: grpc.UnaryUnaryMultiCallable[
@@ -33,8 +33,14 @@ class AuthServiceStub:
     ]
     """A signature over the nonce; answered with a login token, which every other call shows."""
 
+    Enrol: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.EnrolRequest,
+        venn.v1.auth_pb2.EnrolResponse,
+    ]
+    """A key that a join token lets in. The same key with the same token gets the same answer."""
+
 class AuthServiceAsyncStub:
-    """Served by the coordinator. Begin and Prove are open to anybody."""
+    """Served by the coordinator. Open to anybody."""
 
     Begin: grpc.aio.UnaryUnaryMultiCallable[
         venn.v1.auth_pb2.BeginRequest,
@@ -48,8 +54,14 @@ class AuthServiceAsyncStub:
     ]
     """A signature over the nonce; answered with a login token, which every other call shows."""
 
+    Enrol: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.EnrolRequest,
+        venn.v1.auth_pb2.EnrolResponse,
+    ]
+    """A key that a join token lets in. The same key with the same token gets the same answer."""
+
 class AuthServiceServicer(metaclass=abc.ABCMeta):
-    """Served by the coordinator. Begin and Prove are open to anybody."""
+    """Served by the coordinator. Open to anybody."""
 
     @abc.abstractmethod
     def Begin(
@@ -67,4 +79,124 @@ class AuthServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[venn.v1.auth_pb2.ProveResponse, collections.abc.Awaitable[venn.v1.auth_pb2.ProveResponse]]:
         """A signature over the nonce; answered with a login token, which every other call shows."""
 
+    @abc.abstractmethod
+    def Enrol(
+        self,
+        request: venn.v1.auth_pb2.EnrolRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.EnrolResponse, collections.abc.Awaitable[venn.v1.auth_pb2.EnrolResponse]]:
+        """A key that a join token lets in. The same key with the same token gets the same answer."""
+
 def add_AuthServiceServicer_to_server(servicer: AuthServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...
+
+class IdentityServiceStub:
+    """The keys that a coordinator lets in. Served by the coordinator."""
+
+    def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
+    RotateKey: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.RotateKeyRequest,
+        venn.v1.auth_pb2.RotateKeyResponse,
+    ]
+    """A new key in place of the caller's, which is good until the new one is first used. Role: any."""
+
+    Leave: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.LeaveRequest,
+        venn.v1.auth_pb2.LeaveResponse,
+    ]
+    """The caller's own key is not to be let in any more. Role: any."""
+
+    MakeJoinToken: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.MakeJoinTokenRequest,
+        venn.v1.auth_pb2.MakeJoinTokenResponse,
+    ]
+    """A join token. Role: admin."""
+
+    ListIdentities: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.ListIdentitiesRequest,
+        venn.v1.auth_pb2.ListIdentitiesResponse,
+    ]
+    """All keys that have joined. Role: admin."""
+
+    Revoke: grpc.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.RevokeRequest,
+        venn.v1.auth_pb2.RevokeResponse,
+    ]
+    """A key is not to be let in any more, and what it has open ends. Role: admin."""
+
+class IdentityServiceAsyncStub:
+    """The keys that a coordinator lets in. Served by the coordinator."""
+
+    RotateKey: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.RotateKeyRequest,
+        venn.v1.auth_pb2.RotateKeyResponse,
+    ]
+    """A new key in place of the caller's, which is good until the new one is first used. Role: any."""
+
+    Leave: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.LeaveRequest,
+        venn.v1.auth_pb2.LeaveResponse,
+    ]
+    """The caller's own key is not to be let in any more. Role: any."""
+
+    MakeJoinToken: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.MakeJoinTokenRequest,
+        venn.v1.auth_pb2.MakeJoinTokenResponse,
+    ]
+    """A join token. Role: admin."""
+
+    ListIdentities: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.ListIdentitiesRequest,
+        venn.v1.auth_pb2.ListIdentitiesResponse,
+    ]
+    """All keys that have joined. Role: admin."""
+
+    Revoke: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.auth_pb2.RevokeRequest,
+        venn.v1.auth_pb2.RevokeResponse,
+    ]
+    """A key is not to be let in any more, and what it has open ends. Role: admin."""
+
+class IdentityServiceServicer(metaclass=abc.ABCMeta):
+    """The keys that a coordinator lets in. Served by the coordinator."""
+
+    @abc.abstractmethod
+    def RotateKey(
+        self,
+        request: venn.v1.auth_pb2.RotateKeyRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.RotateKeyResponse, collections.abc.Awaitable[venn.v1.auth_pb2.RotateKeyResponse]]:
+        """A new key in place of the caller's, which is good until the new one is first used. Role: any."""
+
+    @abc.abstractmethod
+    def Leave(
+        self,
+        request: venn.v1.auth_pb2.LeaveRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.LeaveResponse, collections.abc.Awaitable[venn.v1.auth_pb2.LeaveResponse]]:
+        """The caller's own key is not to be let in any more. Role: any."""
+
+    @abc.abstractmethod
+    def MakeJoinToken(
+        self,
+        request: venn.v1.auth_pb2.MakeJoinTokenRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.MakeJoinTokenResponse, collections.abc.Awaitable[venn.v1.auth_pb2.MakeJoinTokenResponse]]:
+        """A join token. Role: admin."""
+
+    @abc.abstractmethod
+    def ListIdentities(
+        self,
+        request: venn.v1.auth_pb2.ListIdentitiesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.ListIdentitiesResponse, collections.abc.Awaitable[venn.v1.auth_pb2.ListIdentitiesResponse]]:
+        """All keys that have joined. Role: admin."""
+
+    @abc.abstractmethod
+    def Revoke(
+        self,
+        request: venn.v1.auth_pb2.RevokeRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.auth_pb2.RevokeResponse, collections.abc.Awaitable[venn.v1.auth_pb2.RevokeResponse]]:
+        """A key is not to be let in any more, and what it has open ends. Role: admin."""
+
+def add_IdentityServiceServicer_to_server(servicer: IdentityServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

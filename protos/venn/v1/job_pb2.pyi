@@ -1145,3 +1145,44 @@ class RoundMetrics(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["metrics", b"metrics", "round", b"round"]) -> None: ...
 
 global___RoundMetrics = RoundMetrics
+
+@typing.final
+class TransferJobRequest(google.protobuf.message.Message):
+    """Give a job to another owner."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: builtins.int
+    TO_FIELD_NUMBER: builtins.int
+    to: builtins.str
+    """a person's name, or the id of a key or its first digits, at least 8"""
+    @property
+    def job(self) -> venn.v1.common_pb2.JobKey: ...
+    def __init__(
+        self,
+        *,
+        job: venn.v1.common_pb2.JobKey | None = ...,
+        to: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["job", b"job"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["job", b"job", "to", b"to"]) -> None: ...
+
+global___TransferJobRequest = TransferJobRequest
+
+@typing.final
+class TransferJobResponse(google.protobuf.message.Message):
+    """It belongs to this key now."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    OWNER_FIELD_NUMBER: builtins.int
+    owner: builtins.str
+    """id of the key: 64 hexadecimal digits"""
+    def __init__(
+        self,
+        *,
+        owner: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["owner", b"owner"]) -> None: ...
+
+global___TransferJobResponse = TransferJobResponse

@@ -76,6 +76,11 @@ class JobServiceStub(object):
                 request_serializer=venn_dot_v1_dot_job__pb2.WatchJobRequest.SerializeToString,
                 response_deserializer=venn_dot_v1_dot_job__pb2.WatchJobResponse.FromString,
                 _registered_method=True)
+        self.TransferJob = channel.unary_unary(
+                '/venn.v1.JobService/TransferJob',
+                request_serializer=venn_dot_v1_dot_job__pb2.TransferJobRequest.SerializeToString,
+                response_deserializer=venn_dot_v1_dot_job__pb2.TransferJobResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer(object):
@@ -139,6 +144,13 @@ class JobServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TransferJob(self, request, context):
+        """Another owner. Roles: job (its owner), admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -181,6 +193,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.WatchJob,
                     request_deserializer=venn_dot_v1_dot_job__pb2.WatchJobRequest.FromString,
                     response_serializer=venn_dot_v1_dot_job__pb2.WatchJobResponse.SerializeToString,
+            ),
+            'TransferJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.TransferJob,
+                    request_deserializer=venn_dot_v1_dot_job__pb2.TransferJobRequest.FromString,
+                    response_serializer=venn_dot_v1_dot_job__pb2.TransferJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -401,6 +418,33 @@ class JobService(object):
             '/venn.v1.JobService/WatchJob',
             venn_dot_v1_dot_job__pb2.WatchJobRequest.SerializeToString,
             venn_dot_v1_dot_job__pb2.WatchJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TransferJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/venn.v1.JobService/TransferJob',
+            venn_dot_v1_dot_job__pb2.TransferJobRequest.SerializeToString,
+            venn_dot_v1_dot_job__pb2.TransferJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

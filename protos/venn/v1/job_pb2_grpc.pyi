@@ -71,6 +71,12 @@ class JobServiceStub:
     ]
     """The job's state, at every change, until it ends; for others than its driver."""
 
+    TransferJob: grpc.UnaryUnaryMultiCallable[
+        venn.v1.job_pb2.TransferJobRequest,
+        venn.v1.job_pb2.TransferJobResponse,
+    ]
+    """Another owner. Roles: job (its owner), admin."""
+
 class JobServiceAsyncStub:
     """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
     Every call of a driver carries its incarnation. Once a later one has taken the job up: ABORTED, reason SUPERSEDED.
@@ -123,6 +129,12 @@ class JobServiceAsyncStub:
         venn.v1.job_pb2.WatchJobResponse,
     ]
     """The job's state, at every change, until it ends; for others than its driver."""
+
+    TransferJob: grpc.aio.UnaryUnaryMultiCallable[
+        venn.v1.job_pb2.TransferJobRequest,
+        venn.v1.job_pb2.TransferJobResponse,
+    ]
+    """Another owner. Roles: job (its owner), admin."""
 
 class JobServiceServicer(metaclass=abc.ABCMeta):
     """Token: job. A call under the same key with the same body has the same answer; with another body: ALREADY_EXISTS, reason KEY_REUSED.
@@ -192,5 +204,13 @@ class JobServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[venn.v1.job_pb2.WatchJobResponse], collections.abc.AsyncIterator[venn.v1.job_pb2.WatchJobResponse]]:
         """The job's state, at every change, until it ends; for others than its driver."""
+
+    @abc.abstractmethod
+    def TransferJob(
+        self,
+        request: venn.v1.job_pb2.TransferJobRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[venn.v1.job_pb2.TransferJobResponse, collections.abc.Awaitable[venn.v1.job_pb2.TransferJobResponse]]:
+        """Another owner. Roles: job (its owner), admin."""
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -14,14 +14,14 @@ from google.protobuf.duration_pb2 import Duration
 from grpc.aio import EOF, AioRpcError, Metadata
 
 from venn.v1.admin_pb2_grpc import AdminServiceStub
-from venn.v1.auth_pb2_grpc import AuthServiceStub
+from venn.v1.auth_pb2_grpc import AuthServiceStub, IdentityServiceStub
 from venn.v1.device_pb2_grpc import DeviceServiceStub
 from venn.v1.job_pb2_grpc import JobServiceStub
 from venn.v1.task_pb2_grpc import TaskServiceStub
 
 if TYPE_CHECKING:
     from venn.v1.admin_pb2_grpc import AdminServiceAsyncStub
-    from venn.v1.auth_pb2_grpc import AuthServiceAsyncStub
+    from venn.v1.auth_pb2_grpc import AuthServiceAsyncStub, IdentityServiceAsyncStub
     from venn.v1.device_pb2_grpc import DeviceServiceAsyncStub
     from venn.v1.job_pb2_grpc import JobServiceAsyncStub
     from venn.v1.task_pb2_grpc import TaskServiceAsyncStub
@@ -35,6 +35,11 @@ def admin_stub(channel: grpc.aio.Channel) -> "AdminServiceAsyncStub":
 def auth_stub(channel: grpc.aio.Channel) -> "AuthServiceAsyncStub":
     """The calls of AuthService."""
     return cast("AuthServiceAsyncStub", AuthServiceStub(channel))
+
+
+def identity_stub(channel: grpc.aio.Channel) -> "IdentityServiceAsyncStub":
+    """The calls of IdentityService."""
+    return cast("IdentityServiceAsyncStub", IdentityServiceStub(channel))
 
 
 def device_stub(channel: grpc.aio.Channel) -> "DeviceServiceAsyncStub":

@@ -25,6 +25,7 @@ import typer.main
 
 from venn.wire.errors import ExitCode, UsageError
 from venn.wire.exits import guard, tell, wants_json
+from venn.wire.places import joined_coordinator
 from venn.wire.process import allow_many_files
 from venn.wire.text import did_you_mean
 
@@ -32,11 +33,12 @@ DEFAULT_COORDINATOR = "127.0.0.1:9700"
 SETTINGS = "venn.toml"
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, kill, the terminal was closed
 
+COORDINATOR_HELP = f"host:port of the coordinator; default: the one that was joined, else {DEFAULT_COORDINATOR}."
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Print more; twice: everything.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Use no colours.")]
-Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help="host:port of the coordinator.")]
+Coordinator = Annotated[str, typer.Option("--coordinator", metavar="ADDR", help=COORDINATOR_HELP)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Allow connections beyond loopback that are not encrypted.")]
 COMMON: Mapping[str, tuple[Any, Any]] = {
     "json": (False, Json),
@@ -87,7 +89,7 @@ def command(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def client_command(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the common options, ``--coordinator`` and ``--insecure``, since it calls a coordinator."""
-    own = {"coordinator": (DEFAULT_COORDINATOR, Coordinator), "insecure": (False, Insecure)}
+    own = {"coordinator": ("", Coordinator), "insecure": (False, Insecure)}
     return _with_options(function, {**own, **COMMON}, CLIENT)
 
 
@@ -106,6 +108,8 @@ def _with_options(
         **settings: Any,
     ) -> Any:
         own = {name: settings.pop(name) for name in client}
+        if client and not own["coordinator"]:
+            own["coordinator"] = joined_coordinator(settings.get("keys")) or DEFAULT_COORDINATOR
         color = not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return function(Context(json, quiet, verbose, color, **own), **settings)
 

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error, write_atomic
+from venn.wire.places import keys_folder
 
 Role = Literal["device", "job", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -79,23 +80,11 @@ def verifies(public: bytes, signature: bytes, message: bytes) -> bool:
     return True
 
 
-def default_dir() -> Path:
-    """The folder of the keys: ``$VENN_KEYS``, else ``keys`` in ``state_folder``."""
-    named = os.environ.get("VENN_KEYS")
-    return Path(named).expanduser() if named else state_folder() / "keys"
-
-
-def state_folder() -> Path:
-    """The folder of what is kept between runs: ``$XDG_STATE_HOME/venn``, else ``~/.local/state/venn``."""
-    named = os.environ.get("XDG_STATE_HOME")
-    return (Path(named) if named else Path.home() / ".local" / "state") / "venn"
-
-
 def ensure_keys(dir: Path | None = None) -> LocalKeys:
     """Read the local keys in a folder, and make those that are missing. Raises UsageError for an unsafe or damaged
     file.
     """
-    folder = dir or default_dir()
+    folder = dir or keys_folder()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_private(folder)
@@ -115,7 +104,7 @@ def key_file(role: Role, folder: Path) -> Path:
 
 def load_key(role: Role, *, dir: Path | None = None) -> Key:
     """Load the key of a role. Raises UsageError NO_KEY, KEY_UNSAFE or KEY_DAMAGED."""
-    path = key_file(role, dir or default_dir())
+    path = key_file(role, dir or keys_folder())
     try:
         check_private(path.parent)
         return read_key(path)

@@ -9,6 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,7 +20,8 @@ from venn.v1 import auth_pb2
 from venn.wire.calls import auth_stub, failed
 from venn.wire.channel import parse_address
 from venn.wire.errors import UsageError
-from venn.wire.keys import Key, Role, default_dir, load_key
+from venn.wire.keys import Key, Role, load_key
+from venn.wire.places import keys_folder
 from venn.wire.status import reason_of, unreachable
 from venn.wire.trust import NOTHING, Trust, open_trusted, trust_for
 
@@ -39,6 +41,8 @@ ROLE_TO_WIRE: dict[Role, auth_pb2.Role.ValueType] = {
     "admin": auth_pb2.ROLE_ADMIN,
 }
 
+ROLE_FROM_WIRE = {value: role for role, value in ROLE_TO_WIRE.items()}
+
 Shown = tuple[str, str]  # metadata
 
 
@@ -52,7 +56,20 @@ def proof(*, authority: bytes, coordinator: str, role: Role, key_id: bytes, nonc
 
     ``authority``: the fingerprint of the certificate authority that the caller trusts; empty: nothing is encrypted.
     """
-    parts = (LABEL, authority, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
+    return _exact(LABEL, authority, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
+
+
+def enrolment(*, authority: bytes, token: bytes, name: str, public: bytes) -> bytes:
+    """The bytes that a key signs as it joins."""
+    return _exact(b"venn-enrol-v1", authority, sha256(token).digest(), name.encode(), public)
+
+
+def rotation(old: bytes, public: bytes) -> bytes:
+    """The bytes that a key signs that takes the place of the key with the id ``old``."""
+    return _exact(b"venn-rotate-v1", old, public)
+
+
+def _exact(*parts: bytes) -> bytes:
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -64,7 +81,7 @@ def log_in(role: Role, coordinator: str, keys: Path | None = None, *, insecure: 
     """
     parse_address(coordinator)
     key = load_key(role, dir=keys)
-    return Login(coordinator, key, role, trust_for(coordinator, keys or default_dir(), insecure=insecure))
+    return Login(coordinator, key, role, trust_for(coordinator, keys or keys_folder(), insecure=insecure))
 
 
 def log_in_now(role: Role, coordinator: str, keys: Path | None = None, *, insecure: bool = False) -> "Login":
@@ -104,6 +121,11 @@ class Login:
         there is one. Connects at the first call. Raises UsageError ADDRESS.
         """
         return cast(grpc.aio.Channel, _LoginChannel(open_trusted(self.address, self.trust, proxy=proxy), self))
+
+    async def enter(self) -> None:
+        """Log in, and do nothing else. Raises AioRpcError."""
+        async with open_trusted(self.address, self.trust) as channel:
+            await self.shown(auth_stub(channel))
 
     async def shown(self, auth: "AuthServiceAsyncStub") -> Shown:
         """The metadata to show, after a proof by these calls if there must be one. Raises AioRpcError.

@@ -32,6 +32,7 @@ FIXES = {
     "UNKNOWN_KEY": "name the folder with the coordinator's keys: --keys DIR",
     "ROLE": "use a key of another role: --keys DIR",
     "LOGIN": "try again",
+    "REVOKED": "ask an administrator for a join token, remove the key here, and join again",
     "VERSION": "install the same version of venn-testbed on both sides",
 }
 

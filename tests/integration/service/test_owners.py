@@ -28,7 +28,7 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str]:
 
 def ben(made: World, name: str = "digits", **options: Any) -> Driver:
     """A driver of another owner than the local key's."""
-    made.coordinator.identities.add(Identity(BEN.id, BEN.public, "job", "ben"))
+    made.coordinator.admission.identities.add(Identity(BEN.id, BEN.public, "job", "ben"))
     return made.driver(name, key=BEN, **options)
 
 

@@ -9,7 +9,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from venn.wire.errors import UsageError
 from venn.wire.keys import (
     ROLES,
-    default_dir,
     ensure_keys,
     key_file,
     load_key,
@@ -18,6 +17,7 @@ from venn.wire.keys import (
     verifies,
     write_private,
 )
+from venn.wire.places import keys_folder
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +48,12 @@ def test_programs_that_start_at_once_agree(tmp_path: Path) -> None:
 
 
 def test_where_they_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert default_dir() == tmp_path / "state" / "venn" / "keys"
+    assert keys_folder() == tmp_path / "state" / "venn" / "keys"
     assert ensure_keys().job.id == load_key("job").id
     monkeypatch.delenv("XDG_STATE_HOME")
-    assert default_dir() == Path.home() / ".local/state/venn/keys"
+    assert keys_folder() == Path.home() / ".local/state/venn/keys"
     monkeypatch.setenv("VENN_KEYS", str(tmp_path))
-    assert default_dir() == tmp_path
+    assert keys_folder() == tmp_path
 
 
 @pytest.mark.parametrize(("role", "reason"), [("device", "NO_KEY"), ("job", "KEY_UNSAFE"), ("admin", "KEY_DAMAGED")])

@@ -56,6 +56,7 @@ def test_services_and_their_calls() -> None:
         "TaskService",
         "AdminService",
         "AuthService",
+        "IdentityService",
     }
 
 
