@@ -11,7 +11,15 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from device_agent.bounds import AgentBounds
-from device_agent.confine.settings import Confinement, Wanted
+from device_agent.confine.settings import (
+    DISK_BYTES,
+    FILES,
+    LEAST_FILES,
+    LEAST_PROCESSES,
+    PROCESSES,
+    Confinement,
+    Wanted,
+)
 from device_agent.hosting import Run
 from device_agent.machine import parse_allowed
 from device_agent.spec import DeviceSpec
@@ -19,7 +27,7 @@ from device_agent.throttle import read_throttle
 from venn.wire.bounds import set_bounds
 from venn.wire.command import Context, GivenBounds
 from venn.wire.errors import UsageError
-from venn.wire.notation import parse_bytes, parse_distribution, parse_duration, parse_fraction
+from venn.wire.notation import format_bytes, parse_bytes, parse_distribution, parse_duration, parse_fraction
 from venn.wire.places import keys_folder, state_folder
 
 Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
@@ -58,9 +66,13 @@ class Flags:
     task_memory: Annotated[
         str | None, typer.Option(metavar="BYTES", help="Data of a task's process; default: half of this machine's.")
     ] = None
-    task_disk: Annotated[str, typer.Option(metavar="BYTES", help="Size of a task's temporary folder.")] = "256 MB"
-    task_files: Annotated[int, typer.Option(min=32, help="Files that a task may have open.")] = 256
-    task_processes: Annotated[int, typer.Option(min=8, help="Processes and threads that a task may have.")] = 64
+    task_disk: Annotated[str, typer.Option(metavar="BYTES", help="Size of a task's temporary folder.")] = format_bytes(
+        DISK_BYTES
+    )
+    task_files: Annotated[int, typer.Option(min=LEAST_FILES, help="Files that a task may have open.")] = FILES
+    task_processes: Annotated[
+        int, typer.Option(min=LEAST_PROCESSES, help="Processes and threads that a task may have.")
+    ] = PROCESSES
     task_reads: Annotated[
         list[Path] | None, typer.Option(metavar="PATH", help="What job code may also read; repeatable.")
     ] = None

@@ -11,6 +11,8 @@ import psutil
 from device_agent.confine.inforce import InForce, NotInForceError
 from device_agent.confine.orders import Means, Orders
 
+DISK_BYTES, FILES, PROCESSES = 256 * 10**6, 256, 64  # unless the owner says otherwise
+LEAST_FILES, LEAST_PROCESSES = 32, 8  # with which Python and NumPy work
 LEAST_MEMORY, ROUND = 10**9, 10**8
 MOST_NAMED = 32  # paths of one folder; of more than that the folder is named
 
@@ -29,9 +31,9 @@ class Confinement:
 
     wanted: Wanted = Wanted.POSSIBLE
     memory_bytes: int = 0  # data of a process; 0: ``fair_memory``
-    disk_bytes: int = 256 * 10**6  # of the temporary folder, and of a file
-    files: int = 256  # open at once
-    processes: int = 64  # with their threads
+    disk_bytes: int = DISK_BYTES  # of the temporary folder, and of a file
+    files: int = FILES  # open at once
+    processes: int = PROCESSES  # with their threads
     reads: tuple[Path, ...] = ()  # beside Python, its packages and the job's data
     secrets: tuple[Path, ...] = ()  # which each worker tries to read
     means: frozenset[Means] = frozenset(Means)  # that may be used

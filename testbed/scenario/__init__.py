@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from testbed.scenario.errors import Problem, ScenarioError
     from testbed.scenario.loader import load, parse
-    from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
+    from testbed.scenario.model import Confine, Data, Fleet, Job, Scenario, Workload
 
-__all__ = ["Data", "Fleet", "Job", "Problem", "Scenario", "ScenarioError", "Workload", "load", "parse"]
+__all__ = ["Confine", "Data", "Fleet", "Job", "Problem", "Scenario", "ScenarioError", "Workload", "load", "parse"]
 
 
 def __getattr__(name: str) -> object:

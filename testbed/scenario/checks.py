@@ -37,6 +37,7 @@ def check(scenario: Scenario) -> list[Finding]:
     for name, job in scenario.jobs.items():
         findings += _job(scenario, name, job)
     findings += _drawn_jobs(scenario)
+    findings += _confine(scenario)
     findings += check_devices(scenario)
     if scenario.population is None and not findings:
         findings += _served(scenario)
@@ -289,6 +290,11 @@ def _drawn_jobs(scenario: Scenario) -> Iterator[Finding]:
         asked["match"] = scenario.match is not Matching.WHILE_PRESENT
         for key in (key for key, there in asked.items() if there):
             yield Finding((key,), "has no effect on real devices", "add backend: sim")
+
+
+def _confine(scenario: Scenario) -> Iterator[Finding]:
+    if scenario.confine is not None and scenario.backend_spec.simulated:
+        yield Finding(("confine",), "has no effect in a simulation, which runs no job code", "remove it")
 
 
 def _names(scenario: Scenario, asked: DrawnJobs) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import GetCoreSchemaHandler, PlainValidator
 from pydantic_core import CoreSchema, core_schema
 
+from device_agent.confine.settings import FILES, LEAST_FILES, LEAST_PROCESSES, PROCESSES, Wanted
 from testbed.scenario import churn, readers
 from testbed.scenario.backends import BUILT_IN
 from testbed.scenario.expect import EXAMPLE, Expectation
@@ -141,6 +142,9 @@ Parameter = Annotated[
     Kind(readers.as_parameter, "true, false, a number or a text", ["boolean", "number", "string"], (40,)),
 ]
 StragglerRule = Annotated[Literal["finish", "revoke"], _choice(("finish", "revoke"))]
+ConfineLevel = Annotated[Wanted, _choice(tuple(Wanted), made=Wanted)]
+Files = Annotated[int, _count(LEAST_FILES, FILES)]
+Processes = Annotated[int, _count(LEAST_PROCESSES, PROCESSES)]
 Repeat = Annotated[Literal["once", "allow"], _choice(("once", "allow"))]
 Rows = Annotated[Which, _choice(tuple(Which), ", ".join(Which), Which)]
 Match = Annotated[Matching, _choice(tuple(Matching), made=Matching)]

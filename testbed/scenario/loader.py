@@ -21,7 +21,7 @@ from testbed.scenario.backends import DEFAULT, OF_A_TASK, SIM, BackendSpec, back
 from testbed.scenario.checks import check
 from testbed.scenario.document import DEEPEST, MOST_VALUES, Document, Value, parse_document, parse_value, read_document
 from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
-from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
+from testbed.scenario.model import Confine, Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.limits import LINK
 from testbed.world.profiles import CAPABILITIES, load_profile
@@ -207,6 +207,7 @@ KINDS: dict[tuple[str | None, ...], tuple[str, str, type[BaseModel]]] = {
     ("jobs", None): ("job", "in a job or every_job", Job),
     ("jobs", None, "workload"): ("workload", "in a job's workload", Workload),
     ("fleets", None): ("fleet", "in a fleet or every_device", Fleet),
+    ("confine",): ("confine", "in confine", Confine),
     ("data", None): ("data", "in an entry of data", Data),
     ("drawn_jobs",): ("drawn jobs", "in drawn_jobs", DrawnJobs),
     ("population",): ("population", "in population", Population),

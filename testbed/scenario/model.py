@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
+from device_agent.confine.settings import DISK_BYTES, FILES, PROCESSES, Wanted
 from device_agent.spec import DeviceSpec
 from testbed.scenario import fields
 from testbed.scenario.backends import DEFAULT, BackendSpec, backend_spec
@@ -215,6 +216,27 @@ class Fleet(Part):
         )
 
 
+class Confine(Part):
+    """What the job code on each device may use, and whether it must be held to that."""
+
+    level: fields.ConfineLevel = Wanted.POSSIBLE
+    """Whether job code must be confined: `possible`, by what this machine has; `required`, or no device starts; `off`,
+    not at all."""
+
+    memory: fields.SizeLimit | None = None
+    """The data of each process of a task. Without it: half of this machine's memory, shared by the workers of a
+    program."""
+
+    disk: fields.SizeLimit = DISK_BYTES
+    """The size of a task's temporary folder, and of a file in it."""
+
+    files: fields.Files = FILES
+    """How many files a task may have open."""
+
+    processes: fields.Processes = PROCESSES
+    """How many processes and threads a task may have."""
+
+
 class Scenario(Part):
     """One run: what is asked for, by whom, on which devices."""
 
@@ -275,6 +297,9 @@ class Scenario(Part):
 
     population: Population | None = None
     """In place of `fleets` with `backend: sim`: millions of devices, generated or from files; see below."""
+
+    confine: Confine | None = None
+    """How job code is confined on the devices; see below. docs/security.md says by what. Not with `backend: sim`."""
 
     churn: tuple[fields.ChurnEntry, ...] = ()
     """What is done to the devices in addition to their own sessions, and when: `{at: 30s, crash: 25% of flagship}`.

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from testbed.scenario.loader import INHERITANCE
-from testbed.scenario.model import Data, Fleet, Job, Scenario, Workload
+from testbed.scenario.model import Confine, Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.data import DIGITS
 from venn.wire.notation import Exponential
@@ -27,6 +27,7 @@ _LEAST: dict[str, BaseModel] = {
     "DrawnJobs": DrawnJobs(count=1, arrives=Exponential(1800.0, "duration")),
     "Fleet": Fleet(count=1),
     "Population": Population(),
+    "Confine": Confine(),
 }
 # Where each kind of mapping stands in the file, in the order of the reference.
 _SECTIONS = {
@@ -40,6 +41,7 @@ _SECTIONS = {
         "`fleets.NAME`: devices of one kind. Every fleet inherits `every_device`.",
     ),
     "Population": ("population", "`population`: the devices of a simulation."),
+    "Confine": ("confine", "`confine`: what job code may use on a device."),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from testbed.live.backend.prepare import DeviceHost
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
-from venn.wire.notation import format_fraction, format_number
+from venn.wire.notation import format_bytes, format_fraction, format_number
 
 OWNER = "testbed"
 
@@ -43,11 +43,21 @@ def devices(
     need, and not a modelled one.
     """
     flags = ["--coordinator", to, "--keys", str(folder.keys), "--dir", str(folder.device_host(host.name))]
-    flags += ["--epoch", f"{epoch:.3f}", *throttle, *allowed_code(scenario)]
+    flags += ["--epoch", f"{epoch:.3f}", *throttle, *confinement(scenario), *allowed_code(scenario)]
     if host.single:
         modelled = [] if measured else ["--model-time"]
         return ["agent", *flags, "--from", f"{host.population}:{host.name}", *modelled, "--crash-kills"]
     return ["swarm", *flags, "--from", str(host.population)]
+
+
+def confinement(scenario: Scenario) -> list[str]:
+    """The flags that say how job code is confined on a device."""
+    asked = scenario.confine
+    if asked is None:
+        return []
+    flags = ["--confine", asked.level.value, "--task-disk", format_bytes(asked.disk)]
+    flags += ["--task-files", str(asked.files), "--task-processes", str(asked.processes)]
+    return flags if asked.memory is None else [*flags, "--task-memory", format_bytes(asked.memory)]
 
 
 def allowed_code(scenario: Scenario) -> list[str]:

@@ -262,7 +262,7 @@ class Layout:
         hashes = sorted({digest_of(pack(Path(str(job.file)))).hex() for job in self.scenario.jobs.values()})
         allowed = [word for each in hashes for word in ("--allow-code", each)]
         where = ["--coordinator", ADDRESS, "--keys", str(HERE.keys), "--dir", INSIDE]
-        return [*where, *allowed, "--crash-kills", "--insecure"]
+        return [*where, *commands.confinement(self.scenario), *allowed, "--crash-kills", "--insecure"]
 
     def _driver(self, job: str) -> list[str]:
         moved = self.scenario.jobs[job].model_copy(update={"file": self._code(job)})

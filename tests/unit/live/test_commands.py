@@ -6,6 +6,7 @@ from testbed.live.backend import commands
 from testbed.live.backend.prepare import DeviceHost
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario import Scenario
+from testbed.scenario.model import Confine
 
 EPOCH = 1000.25
 
@@ -69,6 +70,16 @@ def test_a_device_process_and_a_swarm(scenario: Scenario, folder: RunFolder) -> 
         assert flags(words)["--epoch"] == ["1000.250"]
         assert flags(words)["--allow-code"] == [str(scenario.jobs["wide"].file)]  # each file once
         assert flags(words)["--dir"] == [str(folder.root / "devices" / host)]
+
+
+def test_what_job_code_may_use_is_told_to_devices_as_the_scenario_says(scenario: Scenario, folder: RunFolder) -> None:
+    swarm = DeviceHost("swarm", (), single=False, population=Path("many.jsonl"))
+    confine = Confine(level="required", memory="2 GB", disk="64 MB", files=100, processes=9)  # type: ignore[arg-type]
+    asked = scenario.model_copy(update={"confine": confine})
+    found = flags(commands.devices(swarm, asked, folder, to="127.0.0.1:9", epoch=EPOCH))
+    assert (found["--confine"], found["--task-memory"], found["--task-disk"]) == (["required"], ["2 GB"], ["64 MB"])
+    assert (found["--task-files"], found["--task-processes"]) == (["100"], ["9"])
+    assert "--confine" not in flags(commands.devices(swarm, scenario, folder, to="127.0.0.1:9", epoch=EPOCH))
 
 
 def test_a_device_whose_time_is_real_models_none(scenario: Scenario, folder: RunFolder) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from testbed.scenario import Data, Fleet, Job, Scenario, Workload, parse
+from testbed.scenario import Confine, Data, Fleet, Job, Scenario, Workload, parse
 from testbed.scenario.loader import LATER
 from testbed.scenario.packaged import packaged_scenarios
 from testbed.scenario.population import DrawnJobs
@@ -25,7 +25,7 @@ def test_the_docs_hold_the_reference() -> None:
     assert text[text.index(BEGIN) :] == markdown(), "run: venn scenario schema --markdown, and put it at the end"
 
 
-@pytest.mark.parametrize("model", [Scenario, Data, Job, Workload, DrawnJobs, Fleet])
+@pytest.mark.parametrize("model", [Scenario, Data, Job, Workload, DrawnJobs, Fleet, Confine])
 def test_every_key_is_explained(model: type[Scenario]) -> None:
     for name, field in model.model_fields.items():
         assert field.description, f"{model.__name__}.{name}"
