@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 
+RECORD_BYTES = 150  # of the journal, for a message beyond its own bytes
 MOST_REMEMBERED = 100_000  # identities; beyond it the one that spoke longest ago begins anew
 
 Clock = Callable[[], float]

@@ -36,4 +36,8 @@ class CoordinatorBounds(ServerBounds):
     device_bytes: int = bound(
         256 * 2**20, "bytes", "memory for the capabilities of all devices, about", "those that left first are forgotten"
     )
+    owner_at_once: int = bound(
+        16 * 2**20, "bytes", "what one owner's drivers make it record at once", "refused; drivers try again"
+    )
+    owner: int = bound(2 * 2**20, "bytes per second", "the same in the long run", "refused; drivers try again")
     jobs_per_owner: int = bound(1_000, "count", "unfinished jobs of one owner", "refused")

@@ -20,7 +20,7 @@ from coordinator.engine.effects import Effect
 from coordinator.engine.ids import DeviceId, SessionSeq
 from coordinator.engine.lifecycle import RUNNING
 from coordinator.engine.model import EngineSettings, SessionEnd
-from coordinator.service.allowances import Allowance, Allowances
+from coordinator.service.allowances import RECORD_BYTES, Allowance, Allowances
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.convert import devices as convert
 from coordinator.service.convert.fields import MalformedError
@@ -57,7 +57,6 @@ STATUS = {  # of a session that the engine ends
 }
 SIGNS_OF_LIFE = (events.DeviceHeard, events.TaskProgressed)  # handled only where they are news
 FLOOD = "more frames than a device needs to send"
-RECORD_BYTES = 150  # of the journal, for a frame beyond its own bytes
 MOST_GONE = 10_000  # devices that left, of which is known from where they came and when they were heard
 logger = logging.getLogger(__name__)
 

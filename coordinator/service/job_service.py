@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn, TypeVar, assert_never
 
 import grpc
+from google.protobuf.message import Message
 
 from coordinator.engine import effects, events
 from coordinator.engine.effects import Effect
@@ -28,8 +29,9 @@ from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, Ro
 from coordinator.service.follow import Followers
 from coordinator.service.guard import caller
 from coordinator.service.host import Host, Noted
-from coordinator.service.identities import Identity, IdentityError
+from coordinator.service.identities import IdentityError
 from coordinator.service.jobs import Job, Jobs, Ledger, Offers
+from coordinator.service.quotas import QuotaError, Quotas
 from coordinator.service.secret import Secret
 from coordinator.service.view import View
 from venn.v1 import common_pb2, job_pb2
@@ -55,6 +57,7 @@ REFUSALS = {  # of the engine
     "UNKNOWN_JOB": grpc.StatusCode.NOT_FOUND,
     "BAD_SPEC": grpc.StatusCode.INVALID_ARGUMENT,
     "TOO_MANY_JOBS": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "TOO_FAST": grpc.StatusCode.RESOURCE_EXHAUSTED,
 }
 
 
@@ -84,7 +87,7 @@ class JobService(JobServiceServicer):
         self._host, self._jobs, self._offers, self._followers = host, jobs, offers, followers
         self._ledger, self._devices, self._view, self._secret, self._insecure = ledger, devices, view, secret, insecure
         self._owners, self._identities = admission.owners, admission.identities
-        self._bounds, self._refusals = bounds, refusals
+        self._quotas = Quotas(bounds, refusals, jobs, admission.owners)
         self.exchanges = Exchanges()
 
     def add_to(self, server: grpc.aio.Server) -> None:
@@ -108,7 +111,7 @@ class JobService(JobServiceServicer):
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
         me, known = caller(), self._host.engine.jobs
-        await self._check_bounds(name, me, context)
+        await self._afford(request, context, name)
         if not self._owners.claim(name, me, known):
             message = f"{name} is a job of another owner; choose another owner, name or run"
             await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_OWNER", message)
@@ -155,6 +158,7 @@ class JobService(JobServiceServicer):
             await context.write(answer)
 
     async def _open_attempt(self, request: job_pb2.OpenAttemptRequest, context: Context) -> job_pb2.OpenAttemptResponse:
+        await self._afford(request, context)
         try:
             name, round_, attempt = convert.attempt_of(request.key)
             convert.check_task(request.task)
@@ -195,6 +199,7 @@ class JobService(JobServiceServicer):
     async def _record_responses(
         self, request: job_pb2.RecordResponsesRequest, context: Context
     ) -> job_pb2.RecordResponsesResponse:
+        await self._afford(request, context)
         try:
             name, round_, attempt = convert.attempt_of(request.attempt)
             responses = convert.recorded(request)
@@ -216,6 +221,7 @@ class JobService(JobServiceServicer):
         return job_pb2.ReportActivityResponse()
 
     async def ReportRound(self, request: job_pb2.ReportRoundRequest, context: Context) -> job_pb2.ReportRoundResponse:
+        await self._afford(request, context)
         try:
             metrics = convert.metrics(request.metrics)
         except MalformedError as error:
@@ -275,15 +281,14 @@ class JobService(JobServiceServicer):
 
     # -- what the calls share
 
-    async def _check_bounds(self, name: JobId, me: Identity, context: Context) -> None:
-        """Refuse one more job to an owner who has as many unfinished ones as they may."""
-        if name in self._host.engine.jobs:
-            return
-        own = sum(not job.ended and self._owners.owns(job.job, me) for job in self._jobs)
-        if own >= self._bounds.jobs_per_owner:
-            why = f"{own} jobs of this owner are unfinished"
-            self._refusals.met("jobs_per_owner", me.name, why)
-            await _refuse(context, "TOO_MANY_JOBS", f"{why}; end some, or wait until they have finished")
+    async def _afford(self, request: Message, context: Context, new: JobId | None = None) -> None:
+        """Refuse a request that is over a quota of its owner; ``new``: a job that it may begin."""
+        try:
+            self._quotas.check_recorded(caller(), request.ByteSize())
+            if new is not None:
+                self._quotas.check_jobs(caller(), new)
+        except QuotaError as error:
+            await _refuse(context, error.reason, f"{error.message}; {error.fix}")
 
     async def _ask(self, context: Context, event: events.Event, wanted: type[E], facts: Noted | None = None) -> E:
         """The effect that answers this event; a RefuseJob ends the call."""

@@ -13,6 +13,7 @@ from coordinator.engine import effects
 from coordinator.engine.model import SessionEnd
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.journal import EVENTS
+from job_driver.client import PASSING
 from tests.integration.service.peers import Device, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.calls import device_stub
@@ -132,6 +133,21 @@ async def test_the_unfinished_jobs_of_an_owner_have_a_bound() -> None:
         assert reason_of(caught.value) == "TOO_MANY_JOBS"
         await first.submit()  # its driver was restarted
         assert counts(made) == {"jobs_per_owner": 1}
+
+
+async def test_a_driver_that_makes_us_record_too_much_is_refused_and_may_try_again() -> None:
+    async with world(bounds=CoordinatorBounds(owner_at_once=5_000, owner=1)) as made:
+        driver = made.driver()
+        await driver.start(rounds=100)
+        for attempt in (1, 2, 3):
+            await driver.open(1, attempt, code_name="x" * 1_000)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await driver.open(1, 4, code_name="x" * 1_000)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert reason_of(caught.value) == "TOO_FAST"
+        assert caught.value.code() in PASSING
+        assert counts(made) == {"owner": 1}
+        assert len(made.of(effects.AcceptAttempt)) == 3
 
 
 async def test_a_coordinator_with_no_file_to_open_still_shows_its_machine(monkeypatch: pytest.MonkeyPatch) -> None:
