@@ -255,6 +255,17 @@ class DeviceService:
             pace = device_pb2.ConnectResponse(pace=self._pacer.frame(devices, interval_s))
             self._send(session, pace.SerializeToString(), can_wait=True)  # the acknowledgement takes it along
 
+    def _ask_for_life(self, device: DeviceId) -> None:
+        """Ask a device for a sign of life within a liveness interval, whatever its pace: another one has its name, and
+        it may be the same one after a power cut.
+        """
+        known = self._host.engine.devices.get(device)
+        session = self._sessions.get(known.session.seq) if known is not None and known.session is not None else None
+        if session is not None and session.asked_at <= session.heard_at:
+            session.asked_at, session.pace_s = self._host.now(), self._settings.heartbeat_s
+            pace = self._pacer.frame(len(self._host.engine.sessions), session.pace_s)
+            self._send(session, device_pb2.ConnectResponse(pace=pace).SerializeToString())
+
     def _gather(self, session: Session) -> None:
         """Let the outbox of a session wait a moment for more frames."""
         self._gathering.append(session)
@@ -304,6 +315,8 @@ class DeviceService:
             self._send(session, convert.come_back_frame(effect).SerializeToString())
 
     def _close(self, now: float, effect: effects.CloseSession) -> None:
+        if effect.reason is SessionEnd.DUPLICATE_DEVICE:
+            self._ask_for_life(effect.device)
         if session := self._sessions.get(effect.session):
             session.open = False
             session.end(_ending(effect.reason, effect.retry_after_s))
@@ -328,7 +341,8 @@ class DeviceService:
         known = self._host.engine.sessions.get(session.seq)
         lease = known.device.lease if known is not None else None
         at_a_task = lease is not None and lease.state is RUNNING  # one that is offered it may not have seen
-        return session.heard_at + (self._settings.liveness_s if at_a_task else self._pacer.silence_s(session.pace_s))
+        last = max(session.heard_at, session.asked_at)
+        return last + (self._settings.liveness_s if at_a_task else self._pacer.silence_s(session.pace_s))
 
     def _fell_silent(self, session: Session) -> None:
         self._ended(session, SessionEnd.SILENT, "")

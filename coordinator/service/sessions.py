@@ -47,6 +47,7 @@ class Session:
         "_reader",
         "_writer",
         "acknowledged",
+        "asked_at",
         "context",
         "device",
         "ending",
@@ -69,6 +70,7 @@ class Session:
         self.received = 0  # seq of the last frame that was handled
         self.acknowledged = 0  # ... that the device was told about
         self.heard_at = 0.0  # engine time of the last sign of life
+        self.asked_at = -1.0  # engine time at which it was asked for one
         self.pace_s = 0.0  # between its heartbeats without a task, as it was told last
         self._loop = asyncio.get_running_loop()
         self._reader = asyncio.current_task(self._loop)

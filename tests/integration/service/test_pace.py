@@ -1,13 +1,14 @@
 """The pace of devices over real gRPC: told, told again as the fleet changes, and what silence means under it."""
 
+import grpc
 from google.protobuf.duration_pb2 import Duration
 
 from coordinator.engine import effects
-from coordinator.engine.model import EngineSettings
+from coordinator.engine.model import EngineSettings, SessionEnd
 from coordinator.service.bounds import CoordinatorBounds
 from coordinator.service.pace import AHEAD, SOONER
 from testbed.testing.clock import FakeClock
-from tests.integration.service.peers import World, world
+from tests.integration.service.peers import World, check_in_frame, world
 from venn.v1 import device_pb2
 
 HEARTBEAT = {"heartbeat": device_pb2.Heartbeat()}
@@ -65,6 +66,39 @@ async def test_a_device_without_a_task_is_silent_by_its_pace_and_one_at_a_task_b
         assert [effect.device for effect in made.of(effects.EndSession)] == ["worker"]
         await time.advance(5.0)
         await made.until(effects.EndSession, lambda effect: effect.device == "idle")
+
+
+async def test_a_device_that_comes_back_after_a_power_cut_waits_for_no_slow_pace() -> None:
+    time = FakeClock()
+    async with world(time=time, engine=NO_GRACE, bounds=SLOW) as made:
+        await idle_job(made)
+        before = made.device("pi")
+        await before.check_in()
+        await time.advance(2.0)
+        for _ in range(2):  # asked again, it is given no more time
+            newcomer = made.device("pi")
+            await newcomer.call.write(check_in_frame("pi"))
+            assert (await newcomer.end())[0] is grpc.StatusCode.ALREADY_EXISTS
+            await time.advance(5.0)
+        assert seconds((await before.next("pace")).pace.heartbeat) == 3.0
+        assert (await made.until(effects.EndSession)).reason is SessionEnd.SILENT
+        await made.device("pi").check_in()
+
+
+async def test_a_device_that_answers_keeps_its_name_and_gets_its_pace_back() -> None:
+    time = FakeClock()
+    async with world(time=time, engine=NO_GRACE, bounds=SLOW) as made:
+        await idle_job(made)
+        first, second = made.device("pi"), made.device("pi")
+        await first.check_in()
+        await time.advance(2.0)
+        await second.call.write(check_in_frame("pi"))
+        assert (await second.end())[0] is grpc.StatusCode.ALREADY_EXISTS
+        await first.next("pace")
+        await first.say(**HEARTBEAT)
+        assert seconds((await first.next("pace")).pace.heartbeat) == round(interval_s(1), 6)
+        await time.advance(30.0)
+        assert not made.of(effects.EndSession)
 
 
 async def test_after_a_stall_longer_than_the_liveness_interval_what_devices_said_is_read_first() -> None:
