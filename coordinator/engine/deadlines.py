@@ -9,7 +9,7 @@ kind, then key: the order of ``Kind`` is the order of events.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from math import floor, inf
@@ -121,6 +121,10 @@ class Deadlines(Calendar[tuple[float, Kind, Key]]):
         _, kind, key = self.pop()
         del self._hints[kind][key]
         return kind, key
+
+    def hints(self) -> Iterator[tuple[Kind, Key, float]]:
+        """All present entries: kind, key and time."""
+        return ((kind, key, at) for kind, hints in self._hints.items() for key, at in hints.items())
 
     def hint(self, kind: Kind, key: Key) -> float | None:
         """The time of the present entry, for checks."""

@@ -26,6 +26,7 @@ from coordinator.engine.events import (
     Event,
     JobEnded,
     JobSubmitted,
+    JournalRotated,
     LeaseAccepted,
     LeaseDeclined,
     LeaseReleased,
@@ -97,8 +98,12 @@ _ON_EVENT: Mapping[type, Callable[[World, Any], None]] = {
 class Engine:
     """The engine of a coordinator. No call within a call. The mappings that it shows are its own: only read them."""
 
-    def __init__(self, settings: EngineSettings, policy: Policy) -> None:
+    def __init__(
+        self, settings: EngineSettings, policy: Policy, fill: Callable[[World], None] = lambda world: None
+    ) -> None:
+        """``fill`` gives the world a state to begin with (``image``)."""
         self.world = World(settings, lambda kind, key: DUE_AT[kind](self.world, key))
+        fill(self.world)
         self.matcher = Matcher(self.world, policy)
         self.settings = settings
         self.devices: Mapping[DeviceId, Device] = self.world.devices  # known ones, connected or not
@@ -107,7 +112,7 @@ class Engine:
         self.requests: Mapping[RequestId, Request] = self.world.requests  # of unfinished jobs; the last of ended ones
         self.leases: Mapping[LeaseSeq, Lease] = self.world.leases  # live ones
         self.regions: Regions = self.world.regions
-        own = {TurnEnded: self._turn_ended, PolicyChanged: self._policy_changed}
+        own = {TurnEnded: self._turn_ended, PolicyChanged: self._policy_changed, JournalRotated: self._rotated}
         self._on_event: Mapping[type, Callable[[World, Any], None]] = {**_ON_EVENT, **own}
 
     # -- the life of the engine
@@ -208,6 +213,9 @@ class Engine:
         world.policy = event.policy
         self.matcher.lift_all()
         world.dirty = True
+
+    def _rotated(self, _: World, __: Event) -> None:
+        self.matcher = self.matcher.without_plan()
 
     # -- time
 

@@ -191,6 +191,13 @@ class CoordinatorRestarted:
 
 
 @value
+class JournalRotated:
+    """The host begins another segment of its journal, with an image of the state: the plan is forgotten, and made anew
+    at the end of the turn.
+    """
+
+
+@value
 class DevicesDrained:
     """Somebody drains these devices (None: all): no new leases; idle ones are sent away, busy ones after their task."""
 
@@ -228,6 +235,7 @@ Event = (
     | JobEnded
     | PolicyChanged
     | CoordinatorRestarted
+    | JournalRotated
     | DevicesDrained
     | TimePassed
     | TurnEnded

@@ -56,7 +56,7 @@ class Matcher:
         self._asked: list[dict[int, list[int]]] = []  # by queue of the present plan, and by place in it: the classes
         # whose first is known to be there
         self._groups: tuple[GroupView, ...] = ()  # that the present plan saw
-        self._by_tier = False  # requests are restricted: then they are listed by (region, tier)
+        self._by_tier = self._is_by_tier()  # requests are restricted: then they are listed by (region, tier)
         self.views = Views(world)
 
     def settle(self) -> None:
@@ -79,6 +79,17 @@ class Matcher:
         for session in fresh:
             if session.device.session is session and session.device.state is IDLE:
                 self._rest(session)
+
+    def without_plan(self) -> "Matcher":
+        """Forget the plan, and all that was looked up by it: the next one is made from the state alone."""
+        world = self.world
+        self._aim(world.plan, Plan())
+        world.plan, world.dirty = Plan(), True
+        world.changed = dict(world.open_requests)
+        return Matcher(world, self.policy)
+
+    def _is_by_tier(self) -> bool:
+        return any(request.tier >= 0 for request in self.world.open_requests.values())
 
     def candidates(self, device: Device) -> Candidates:
         """The requests that a device like this may be leased to, by the present plan."""
@@ -293,7 +304,7 @@ class Matcher:
             else:
                 lift(world, request)
         if self._by_tier or any(tier >= 0 for tier in plan.tiers.values()):
-            self._by_tier = any(request.tier >= 0 for request in world.open_requests.values())
+            self._by_tier = self._is_by_tier()
         if plan.review_at is not None:
             world.deadlines.set(Kind.REVIEW, 0, plan.review_at)
 

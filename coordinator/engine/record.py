@@ -105,9 +105,14 @@ _FLOAT, _BITS = struct.Struct("<d"), struct.Struct("<Q")
 class Digest:
     """A running 64-bit digest of (time, session, request) of each lease and of each transition of a request."""
 
-    def __init__(self) -> None:
-        self._state = 0
-        self._latest = 0  # request opened: an answer about an older one is no transition
+    def __init__(self, state: int = 0, latest: int = 0) -> None:
+        self._state = state
+        self._latest = latest  # request opened: an answer about an older one is no transition
+
+    @property
+    def state(self) -> tuple[int, int]:
+        """What a digest is made of again that goes on from here."""
+        return self._state, self._latest
 
     def update(self, now: float, effects: Iterable[Effect]) -> None:
         for effect in effects:

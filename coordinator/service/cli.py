@@ -25,7 +25,7 @@ from venn.wire.command import Context, GivenBounds, application, command, execut
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.keys import ensure_keys
-from venn.wire.notation import parse_duration
+from venn.wire.notation import parse_bytes, parse_duration
 from venn.wire.places import keys_folder
 from venn.wire.process import allow_many_files, collecting_seldom
 from venn.wire.trust import CA
@@ -59,6 +59,9 @@ def coordinator(
         Durability,
         typer.Option(metavar="D", help="When records reach the disk: turn (before effects), interval, off."),
     ] = Durability.TURN,
+    keep_journal: Annotated[
+        str, typer.Option(metavar="SIZE", help="Most that --dir keeps of the journal; all: everything.")
+    ] = "2GB",
     insecure: Annotated[bool, typer.Option("--insecure", help="Allow listening beyond loopback, unencrypted.")] = False,
     reflection: Annotated[bool, typer.Option("--reflection", help="Serve gRPC reflection.")] = False,
     allow_faults: Annotated[bool, typer.Option("--allow-faults", help="Let admins inject faults.")] = False,
@@ -91,6 +94,7 @@ def coordinator(
         allow_faults=allow_faults,
         validate=validate,
         durability=durability,
+        keep_journal=None if keep_journal == "all" else parse_bytes(keep_journal),
         bounds=bounds,
     )
     made, drain_s = policy_of(policy, "--policy"), parse_duration(drain_timeout)

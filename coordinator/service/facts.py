@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast, get_args
 
 from coordinator.engine.ids import JobId
-from coordinator.engine.record import read_record
+from coordinator.engine.record import read_record, text_of
 
 Key = tuple[str, ...]
 
@@ -180,6 +180,11 @@ KINDS: Mapping[str, type] = {kind.__name__: kind for kind in get_args(Fact)}
 def fact_from_json(record: object) -> Fact:
     """Read a fact from its JSON. Raises RecordError."""
     return cast(Fact, read_record(record, KINDS))
+
+
+def facts_text(facts: Iterable[Fact]) -> str:
+    """Write facts as a JSON list."""
+    return f"[{','.join(map(text_of, facts))}]"
 
 
 class Facts:

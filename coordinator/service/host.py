@@ -15,7 +15,8 @@ from typing import Protocol, TypeVar
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.engine import Engine
-from coordinator.engine.events import Event, TimePassed, TurnEnded
+from coordinator.engine.events import Event, JournalRotated, TimePassed, TurnEnded
+from coordinator.engine.image import image_of
 from coordinator.service.durability import Committer, Durability
 from coordinator.service.facts import Fact, Facts
 from coordinator.service.journal import Journal
@@ -197,6 +198,8 @@ class Host:
         """Plan for the turn, record it, let its effects leave. What listeners handle meanwhile is the next turn."""
         if self._turn and not self.failure.done() and self.engine.unsettled:
             self._let_happen(TurnEnded(), None, self.now())
+        if self._turn and self._journal is not None and self._journal.is_long and not self.failure.done():
+            self._rotate(self._journal)
         turn, self._turn = self._turn, []
         if not turn or self.failure.done():
             return
@@ -207,6 +210,13 @@ class Host:
                 self._commit.commit(turn)
         except Exception as error:
             self.fail(error)
+
+    def _rotate(self, journal: Journal) -> None:
+        """Begin another segment of the journal; the plan, which no image holds, is made anew in the next turn."""
+        self._let_happen(JournalRotated(), None, self._now)
+        if not self.failure.done():
+            journal.rotate(self._now, self.engine.world.policy, self.facts, image_of(self.engine))
+            self.loop.call_soon(self.handle, TurnEnded())
 
     def _leave(self, turn: Turn) -> None:
         if self.failure.done():

@@ -4,24 +4,33 @@ First line ``{"kind":"start",...}``, then ``{"n":1,"t":0.0123,"event":[...],"eff
 seconds; the wall clock then was ``wall_ms / 1000 + t``), ``{"t":0.0123,"fact":[...]}`` per fact, and on a clean stop
 ``{"kind":"end","digest":...}``. Each line ends with a checksum (``coordinator.service.sealed``).
 
-A coordinator that was killed or stopped goes on with the journal that it had (``coordinator.service.restore``).
+A coordinator that was killed or stopped goes on with the journal that it had (``coordinator.service.restore``). A
+journal that has grown long goes on in another segment, which begins with a snapshot (``coordinator.service.segments``).
 """
 
 import json
+import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from io import FileIO
 from pathlib import Path
 
 from coordinator.engine.effects import Effect
 from coordinator.engine.events import Event
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import Digest, settings_to_json, text_of, texts_of
-from coordinator.service.facts import Fact
+from coordinator.service.facts import Fact, Facts
 from coordinator.service.sealed import seal
+from coordinator.service.segments import Snapshot, close_segment, drop_old
+from venn.wire.errors import PeerError
 from venn.wire.files import file_error, write_all
+from venn.wire.logs import log
 
 FORMAT = 3
-EVENTS = "events.jsonl"
+SEGMENT_BYTES = 16 * 2**20  # takes some seconds to go through again
+TRIES = 16  # to begin another segment, while one grows by its length
+FOLLOWING = ".events.next.jsonl"  # a segment that is being begun
+logger = logging.getLogger(__name__)
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
@@ -36,10 +45,13 @@ class Start:
     name: str  # of the run, for people
     software: str  # version that began it
     started_s: float = 0.0  # engine time of its beginning
+    segment: int = 1  # number of this one
+    after: int = 0  # events in those before it
 
     def line(self) -> str:
         about = {"kind": "start", "format": FORMAT, "incarnation": self.incarnation, "wall_ms": self.wall_ms}
-        about |= {"started_s": self.started_s, "settings": settings_to_json(self.settings)}
+        about |= {"started_s": self.started_s, "segment": self.segment, "after": self.after}
+        about["settings"] = settings_to_json(self.settings)
         return _encode(about | {"name": self.name, "software": self.software})
 
 
@@ -60,20 +72,46 @@ class Journal:
     for another try.
     """
 
-    def __init__(self, path: Path, start: Start | None = None, *, written: Written | None = None) -> None:
-        """Begin a journal with ``start``; or go on with one of which ``written`` is whole: what is after it is cut."""
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        start: Start,
+        *,
+        written: Written | None = None,
+        segment_bytes: int = SEGMENT_BYTES,
+        keep_bytes: int | None = None,
+    ) -> None:
+        """Begin a journal; or go on with the one that began with ``start`` and of which ``written`` is whole: what is
+        after it is cut. ``keep_bytes``: of all segments; None: they are kept.
+        """
+        self.path, self._start = path, start
+        self._segment_bytes = self._long_at = segment_bytes
+        self._keep_bytes = keep_bytes
         self._lines: list[str] = []
         self._written = written or Written()
+        self._snapshot: Snapshot | None = None  # another segment begins with it once all before it is written
+        self._closed: list[FileIO] = []  # former segments, which are to be synced
+        new = not self._written.size
         try:
-            self._file = open(path, "xb" if written is None else "r+b", buffering=0)  # noqa: SIM115 - closed by close()
+            self._file = open(path, "wb" if new else "r+b", buffering=0)  # noqa: SIM115 - closed by close()
             self._file.truncate(self._written.size)
             self._file.seek(self._written.size)
         except OSError as error:
             raise file_error(error, path) from error
-        if start is not None:
+        if new:
             self._lines.append(start.line())
             self.flush()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is time for another segment."""
+        return self._written.size >= self._long_at and self._snapshot is None
+
+    def rotate(self, now: float, policy: str, facts: Facts, image: dict[str, object]) -> None:
+        """Begin another segment with this state, after what was appended so far is written."""
+        digest = Digest(*self._written.digest.state)
+        about = (self._start.segment, self._written.number, now, policy, digest)
+        self._snapshot = Snapshot(*about, tuple(facts), image)
 
     def append(self, now: float, event: Event, effects: list[Effect]) -> None:
         """Record one handled event; it is on disk after the next ``flush``."""
@@ -100,10 +138,37 @@ class Journal:
         self._lines.clear()
         self._written.size += len(data)
         self._written.crc = crc
+        if self._snapshot is not None:
+            snapshot, self._snapshot = self._snapshot, None
+            self._begin_segment(snapshot)
+
+    def _begin_segment(self, snapshot: Snapshot) -> None:
+        """Go on in another segment. Without space for it this one goes on, and another try comes later."""
+        start = replace(self._start, segment=snapshot.segment + 1, after=snapshot.number, started_s=snapshot.at)
+        data, crc = seal((start.line(),), 0)
+        folder, following = self.path.parent, self.path.with_name(FOLLOWING)
+        try:
+            snapshot.write(folder, fsync=True)
+            following.write_bytes(data)
+            file = open(following, "r+b", buffering=0)  # noqa: SIM115 - closed by close()
+        except (PeerError, OSError) as error:
+            log(logger, logging.WARNING, "the journal cannot go on in another segment yet", why=error)
+            self._long_at = self._written.size + self._segment_bytes // TRIES
+            return
+        file.seek(len(data))
+        close_segment(folder, snapshot.segment, following)
+        self._closed.append(self._file)
+        self._start, self._file = start, file
+        self._written.size, self._written.crc, self._long_at = len(data), crc, self._segment_bytes
+        removed = drop_old(folder, self._keep_bytes)
+        log(logger, logging.INFO, "the journal goes on in another segment", segment=start.segment, removed=removed)
 
     def sync(self) -> None:
-        """Make what was flushed survive a loss of power."""
+        """Make what was flushed survive a loss of power. In one thread at a time."""
         os.fdatasync(self._file.fileno())
+        while self._closed:
+            with self._closed.pop() as former:
+                os.fdatasync(former.fileno())
 
     def close(self) -> None:
         """End the journal cleanly, with the digest of all that was recorded."""
@@ -115,4 +180,5 @@ class Journal:
         try:
             self.flush()
         finally:
-            self._file.close()
+            for file in (self._file, *self._closed):
+                file.close()

@@ -7,18 +7,28 @@ against the recorded ones: a coordinator never goes on from a state other than t
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import PolicyChanged
+from coordinator.engine.image import engine_of
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import RecordError, event_from_json, settings_from_json, texts_of
 from coordinator.service.facts import Facts, fact_from_json
 from coordinator.service.journal import FORMAT, Start, Written
 from coordinator.service.sealed import Unsealed, unseal
+from coordinator.service.segments import (
+    EVENTS,
+    Snapshot,
+    closed_segments,
+    read_snapshot,
+    segment_path,
+    snapshot_path,
+    snapshots,
+)
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error
 from venn.wire.logs import log
@@ -31,32 +41,31 @@ logger = logging.getLogger(__name__)
 class Restored:
     """The state of a coordinator at the end of its journal."""
 
-    start: Start
+    start: Start  # of its newest segment
     engine: Engine
     facts: Facts
-    written: Written
+    written: Written  # of that segment; nothing: it is to be begun
     last_s: float  # engine time of the last record
     stopped: bool  # cleanly
 
 
-def restore(path: Path, load: Callable[[str], Policy]) -> Restored | None:
-    """Read a coordinator's journal, and make its state again. None: there is no journal, or nothing whole in it.
+def restore(folder: Path, load: Callable[[str], Policy]) -> Restored | None:
+    """Read a coordinator's journal, and make its state again: that of the newest whole snapshot, and what came after.
+    None: there is no journal, or nothing whole in it.
 
     ``load`` makes a policy by its name. Raises UsageError JOURNAL_FORMAT, JOURNAL_DAMAGED, JOURNAL_DIFFERS, FILE.
     """
-    if not path.exists():
-        return None
+    replay = _Replay(load)
     try:
-        data = path.read_bytes()
+        for snapshot in snapshots(folder):
+            if replay.begin(snapshot_path(folder, snapshot)):
+                break
+        for segment in closed_segments(folder):
+            replay.take(segment_path(folder, segment), newest=False)
+        replay.take(folder / EVENTS, newest=True)
     except OSError as error:
-        raise file_error(error, path) from error
-    check_format(data, path)
-    whole = unseal(data)
-    if whole.damaged is not None:
-        raise damaged(path, whole.damaged)
-    if whole.torn:
-        log(logger, logging.WARNING, "the journal's last record was cut short: it is left out", bytes=whole.torn)
-    return _Replay(path, whole, load).restored() if whole.bodies else None
+        raise file_error(error, folder) from error
+    return replay.restored()
 
 
 def check_format(data: bytes, path: Path) -> None:
@@ -83,23 +92,80 @@ def damaged(path: Path, line: int) -> UsageError:
 class _Replay:
     """One pass over the whole lines of a journal."""
 
-    def __init__(self, path: Path, whole: Unsealed, load: Callable[[str], Policy]) -> None:
-        self._path, self._whole, self._load = path, whole, load
+    def __init__(self, load: Callable[[str], Policy]) -> None:
+        self._load = load
+        self._path = Path()  # of the segment in hand
+        self._snapshot: Snapshot | None = None
+        self._began: Start | None = None  # the last segment
+        self._engine: Engine | None = None
         self._facts = Facts()
-        self._written = Written(whole.size, whole.crc)
+        self._written = Written()
         self._last_s = 0.0
         self._stopped = False
+        self._goes_on = False  # the newest segment is whole in its first line
 
-    def restored(self) -> Restored:
-        start = self._start(json.loads(self._whole.bodies[0]))
-        engine = Engine(start.settings, self._load(start.settings.policy))
-        self._last_s = start.started_s
-        for line, body in enumerate(self._whole.bodies[1:], start=2):
+    def begin(self, path: Path) -> bool:
+        """Begin with a snapshot; False: it is damaged."""
+        try:
+            self._snapshot = read_snapshot(path)
+        except (RecordError, OSError) as error:
+            log(logger, logging.WARNING, "a snapshot is left out, which takes longer", where=path, why=error)
+            return False
+        self._facts, self._last_s = Facts(self._snapshot.facts), self._snapshot.at
+        self._written.number, self._written.digest = self._snapshot.number, self._snapshot.digest
+        return True
+
+    def take(self, path: Path, *, newest: bool) -> None:
+        """Go through a segment, unless the snapshot has it in it."""
+        if not path.exists():
+            return  # the newest, as it was being begun
+        self._path = path
+        data = path.read_bytes()
+        check_format(data, path)
+        whole = unseal(data)
+        if whole.damaged is not None or (whole.torn and not newest):
+            raise damaged(path, whole.damaged or len(whole.bodies) + 1)
+        if whole.torn:
+            log(logger, logging.WARNING, "the journal's last record was cut short: it is left out", bytes=whole.torn)
+        self._written.size, self._written.crc = whole.size, whole.crc
+        self._goes_on = newest and bool(whole.bodies)
+        if whole.bodies and self._follows(start := self._start(json.loads(whole.bodies[0]))):
+            self._go_through(start, whole)
+
+    def restored(self) -> Restored | None:
+        """The state that was reached."""
+        start = self._began
+        if start is None:
+            return None
+        engine = self._engine or self._first(start)
+        if not self._goes_on:  # it was killed as it began another segment
+            start = replace(start, segment=start.segment + 1, after=self._written.number, started_s=self._last_s)
+            self._written.size = self._written.crc = 0
+        return Restored(start, engine, self._facts, self._written, self._last_s, self._stopped)
+
+    def _follows(self, start: Start) -> bool:
+        """Whether a segment is to be gone through. Raises UsageError where those before it are missing."""
+        if self._snapshot is not None and start.segment <= self._snapshot.segment:
+            self._began = start
+            return False
+        before = self._began.segment if self._began is not None else self._snapshot.segment if self._snapshot else 0
+        if start.segment != before + 1 or start.after != self._written.number:
+            message = f"is segment {start.segment}, and segment {before + 1} is missing"
+            fix = f"restore the files from a backup, {ANOTHER}"
+            raise UsageError("JOURNAL_DAMAGED", message, where=str(self._path), fix=fix)
+        return True
+
+    def _go_through(self, start: Start, whole: Unsealed) -> None:
+        self._began = start
+        if self._engine is None:
+            self._engine = self._first(start)
+            self._last_s = max(self._last_s, start.started_s)
+        for line, body in enumerate(whole.bodies[1:], start=2):
             row = json.loads(body)
             self._stopped = row.get("kind") == "end"
             try:
                 if "event" in row:
-                    self._again(engine, row, body, line)
+                    self._again(self._engine, row, body, line)
                 elif "fact" in row:
                     self._facts.note(fact_from_json(row["fact"]))
             except (RecordError, KeyError) as error:
@@ -107,7 +173,12 @@ class _Replay:
                     "JOURNAL_DAMAGED", f"cannot be read: {error}", where=f"{self._path}:{line}", fix=_OTHER_VERSION
                 ) from error
             self._last_s = row.get("t", self._last_s)
-        return Restored(start, engine, self._facts, self._written, self._last_s, self._stopped)
+
+    def _first(self, start: Start) -> Engine:
+        """The engine as the snapshot has it, or a fresh one."""
+        if self._snapshot is None:
+            return Engine(start.settings, self._load(start.settings.policy))
+        return engine_of(self._snapshot.image, start.settings, self._load(self._snapshot.policy))
 
     def _start(self, row: dict[str, Any]) -> Start:
         try:

@@ -30,10 +30,11 @@ from coordinator.service.follow import Followers
 from coordinator.service.host import CallLater, Clock, Host, boot_clock
 from coordinator.service.job_service import JobService
 from coordinator.service.jobs import Jobs, Ledger, Offers
-from coordinator.service.journal import EVENTS, Journal, Start
+from coordinator.service.journal import SEGMENT_BYTES, Journal, Start, Written
 from coordinator.service.policy import policy_of
 from coordinator.service.restore import Restored, different, restore
 from coordinator.service.secret import Secret, kept_secret
+from coordinator.service.segments import EVENTS
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.wire import health
@@ -69,6 +70,8 @@ class CoordinatorSettings:
     allow_faults: bool = False
     validate: bool = False
     durability: Durability = Durability.TURN
+    keep_journal: int | None = None  # bytes of all segments; None: all are kept
+    segment_bytes: int = SEGMENT_BYTES
     bounds: CoordinatorBounds = field(default_factory=CoordinatorBounds)
     clock: Clock = field(default_factory=boot_clock)
     call_later: CallLater | None = None
@@ -146,18 +149,23 @@ class Coordinator:
         """A new engine with a new journal, or those of the coordinator that was here before."""
         settings, folder = self.settings, self.settings.folder
         wall_ms = int((time.time() - settings.clock()) * 1000)  # at 0 of our own clock
-        restored = restore(folder / EVENTS, policy_of) if folder is not None else None
+        restored = restore(folder, policy_of) if folder is not None else None
         if folder is None or restored is None:
             engine = Engine(settings.engine, self._policy)
             start = Start(settings.engine, incarnation=wall_ms, wall_ms=wall_ms, name=settings.name, software=SOFTWARE)
-            journal = Journal(folder / EVENTS, start) if folder is not None else None
+            journal = self._journal(folder, start) if folder is not None else None
             return _Life(engine, journal, Facts(), settings.clock, wall_ms, wall_ms, None)
         start, clock = restored.start, settings.clock
         ahead_s = max((wall_ms - start.wall_ms) / 1000, restored.last_s - clock())  # of our own clock
-        journal = Journal(folder / EVENTS, written=restored.written)
+        journal = self._journal(folder, start, restored.written)
         wall_ms, incarnation = start.wall_ms, start.incarnation
         now = partial(_ahead, clock, ahead_s)
         return _Life(restored.engine, journal, restored.facts, now, wall_ms, incarnation, restored)
+
+    def _journal(self, folder: Path, start: Start, written: Written | None = None) -> Journal:
+        settings = self.settings
+        long, keep = settings.segment_bytes, settings.keep_journal
+        return Journal(folder / EVENTS, start, written=written, segment_bytes=long, keep_bytes=keep)
 
     def go_on(self) -> None:
         """Tell the engine of the restart, if this is one; then devices and drivers may come."""

@@ -65,9 +65,7 @@ class _Coordinator:
         self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
         for entry in journal.entries:
             match entry.event:
-                case past.ResponsesRecorded(responses=responses) if not _refused(
-                    entry
-                ):  # else they are of a former life
+                case past.ResponsesRecorded(responses=responses) if not _refused(entry):  # else of a former life
                     for lease, outcome in responses:
                         self.recorded.setdefault(lease, set()).add(outcome)
                 case past.JobSubmitted(spec=spec) if spec.repeat is Repeat.ALLOW:
@@ -92,6 +90,7 @@ class _Coordinator:
                     | past.JobEnded()
                     | past.PolicyChanged()
                     | past.CoordinatorRestarted()
+                    | past.JournalRotated()
                     | past.DevicesDrained()
                     | past.TimePassed()
                     | past.TurnEnded()

@@ -256,6 +256,7 @@ class _Reader:
                 | past.AttemptOpened()
                 | past.JobEnded()
                 | past.CoordinatorRestarted()
+                | past.JournalRotated()
                 | past.DevicesDrained()
                 | past.TimePassed()
                 | past.TurnEnded()

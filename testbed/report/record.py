@@ -261,6 +261,7 @@ def simulated_logs(journal: Journal, unheard: Sequence[Row]) -> tuple[Manifest, 
                 | past.JobEnded()
                 | past.PolicyChanged()
                 | past.CoordinatorRestarted()
+                | past.JournalRotated()
                 | past.DevicesDrained()
                 | past.TimePassed()
                 | past.TurnEnded()

@@ -1,7 +1,7 @@
 """Replay: the recorded events go through a fresh engine, and must give the recorded effects, line by line.
 
 It starts from the events alone, in a fresh process whose hashes are seeded differently. ``python -m
-testbed.report.replay FILE`` is that process; it prints one JSON object.
+testbed.report.replay FILE ...`` is that process; it prints one JSON object.
 """
 
 import json
@@ -9,7 +9,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,7 +19,8 @@ from coordinator.engine.events import PolicyChanged
 from coordinator.engine.plan import Policy
 from coordinator.engine.record import Digest, RecordError, event_from_json, texts_of
 from coordinator.policies.registry import PolicyError, load_policy
-from testbed.runfolder.journal import end_digest, event_rows, journal_files, journal_rows, settings_of
+from testbed.runfolder.journal import end_digest, event_rows, journal_rows, settings_of
+from testbed.runfolder.journal import lives as segments_of_lives
 from testbed.runfolder.jsonlines import Row, damaged, integer, number
 from venn.wire.errors import UsageError, VennError
 from venn.wire.exits import write_line
@@ -60,7 +61,7 @@ def replay(folder: Path) -> Replayed:
 
     Raises UsageError if it holds no journal that can be replayed.
     """
-    lives = [_replayed(path) for path in (journal_files(folder) if folder.is_dir() else [folder])]
+    lives = [_replayed(paths) for paths in (segments_of_lives(folder) if folder.is_dir() else [[folder]])]
     recorded = [life.recorded_digest for life in lives]
     return Replayed(
         events=sum(life.events for life in lives),
@@ -72,10 +73,10 @@ def replay(folder: Path) -> Replayed:
     )
 
 
-def _replayed(path: Path) -> Replayed:
-    """Replays one journal, in a fresh process."""
+def _replayed(paths: Sequence[Path]) -> Replayed:
+    """Replays the segments of one journal, in a fresh process."""
     seed = str(1 + secrets.randbelow(2**32 - 1))
-    command = [sys.executable, "-m", "testbed.report.replay", str(path)]
+    command = [sys.executable, "-m", "testbed.report.replay", *map(str, paths)]
     done = subprocess.run(
         command, env={**os.environ, "PYTHONHASHSEED": seed}, stdout=subprocess.PIPE, text=True, check=False
     )
@@ -83,29 +84,33 @@ def _replayed(path: Path) -> Replayed:
         said = json.loads(done.stdout)
     except ValueError:
         message = f"the replaying process ended with exit code {done.returncode}"
-        raise VennError("REPLAY_DIED", message, where=str(path)) from None
+        raise VennError("REPLAY_DIED", message, where=str(paths[-1])) from None
     if "error" in said:
         raise UsageError(**said["error"])
     difference = said.pop("difference")
     return Replayed(**said, difference=None if difference is None else Difference(**difference))
 
 
-def replay_here(path: Path) -> Replayed:
-    """Replay one journal in this process. Raises UsageError."""
-    rows = journal_rows(path)
-    settings = settings_of(rows[0], path)
-    engine = Engine(settings, _policy(settings.policy, path))
+def replay_here(*paths: Path) -> Replayed:
+    """Replay the segments of one journal in this process. Raises UsageError."""
     digest = Digest()
     events = effects = 0
-    for line, row in event_rows(rows, path):
-        made = _again(engine, row, path, line)
-        events, effects = events + 1, effects + len(made)
-        digest.update(number(row, "t"), made)
-        recorded, again = _lines(row.get("effects")), _lines(json.loads(texts_of(made)))
-        if recorded != again:
-            event = json.dumps(row["event"])
-            difference = Difference(path.name, line, integer(row, "n"), number(row, "t"), event, recorded, again)
-            return Replayed(events, effects, digest.hex(), end_digest(rows), _hash_seed(), difference)
+    engine: Engine | None = None
+    for path in paths:
+        rows = journal_rows(path)
+        if engine is None:
+            settings = settings_of(rows[0], path)
+            engine = Engine(settings, _policy(settings.policy, path))
+        for line, row in event_rows(rows, path):
+            made = _again(engine, row, path, line)
+            events, effects = events + 1, effects + len(made)
+            digest.update(number(row, "t"), made)
+            recorded, again = _lines(row.get("effects")), _lines(json.loads(texts_of(made)))
+            if recorded != again:
+                event = json.dumps(row["event"])
+                place = path.name, line, integer(row, "n"), number(row, "t")
+                difference = Difference(*place, event, recorded, again)
+                return Replayed(events, effects, digest.hex(), end_digest(rows), _hash_seed(), difference)
     return Replayed(events, effects, digest.hex(), end_digest(rows), _hash_seed(), None)
 
 
@@ -150,10 +155,10 @@ def _hash_seed() -> str:
     return os.environ.get("PYTHONHASHSEED", "random")
 
 
-def main(path: Path) -> int:
+def main(paths: Sequence[Path]) -> int:
     """Replay a journal and print one JSON object."""
     try:
-        said: dict[str, object] = asdict(replay_here(path))
+        said: dict[str, object] = asdict(replay_here(*paths))
     except VennError as error:
         said = {"error": {key: getattr(error, key) for key in ("reason", "message", "where", "fix")}}
     write_line(sys.stdout, json.dumps(said))
@@ -161,4 +166,4 @@ def main(path: Path) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main([Path(path) for path in sys.argv[1:]]))

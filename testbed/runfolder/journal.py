@@ -1,9 +1,8 @@
-"""The coordinator's journal: a start line, a line per handled event, and an end line if it stopped cleanly.
+"""The coordinator's journal: its segments, each with a start line and a line per handled event.
 
-A coordinator that was started again leaves one journal for each of its lives; ``joined`` makes them one. Each life
-counts its sessions, requests and leases from 1 and its time from 0: those of later lives are moved on behind the ones
-before. (Simulated lives share a clock.) What a life that was killed could not write down is added where it breaks off:
-its sessions and leases are over, and so are its attempts, which the next life does not know.
+A coordinator of format 2 that was started again left one journal for each of its lives; ``joined`` makes them one. Each
+life counts its sessions, requests and leases from 1 and its time from 0: those of later lives are moved on behind the
+ones before. What a life that was killed could not write down is added where it breaks off: what was open is over.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -119,7 +118,7 @@ def journal_rows(path: Path) -> tuple[Row, ...]:
 def event_rows(rows: Sequence[Row], path: Path) -> Iterator[tuple[int, Row]]:
     """The events of a journal with the numbers of their lines. Raises UsageError where one is missing or damaged:
     events are numbered from 1, and between them are facts, and the ends of a coordinator that was started again."""
-    n = 0
+    n = integer(rows[0], "after")
     for line, row in enumerate(rows[1:], start=2):
         if "fact" in row or row.get("kind") == "end":
             continue
@@ -176,15 +175,38 @@ AttemptNo = tuple[JobId, int, int]  # job, round, attempt
 
 
 def journal_files(folder: Path) -> list[Path]:
-    """The journals of all lives, the first one first; the last one's may not be there."""
+    """The files of the journals of all lives, the first one first; the last one may not be there."""
     newest = RunFolder(folder).events
     former = newest.parent.glob(f"{newest.stem}-*{newest.suffix}")
     return [*sorted(former, key=lambda path: int(path.stem.rpartition("-")[2])), newest]
 
 
+def lives(folder: Path) -> list[list[Path]]:
+    """The segments of the journal of each life. Raises UsageError, also where the first segments were dropped."""
+    found: list[list[Path]] = []
+    for path in journal_files(folder):
+        if found and not path.is_file():  # it was killed as it began another segment
+            continue
+        segment = integer(journal_rows(path)[0], "segment") or 1  # format 2 had none
+        if segment == 1:
+            found.append([path])
+        elif found and len(found[-1]) == segment - 1:
+            found[-1].append(path)
+        else:
+            message = f"is segment {segment} of its journal, and some before it were dropped"
+            fix = "keep all of it: venn coordinator --keep-journal all"
+            raise UsageError("JOURNAL_DROPPED", message, where=str(path), fix=fix)
+    return found
+
+
 def read_lives(folder: Path) -> Journal:
     """Read all journals of a run folder as one. Raises UsageError."""
-    return joined([read_journal(path) for path in journal_files(folder)])
+    return joined([_read_segments(paths) for paths in lives(folder)])
+
+
+def _read_segments(paths: Sequence[Path]) -> Journal:
+    parts = [read_journal(path) for path in paths]
+    return replace(parts[0], entries=sum((part.entries for part in parts), ()), digest=parts[-1].digest)
 
 
 def joined(journals: Sequence[Journal]) -> Journal:

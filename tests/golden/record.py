@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from coordinator.engine.events import (
     DevicesDrained,
     JobSubmitted,
+    JournalRotated,
     LeaseDeclined,
     PolicyChanged,
     TaskProgressed,
@@ -76,6 +77,7 @@ def record_scripted(folder: Path) -> None:
     play.handle(JobSubmitted(spec("first", demand=5), 1))  # the same key, another job
     play.engine.set_policy(load_policy("venn"))
     play.handle(PolicyChanged("venn"))
+    play.handle(JournalRotated())
     play.handle(DevicesDrained(None))
     play.wait(120.0)
     folder.mkdir()

@@ -115,6 +115,7 @@ class RandomEngine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.engine = Engine(SETTINGS, Fifo())
+        self.policy_name = Fifo.name
         self.now = 0.0
         self.session = 0
         self.journal: list[tuple[float, str, str]] = []

@@ -1,5 +1,7 @@
 """Random worlds: check-ins, losses, duplicates, late and out-of-order messages; the invariants hold after each one."""
 
+import json
+
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -15,6 +17,7 @@ from coordinator.engine.events import (
     Event,
     JobEnded,
     JobSubmitted,
+    JournalRotated,
     LeaseAccepted,
     LeaseDeclined,
     LeaseReleased,
@@ -27,6 +30,7 @@ from coordinator.engine.events import (
     TimePassed,
 )
 from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
+from coordinator.engine.image import engine_of, image_of
 from coordinator.engine.lifecycle import LeaseState
 from coordinator.engine.model import (
     AttemptStatus,
@@ -39,6 +43,7 @@ from coordinator.engine.model import (
     Phase,
     SessionEnd,
 )
+from coordinator.engine.record import text_of, texts_of
 from coordinator.engine.requirements import Capabilities
 from coordinator.engine.state import Job
 from tests.property.random_engine import (
@@ -47,6 +52,7 @@ from tests.property.random_engine import (
     JOBS,
     POLICIES,
     SCORES,
+    SETTINGS,
     RandomEngine,
     held,
     leases,
@@ -55,6 +61,7 @@ from tests.property.random_engine import (
     recent,
     specs,
 )
+from tests.unit.engine.snapshot import snapshot
 from tests.unit.engine.tiny import Tiered
 
 
@@ -307,6 +314,7 @@ class World(RandomEngine):
 
     @rule(name=st.sampled_from(list(POLICIES)))
     def policy(self, name: str) -> None:
+        self.policy_name = name
         self.engine.set_policy(POLICIES[name]())
         self.handle(PolicyChanged(name))
 
@@ -316,6 +324,17 @@ class World(RandomEngine):
         if rarely == 0:
             self.now += after_s
             self.handle(CoordinatorRestarted(stopped=False))
+
+    @rule(rarely=st.integers(0, 1))
+    def rotate(self, rarely: int) -> None:
+        """The journal goes on in another segment; what follows must be the same from the image that it begins with."""
+        if rarely == 0:
+            effects = self.engine.handle(JournalRotated(), self.now)  # the turn goes on with the image
+            self.journal.append((self.now, text_of(JournalRotated()), texts_of(effects)))
+            image = json.loads(json.dumps(image_of(self.engine)))
+            again = engine_of(image, SETTINGS, POLICIES[self.policy_name]())
+            assert snapshot(again) == snapshot(self.engine)
+            self.engine = again
 
     @rule(device=st.sampled_from(DEVICES), rarely=st.integers(0, 9))
     def drain(self, device: DeviceId, rarely: int) -> None:

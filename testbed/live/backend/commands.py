@@ -18,6 +18,7 @@ def coordinator(scenario: Scenario, folder: RunFolder, *, validate: bool, listen
     flags = ["--listen", listen, "--policy", scenario.policy, "--seed", str(scenario.seed)]
     flags += ["--name", scenario.name, "--dir", str(folder.root), "--keys", str(folder.keys), "--json"]
     flags += ["--durability", "interval"]  # a run is not taken up again after a loss of power
+    flags += ["--keep-journal", "all"]  # its report and its replay begin at the beginning
     return ["coordinator", *flags, *(["--validate"] if validate else [])]
 
 

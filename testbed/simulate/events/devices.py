@@ -208,6 +208,7 @@ class Devices:
             case (
                 said.PolicyChanged()
                 | said.CoordinatorRestarted()
+                | said.JournalRotated()
                 | said.DevicesDrained()
                 | said.TimePassed()
                 | said.TurnEnded()

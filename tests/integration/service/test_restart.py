@@ -10,14 +10,18 @@ import grpc
 import pytest
 
 from coordinator.engine import effects
-from coordinator.engine.events import CoordinatorRestarted
+from coordinator.engine.events import CoordinatorRestarted, JournalRotated
 from coordinator.engine.lifecycle import LeaseState
 from coordinator.policies.registry import load_policy
 from coordinator.service.restore import restore
 from coordinator.service.sealed import seal
+from coordinator.service.segments import SNAPSHOTS_KEPT, closed_segments, segment_path, snapshot_path, snapshots
+from testbed.report.replay import replay
+from testbed.runfolder.journal import read_lives
 from testbed.testing.clock import FakeClock
 from tests.integration.service.peers import Driver, World, coordinator, world
 from tests.integration.service.test_journal import play
+from tests.unit.engine.snapshot import snapshot as snapshot_of
 from venn.v1 import admin_pb2, common_pb2, device_pb2, job_pb2
 from venn.wire.errors import UsageError
 from venn.wire.status import reason_of
@@ -149,7 +153,7 @@ async def test_a_restart_is_an_event_and_the_journal_goes_on_in_the_same_file(tm
         "start", "end", "CoordinatorRestarted", "TurnEnded", "end",
     ]  # fmt: skip
     assert rows[2]["event"] == ["CoordinatorRestarted", True]
-    restored = restore(path, load_policy)
+    restored = restore(path.parent, load_policy)
     assert restored is not None
     assert restored.stopped
 
@@ -170,11 +174,12 @@ async def test_after_a_kill_at_any_line_the_state_is_whole(tmp_path: Path) -> No
         await made.until(effects.EndAttempt, lambda effect: effect.round == 2)
     data = (tmp_path / "events.jsonl").read_bytes()
     ends = [place for place, byte in enumerate(data) if byte == 0x0A]
-    path = tmp_path / "cut.jsonl"
+    path = tmp_path / "cut" / "events.jsonl"
+    path.parent.mkdir()
     for end in ends:
         for cut in (end + 1, end - 3):  # after a line, and within it
             path.write_bytes(data[:cut])
-            if (restored := restore(path, load_policy)) is None:
+            if (restored := restore(path.parent, load_policy)) is None:
                 assert cut < ends[0]
                 continue
             engine = restored.engine
@@ -245,6 +250,82 @@ async def test_the_digest_goes_on(tmp_path: Path) -> None:
     async with coordinator(folder=tmp_path):
         pass
     ends = [json.loads(line)["digest"] for line in path.read_text().splitlines() if '"kind":"end"' in line]
-    restored = restore(path, load_policy)
+    restored = restore(path.parent, load_policy)
     assert restored is not None
     assert restored.written.digest.hex() == ends[1] == ends[0]  # an idle life decides nothing
+
+
+SEGMENT_BYTES = 4_000
+
+
+async def play_in_segments(folder: Path, **options: int) -> World:
+    """Some rounds, which take several segments."""
+    async with world(policy="venn", folder=folder, segment_bytes=SEGMENT_BYTES, **options) as made:
+        driver = made.driver()
+        await driver.start(demand=1, rounds=40)
+        phone = made.device("phone")
+        await phone.check_in(instance=INSTANCE)
+        for round_ in range(1, 16):
+            await driver.open(round_)
+            offer = await phone.accept()
+            await driver.record(offer.lease, round_=round_)
+            await phone.finish(offer)
+        return made
+
+
+async def test_a_long_journal_goes_on_in_segments_that_are_read_as_one(tmp_path: Path) -> None:
+    made = await play_in_segments(tmp_path)
+    segments = closed_segments(tmp_path)
+    assert len(segments) >= 3
+    assert snapshots(tmp_path) == segments[::-1][:SNAPSHOTS_KEPT]
+    journal = read_lives(tmp_path)
+    assert [entry.n for entry in journal.entries] == list(range(1, len(journal.entries) + 1))
+    assert sum(isinstance(entry.event, JournalRotated) for entry in journal.entries) == len(segments)
+    replayed = replay(tmp_path)
+    assert (replayed.same, replayed.events) == (True, len(journal.entries))
+    restored = restore(tmp_path, load_policy)
+    assert restored is not None
+    restored.engine.validate()
+    assert restored.written.digest.hex() == journal.digest == replayed.digest
+    assert restored.engine.world.leases_granted == made.coordinator.engine.world.leases_granted == 15
+
+
+@pytest.mark.parametrize("spoilt", [0, 1, 2])
+async def test_it_comes_back_from_the_newest_whole_snapshot_or_without_one(tmp_path: Path, spoilt: int) -> None:
+    await play_in_segments(tmp_path)
+    whole = restore(tmp_path, load_policy)
+    for segment in snapshots(tmp_path)[:spoilt]:
+        path = snapshot_path(tmp_path, segment)
+        path.write_bytes(path.read_bytes()[:-10])
+    restored = restore(tmp_path, load_policy)
+    assert whole is not None
+    assert restored is not None
+    assert snapshot_of(restored.engine) == snapshot_of(whole.engine)
+    assert list(restored.facts) == list(whole.facts)
+    assert (restored.written.number, restored.last_s) == (whole.written.number, whole.last_s)
+
+
+async def test_killed_as_it_begins_another_segment_it_begins_it_when_it_is_back(tmp_path: Path) -> None:
+    await play_in_segments(tmp_path)
+    closed = closed_segments(tmp_path)
+    (tmp_path / "events.jsonl").rename(tmp_path / f"events-{closed[-1] + 1}.jsonl")  # and no more
+    async with world(folder=tmp_path) as again:
+        assert again.coordinator.engine.world.leases_granted == 15
+    start = json.loads((tmp_path / "events.jsonl").read_text().splitlines()[0])
+    assert start["segment"] == closed[-1] + 2
+    assert replay(tmp_path).same
+
+
+async def test_the_oldest_segments_go_where_they_are_not_to_be_kept(tmp_path: Path) -> None:
+    await play_in_segments(tmp_path, keep_journal=3 * SEGMENT_BYTES)
+    kept = closed_segments(tmp_path)
+    assert kept[0] > 1
+    restored = restore(tmp_path, load_policy)
+    assert restored is not None
+    assert restored.engine.world.leases_granted == 15
+    with pytest.raises(UsageError, match="dropped"):
+        read_lives(tmp_path)
+    segment_path(tmp_path, kept[-1]).unlink()
+    snapshot_path(tmp_path, snapshots(tmp_path)[0]).unlink()
+    with pytest.raises(UsageError, match=f"segment {kept[-1]} is missing"):
+        restore(tmp_path, load_policy)

@@ -47,7 +47,7 @@ class Recorder:
     """A journal that says when it was flushed, and may have no space."""
 
     def __init__(self, said: list[str]) -> None:
-        self.said, self.full = said, False
+        self.said, self.full, self.is_long = said, False, False
 
     def append(self, now: float, event: Event, effects: list[Effect]) -> None:
         self.said.append("append")
