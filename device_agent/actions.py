@@ -54,6 +54,7 @@ class MoveDriver:
 
     key: LeaseKey
     address: str
+    certificate: bytes  # DER; empty: it does not encrypt
 
 
 class CloseReason(Enum):

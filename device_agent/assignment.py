@@ -60,6 +60,9 @@ class Assignment:
         self._ends_at, self._grace_s = start.ends_at, start.grace_s
         self._clock = asyncio.get_running_loop().time
         self._measure = device_pb2.TaskMeasure()
+        self._drivers, key = drivers, start.offer.attempt.job
+        self._job = f"{key.owner}/{key.name}/{key.run}"
+        drivers.expect(start.offer.driver_address, start.offer.driver_certificate, self._job)
         self._transfer = Transfer(
             drivers,
             start.offer.driver_address,
@@ -70,8 +73,9 @@ class Assignment:
             rng=rng,
         )
 
-    def move(self, address: str) -> None:
-        """Go on with the driver at another address."""
+    def move(self, address: str, certificate: bytes) -> None:
+        """Go on with the driver at another address, with this certificate."""
+        self._drivers.expect(address, certificate, self._job)
         self._transfer.move(address)
 
     async def run(self) -> Finished:

@@ -54,6 +54,7 @@ class Setting:
     resources: Resources
     activity: ActivityLog
     first_contact: FirstContact
+    insecure: bool = False  # drivers of other machines need not encrypt
     level: int = logging.DEBUG  # of what goes as it should: that a device joined, worked and left
     crash_kills: bool = False  # a crash is a SIGKILL of this process
     proxies: Mapping[str, str] = field(default_factory=dict)  # device -> host:port that all its channels go through
@@ -90,7 +91,7 @@ class Device:
         )
         terms, spec = self._setting.resources.terms, self.spec
         self._session = Session(check_in, lambda offer: terms.refusal(offer, spec), self._rng.random)
-        self._drivers = Drivers(self._reach, self._proxy)
+        self._drivers = Drivers(self._reach, self._proxy, insecure=self._setting.insecure)
         self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
         self._assignments: dict[LeaseKey, Assignment] = {}
@@ -222,9 +223,9 @@ class Device:
                         task.cancel()
                     else:
                         self._loop.call_soon(self._stopped, key)
-                case MoveDriver(key, address):
+                case MoveDriver(key, address, certificate):
                     if assignment := self._assignments.get(key):
-                        assignment.move(address)
+                        assignment.move(address, certificate)
                 case CloseStream():
                     if not self._asked_to_close.done():
                         self._asked_to_close.set_result(action)

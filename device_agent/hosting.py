@@ -131,6 +131,7 @@ async def run_devices(run: Run) -> int:
     pool = WorkerPool(run.workers, throttle=run.throttle, confinement=run.confinement, told=held.note)
     setting = Setting(
         login=login,
+        insecure=run.insecure,
         epoch=run.epoch,
         resources=Resources(
             pool,

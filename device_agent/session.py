@@ -272,7 +272,7 @@ class Session:
     def _redirect(self, redirect: device_pb2.Redirect) -> None:
         key = self._named(redirect.lease, foreign=False)
         if key in self.held:
-            self._actions.append(MoveDriver(key, redirect.driver_address))
+            self._actions.append(MoveDriver(key, redirect.driver_address, redirect.driver_certificate))
 
     def _named(self, lease: int, *, foreign: bool) -> LeaseKey:
         """The lease that this number means: one of an earlier incarnation only if this one does not know it."""

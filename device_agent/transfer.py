@@ -20,8 +20,9 @@ from venn.v1 import common_pb2, task_pb2
 from venn.wire import chunks
 from venn.wire.admission import this_version
 from venn.wire.calls import Backoff, Exchange
-from venn.wire.channel import open_channel
+from venn.wire.channel import is_loopback
 from venn.wire.status import peer_error, reason_of
+from venn.wire.trust import Trust, driver_trust, open_trusted
 
 FIRST_CONTACT_S = 10.0  # to reach the driver at all, from the first transfer on; at most a third of the lease
 DAMAGED_TRIES = 3  # transfers that end in damaged bytes
@@ -56,8 +57,9 @@ class Response(NamedTuple):
 class _Connection:
     """A channel to one driver, and the exchange on it."""
 
-    def __init__(self, address: str, proxy: str | None) -> None:
-        self.channel = open_channel(address, proxy=proxy)
+    def __init__(self, address: str, trust: Trust | None, proxy: str | None) -> None:
+        self.trust = trust
+        self.channel = open_trusted(address, trust, proxy=proxy)
         begin: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = self.channel.stream_stream(EXCHANGE)
         self.exchange: Exchange[bytes, bytes] = Exchange(begin)
 
@@ -75,9 +77,21 @@ class Drivers:
 
     MOST = 4
 
-    def __init__(self, reach: asyncio.Event, proxy: str | None = None) -> None:
-        self.reach, self._proxy = reach, proxy
+    def __init__(self, reach: asyncio.Event, proxy: str | None = None, *, insecure: bool = False) -> None:
+        """``insecure``: drivers of other machines need not encrypt."""
+        self.reach, self._proxy, self._insecure = reach, proxy, insecure
         self._connections: dict[str, _Connection] = {}
+        self._trust: dict[str, Trust] = {}  # by address: of drivers that encrypt, the latest few
+
+    def expect(self, address: str, certificate: bytes, job: str) -> None:
+        """Trust only the driver of this job with this certificate at an address; without one, nothing is encrypted
+        there.
+        """
+        self._trust.pop(address, None)
+        if certificate:
+            self._trust[address] = driver_trust(certificate, job)
+        if len(self._trust) > 2 * self.MOST:
+            del self._trust[next(iter(self._trust))]
 
     async def channel(self, address: str) -> grpc.aio.Channel:
         """The channel to the driver at this address."""
@@ -101,7 +115,18 @@ class Drivers:
 
     async def _connection(self, address: str) -> _Connection:
         await self.reach.wait()
-        connection = self._connections.pop(address, None) or _Connection(address, self._proxy)
+        trust = self._trust.get(address)
+        if trust is None and not self._insecure and not is_loopback(address):
+            raise TaskFailed(
+                common_pb2.PHASE_FETCH,
+                common_pb2.FAILURE_REASON_DRIVER_UNREACHABLE,
+                f"driver at {address}: it does not encrypt, and this device was not told --insecure",
+            )
+        connection = self._connections.pop(address, None)
+        if connection is not None and connection.trust != trust:
+            await connection.close()
+            connection = None
+        connection = connection or _Connection(address, trust, self._proxy)
         self._connections[address] = connection  # the latest at the end
         if len(self._connections) > self.MOST:
             oldest = next(iter(self._connections))

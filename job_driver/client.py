@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import grpc
@@ -93,6 +94,8 @@ class Link:
         self._ahead_s = 0.0  # coordinator's Unix time less our monotonic time
         self.incarnation = 0  # of the coordinator; 0: it was not met yet
         self.job, self.driver_incarnation = submission.key, submission.driver_incarnation
+        certificate = submission.certificate
+        self.certificate = sha256(certificate).digest() if certificate else b""  # what tickets for this driver name
         self._where, self._submission = where, submission
         self._patience_s, self._restarted = PATIENCE_S if patience_s is None else patience_s, restarted
         self._first_contact_s = FIRST_CONTACT_S if patience_s is None and not met else self._patience_s

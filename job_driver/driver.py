@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,19 +30,22 @@ from job_driver.upload import Uploads
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.wire import health, tensors
+from venn.wire.authority import self_signed
 from venn.wire.bounds import Refusals
 from venn.wire.calls import enum_name
-from venn.wire.channel import bind, make_server, resolved
+from venn.wire.channel import bind, is_loopback, make_server, resolved
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.health import Health
+from venn.wire.keys import new_key, read_key, write_private
 from venn.wire.login import log_in
 from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
 from venn.wire.tensors import TensorError
 from venn.wire.text import printable
+from venn.wire.trust import driver_name
 
 GOODBYE_S = 2.0  # for the calls that end a job, and for receipts under way
 ACTIVITY_EVERY_S = 1.0
@@ -50,6 +54,7 @@ READ_AHEAD = 2**16  # bytes of each response: with a chunk, all that waits in me
 
 DECIDED = (common.LEASE_END_COUNTED, common.LEASE_END_STRAGGLER, common.LEASE_END_REJECTED)  # by us, before
 CRASHES = "JOB_CRASHES"
+KEY, CERTIFICATE = "driver.key", "driver.pem"  # of the server for devices, in the folder of a job
 
 logger = logging.getLogger(__name__)
 
@@ -94,6 +99,7 @@ class Driver:
         self._spool = Spool(folder, fsync=settings.fsync)
         self._log = JsonLines(folder / "rounds.jsonl")
         self._refusals = Refusals()
+        self._der = b""  # the certificate of this driver's server; empty: nothing is encrypted
         self._link: Link
         self._recorder: Recorder
         self._uploads: Uploads | None = None
@@ -167,7 +173,11 @@ class Driver:
     def _bind(self, server: grpc.aio.Server) -> str:
         """Take a port, and say what devices connect to."""
         settings = self._settings
-        bound = bind(server, settings.bind, insecure=settings.insecure)
+        credentials = None
+        if not settings.insecure and not is_loopback(settings.bind):
+            key, chain = self._certificate()
+            credentials = grpc.ssl_server_credentials([(key, chain)])
+        bound = bind(server, settings.bind, insecure=settings.insecure, credentials=credentials)
         address = resolved(settings.advertise or bound)
         if address.startswith(("0.0.0.0:", "[::]:")):
             raise UsageError(
@@ -180,6 +190,19 @@ class Driver:
         healthy.serving(True)
         healthy.add_to(server)
         return address
+
+    def _certificate(self) -> tuple[bytes, bytes]:
+        """The key and the certificate (PEM) of this driver, kept in its folder: a driver that starts again has the
+        same. Devices are given the certificate with each lease, and trust it alone.
+        """
+        path, certificate = self._folder / KEY, self._folder / CERTIFICATE
+        if not certificate.exists():
+            made = new_key()
+            write_private(path, made.pem())
+            write_atomic(certificate, self_signed(driver_name(key_text(self._settings.key)), made), fsync=True)
+        key, pem = read_key(path), certificate.read_bytes()
+        self._der = ssl.PEM_cert_to_DER_cert(pem.decode())
+        return key.pem(), pem
 
     def _assemble(
         self,
@@ -197,6 +220,7 @@ class Driver:
             spec=settings.spec(self._file.job),
             driver_incarnation=max(int(time.time() * 1000), checkpoint.driver_incarnation + 1),
             address=address,
+            certificate=self._der,
         )
         self._link = Link(
             channel, f"coordinator at {settings.coordinator}", submission,

@@ -140,7 +140,10 @@ class TaskService:
         try:
             if key is None:
                 raise TicketError("TICKET_FORGED", "the ticket was not signed for this job")
-            return admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms()), key
+            payload = admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
+            if payload.driver_certificate != self._link.certificate:
+                raise TicketError("TICKET_FORGED", "the ticket is for a driver with another certificate")
+            return payload, key
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
 

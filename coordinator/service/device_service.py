@@ -304,10 +304,10 @@ class DeviceService:
         if session := self._sessions.get(effect.session):
             self._send(session, convert.revoke_frame(effect).SerializeToString())
 
-    def redirect(self, session: SessionSeq, lease: int, address: str) -> None:
+    def redirect(self, session: SessionSeq, lease: int, address: str, certificate: bytes) -> None:
         """Tell a device that the driver of a live lease has moved."""
         if found := self._sessions.get(session):
-            self._send(found, convert.redirect_frame(lease, address).SerializeToString())
+            self._send(found, convert.redirect_frame(lease, address, certificate).SerializeToString())
 
     def _send_away(self, now: float, effect: effects.SendAway) -> None:
         """Tell a device to leave. It says goodbye then; the engine closes the session of one that does not."""

@@ -47,6 +47,19 @@ class JobOwned:
 
 
 @dataclass(frozen=True, slots=True)
+class DriverCertified:
+    """The driver of the job has this certificate."""
+
+    gone: ClassVar[bool] = False
+    job: JobId
+    certificate: str  # DER, in hexadecimal digits; empty: none
+
+    @property
+    def key(self) -> Key:
+        return ("job", self.job, "certificate")
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityKnown:
     """A key has joined, and is let in unless it was revoked."""
 
@@ -162,6 +175,7 @@ class JobForgotten:
 
 Fact = (
     DriverAt
+    | DriverCertified
     | JobOwned
     | IdentityKnown
     | TokenMade

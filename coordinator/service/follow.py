@@ -26,9 +26,9 @@ from venn.v1 import job_pb2, task_pb2
 from venn.v1.job_pb2 import JobPaused
 from venn.wire.admission import CHALLENGE_BYTES, identify_mac
 from venn.wire.calls import task_stub
-from venn.wire.channel import open_channel
 from venn.wire.logs import log
 from venn.wire.status import abort, peer_error
+from venn.wire.trust import driver_trust, open_trusted
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -90,7 +90,7 @@ class Followers:
         offer = self._ledger.offers.get(effect.lease)
         job = self._jobs.get(offer.job) if offer else None
         if job is not None and effect.lease <= job.moved:
-            self._devices.redirect(effect.session, effect.lease, job.verified)
+            self._devices.redirect(effect.session, effect.lease, job.verified, job.trusted)
 
     def _lease_ended(self, now: float, effect: effects.EndLease) -> None:
         job, decided = self._jobs.get(effect.job), effect.reason in DECIDED
@@ -234,7 +234,7 @@ class Followers:
     async def _verify(self, job: Job, incarnation: int) -> None:
         """Dial the driver until it proves to hold the job's key; then the job may be served."""
         delay = FIRST_RETRY_S
-        while (problem := await identify(job, address := job.address)) is not None:
+        while (problem := await identify(job, address := job.address, certificate := job.certificate)) is not None:
             if problem != job.problem:
                 job.problem = problem
                 log(logger, logging.WARNING, "cannot verify a driver", job=job.job, address=address, why=problem)
@@ -243,22 +243,23 @@ class Followers:
             delay = min(2 * delay, LONGEST_RETRY_S)
         if job.incarnation != incarnation:
             return  # a newer driver has submitted the job meanwhile: its own stream asks where that one is
-        before, job.verified, job.problem = job.verified, address, ""
-        if before not in ("", address):
+        before, now = (job.verified, job.trusted), (address, certificate)
+        job.verified, job.trusted, job.problem = address, certificate, ""
+        if before[0] and before != now:
             for offer in list(self._ledger.of_job(job.job)):
                 job.moved = max(job.moved, offer.lease)
-                self._devices.redirect(offer.session, offer.lease, address)
-        if before != address:
+                self._devices.redirect(offer.session, offer.lease, address, certificate)
+        if before[0] != address:
             self._host.note(DriverVerified(job.job, address, job.moved))
         await self._host.ask(events.DriverFollowed(job.job, incarnation))
         job.wake()
 
 
-async def identify(job: Job, address: str) -> str | None:
+async def identify(job: Job, address: str, certificate: bytes) -> str | None:
     """Ask the server at an address for its proof. Returns what is wrong, None if it is the job's driver."""
     challenge = secrets.token_bytes(CHALLENGE_BYTES)
     request = task_pb2.IdentifyRequest(job=convert.job_key(job.job), challenge=challenge)
-    channel = open_channel(address)
+    channel = open_trusted(address, driver_trust(certificate, job.job) if certificate else None)
     try:
         answer = await task_stub(channel).Identify(request, timeout=IDENTIFY_S)
     except grpc.aio.AioRpcError as error:

@@ -25,7 +25,7 @@ from coordinator.service.convert.devices import duration
 from coordinator.service.convert.fields import MalformedError
 from coordinator.service.device_service import DeviceService
 from coordinator.service.durability import FULL
-from coordinator.service.facts import DriverAt, Fact, JobForgotten, JobOwned, RoundReported, TaskOpened
+from coordinator.service.facts import DriverAt, DriverCertified, Fact, JobForgotten, JobOwned, RoundReported, TaskOpened
 from coordinator.service.follow import Followers
 from coordinator.service.guard import caller
 from coordinator.service.host import Host, Noted
@@ -48,6 +48,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 E = TypeVar("E", bound=Effect)
 
 SERVICE = "venn.v1.JobService"
+MOST_CERTIFICATE_BYTES = 2048
 WATCH_AT_MOST_EVERY_S = 0.1
 WATCH_AT_LEAST_EVERY_S = 5.0
 
@@ -107,7 +108,8 @@ class JobService(JobServiceServicer):
             name = convert.job_id(request.key)
             spec = convert.job_spec(name, request.spec)
             incarnation = fields.at_most(request.driver_incarnation, fields.MOST_COUNT, "driver_incarnation")
-            check_address(request.address, insecure=self._insecure)
+            fields.at_most(len(request.certificate), MOST_CERTIFICATE_BYTES, "certificate")
+            check_address(request.address, insecure=self._insecure or bool(request.certificate))
         except (MalformedError, UsageError) as error:
             await _invalid(context, error)
         me, known = caller(), self._host.engine.jobs
@@ -115,7 +117,11 @@ class JobService(JobServiceServicer):
         if not self._owners.claim(name, me, known):
             message = f"{name} is a job of another owner; choose another owner, name or run"
             await abort(context, grpc.StatusCode.NOT_FOUND, "OTHER_OWNER", message)
-        submitted = (DriverAt(name, request.address, incarnation), JobOwned(name, me.id))
+        submitted = (
+            DriverAt(name, request.address, incarnation),
+            DriverCertified(name, request.certificate.hex()),
+            JobOwned(name, me.id),
+        )
         event = events.JobSubmitted(spec, incarnation)
         try:
             accepted = await self._ask(context, event, effects.AcceptJob, lambda made: _if_accepted(made, submitted))
@@ -130,6 +136,7 @@ class JobService(JobServiceServicer):
                 self._owners.forget(forgotten)
         if incarnation >= job.incarnation:
             job.incarnation, job.address = incarnation, request.address
+            job.certificate = request.certificate
         settings = self._host.engine.world.settings
         return job_pb2.SubmitJobResponse(
             ticket_key=job.ticket_key,
@@ -357,9 +364,9 @@ def check_address(address: str, *, insecure: bool) -> None:
     if not insecure and not is_loopback(address):
         raise UsageError(
             "NOT_LOOPBACK",
-            "this coordinator offers loopback addresses only",
+            "nothing is encrypted at this address",
             where=address,
-            fix="start it with --insecure if you trust the network",
+            fix="let the driver encrypt: start it without --insecure",
         )
 
 

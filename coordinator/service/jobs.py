@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections import OrderedDict, deque
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field, replace
+from hashlib import sha256
 
 from coordinator.engine.effects import EndLease, OfferLease, ResumeLease
 from coordinator.engine.ids import JobId, LeaseSeq
@@ -13,7 +14,7 @@ from coordinator.engine.model import EngineSettings
 from coordinator.engine.state import Lease
 from coordinator.service.convert.devices import offer_bytes, offer_template
 from coordinator.service.convert.jobs import attempt_key
-from coordinator.service.facts import ROUNDS_KEPT, DriverAt, DriverVerified, RoundReported, TaskOpened
+from coordinator.service.facts import ROUNDS_KEPT, DriverAt, DriverCertified, DriverVerified, RoundReported, TaskOpened
 from coordinator.service.host import Host
 from coordinator.service.secret import Secret
 from venn.v1 import common_pb2, device_pb2, job_pb2
@@ -96,6 +97,8 @@ class Job:
     ticket_key: bytes = field(init=False)
     key_id: str = field(init=False)
     verified: str = ""  # the last address that proved to hold the key, which offers name; empty: none yet
+    certificate: bytes = b""  # DER, that its driver says its TaskService has; empty: none
+    trusted: bytes = b""  # the certificate of the verified address, which offers carry
     moved: int = 0  # the newest lease whose offer names an earlier address
     problem: str = ""  # why the address is not verified; empty: it is
     ended: bool = False
@@ -173,6 +176,9 @@ class Jobs:
         for driver in facts.of(DriverAt):
             if found := self.get(driver.job):
                 found.address = driver.address
+        for certified in facts.of(DriverCertified):
+            if found := self.get(certified.job):
+                found.certificate = found.trusted = bytes.fromhex(certified.certificate)
         for verified in facts.of(DriverVerified):
             if found := self.get(verified.job):
                 found.verified, found.moved = verified.address, verified.moved
@@ -228,6 +234,7 @@ class Offers:
         ticket = template.ticket
         ticket.device, ticket.lease = effect.device, effect.lease
         ticket.not_after_ms = self._host.wall_ms(effect.ends_at + self._settings.driver_grace_s) + TICKET_SPARE_MS
+        ticket.driver_certificate = sha256(job.trusted).digest() if job.trusted else b""
         payload = ticket.SerializeToString()
         return offer_bytes(
             template.offer,
@@ -235,6 +242,7 @@ class Offers:
             payload=payload,
             mac=mac_of(payload, job.ticket_key),
             address=job.verified,
+            certificate=job.trusted,
             remaining_s=effect.ends_at - now,
         )
 

@@ -210,8 +210,9 @@ def device_event(session: SessionSeq, frame: device_pb2.ConnectRequest, proves: 
 # -- down
 
 
-def redirect_frame(lease: int, address: str) -> device_pb2.ConnectResponse:
-    return device_pb2.ConnectResponse(redirect=device_pb2.Redirect(lease=lease, driver_address=address))
+def redirect_frame(lease: int, address: str, certificate: bytes) -> device_pb2.ConnectResponse:
+    moved = device_pb2.Redirect(lease=lease, driver_address=address, driver_certificate=certificate)
+    return device_pb2.ConnectResponse(redirect=moved)
 
 
 def revoke_frame(effect: RevokeLease) -> device_pb2.ConnectResponse:
@@ -247,12 +248,13 @@ def offer_bytes(
     payload: bytes,
     mac: bytes,
     address: str,
+    certificate: bytes,
     remaining_s: float,
 ) -> bytes:
     """One offer, serialised. It is filled into the template itself: each offer overwrites what differs."""
     offer = template.offer
     ticket, remaining = offer.ticket, offer.remaining
-    offer.lease, offer.driver_address = lease, address
+    offer.lease, offer.driver_address, offer.driver_certificate = lease, address, certificate
     ticket.payload, ticket.mac = payload, mac
     remaining.seconds, remaining.nanos = split(remaining_s)
     return template.SerializeToString()

@@ -661,11 +661,14 @@ class TicketPayload(google.protobuf.message.Message):
     ATTEMPT_FIELD_NUMBER: builtins.int
     LEASE_FIELD_NUMBER: builtins.int
     NOT_AFTER_MS_FIELD_NUMBER: builtins.int
+    DRIVER_CERTIFICATE_FIELD_NUMBER: builtins.int
     version: builtins.int
     device: builtins.str
     lease: builtins.int
     not_after_ms: builtins.int
     """coordinator's time, Unix milliseconds: the lease's end + its grace + 60 s"""
+    driver_certificate: builtins.bytes
+    """SHA-256 of the certificate (DER) of the driver that it admits to; empty: it has none"""
     @property
     def attempt(self) -> global___AttemptKey: ...
     def __init__(
@@ -676,9 +679,10 @@ class TicketPayload(google.protobuf.message.Message):
         attempt: global___AttemptKey | None = ...,
         lease: builtins.int = ...,
         not_after_ms: builtins.int = ...,
+        driver_certificate: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attempt", b"attempt"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "device", b"device", "lease", b"lease", "not_after_ms", b"not_after_ms", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "device", b"device", "driver_certificate", b"driver_certificate", "lease", b"lease", "not_after_ms", b"not_after_ms", "version", b"version"]) -> None: ...
 
 global___TicketPayload = TicketPayload
 

@@ -695,10 +695,13 @@ class Offer(google.protobuf.message.Message):
     TASK_FIELD_NUMBER: builtins.int
     REMAINING_FIELD_NUMBER: builtins.int
     ACCEPT_WITHIN_FIELD_NUMBER: builtins.int
+    DRIVER_CERTIFICATE_FIELD_NUMBER: builtins.int
     GRACE_FIELD_NUMBER: builtins.int
     lease: builtins.int
     driver_address: builtins.str
     """literal host:port"""
+    driver_certificate: builtins.bytes
+    """DER: the only one to trust at this address; empty: nothing is encrypted there"""
     @property
     def ticket(self) -> venn.v1.common_pb2.Ticket: ...
     @property
@@ -725,10 +728,11 @@ class Offer(google.protobuf.message.Message):
         task: venn.v1.common_pb2.Task | None = ...,
         remaining: google.protobuf.duration_pb2.Duration | None = ...,
         accept_within: google.protobuf.duration_pb2.Duration | None = ...,
+        driver_certificate: builtins.bytes = ...,
         grace: google.protobuf.duration_pb2.Duration | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "grace", b"grace", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "driver_address", b"driver_address", "grace", b"grace", "lease", b"lease", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["accept_within", b"accept_within", "attempt", b"attempt", "driver_address", b"driver_address", "driver_certificate", b"driver_certificate", "grace", b"grace", "lease", b"lease", "remaining", b"remaining", "task", b"task", "ticket", b"ticket"]) -> None: ...
 
 global___Offer = Offer
 
@@ -760,15 +764,19 @@ class Redirect(google.protobuf.message.Message):
 
     LEASE_FIELD_NUMBER: builtins.int
     DRIVER_ADDRESS_FIELD_NUMBER: builtins.int
+    DRIVER_CERTIFICATE_FIELD_NUMBER: builtins.int
     lease: builtins.int
     driver_address: builtins.str
+    driver_certificate: builtins.bytes
+    """as in Offer"""
     def __init__(
         self,
         *,
         lease: builtins.int = ...,
         driver_address: builtins.str = ...,
+        driver_certificate: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["driver_address", b"driver_address", "lease", b"lease"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["driver_address", b"driver_address", "driver_certificate", b"driver_certificate", "lease", b"lease"]) -> None: ...
 
 global___Redirect = Redirect
 

@@ -253,10 +253,13 @@ class SubmitJobRequest(google.protobuf.message.Message):
     DRIVER_INCARNATION_FIELD_NUMBER: builtins.int
     ADDRESS_FIELD_NUMBER: builtins.int
     VERSION_FIELD_NUMBER: builtins.int
+    CERTIFICATE_FIELD_NUMBER: builtins.int
     driver_incarnation: builtins.int
     """grows with every start of the driver; not part of the body"""
     address: builtins.str
     """literal host:port of its TaskService; not part of the body"""
+    certificate: builtins.bytes
+    """DER, of its TaskService; empty: nothing is encrypted there; not part of the body"""
     @property
     def key(self) -> venn.v1.common_pb2.JobKey: ...
     @property
@@ -271,9 +274,10 @@ class SubmitJobRequest(google.protobuf.message.Message):
         driver_incarnation: builtins.int = ...,
         address: builtins.str = ...,
         version: venn.v1.common_pb2.Version | None = ...,
+        certificate: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["key", b"key", "spec", b"spec", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "driver_incarnation", b"driver_incarnation", "key", b"key", "spec", b"spec", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "certificate", b"certificate", "driver_incarnation", b"driver_incarnation", "key", b"key", "spec", b"spec", "version", b"version"]) -> None: ...
 
 global___SubmitJobRequest = SubmitJobRequest
 

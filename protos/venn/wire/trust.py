@@ -7,7 +7,7 @@ certificate can pose as the coordinator.
 
 import ssl
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,17 @@ def coordinator_name(fingerprint: bytes) -> str:
 def coordinator_trust(pem: bytes) -> Trust:
     """Trust in the coordinator that has this authority. Raises ValueError."""
     return Trust(pem, coordinator_name(fingerprint_of(pem)))
+
+
+@lru_cache(64)
+def driver_trust(certificate: bytes, job: str) -> Trust:
+    """Trust in the driver of a job (owner/name/run) that has this certificate (DER)."""
+    return Trust(ssl.DER_cert_to_PEM_cert(certificate).encode(), driver_name(job))
+
+
+def driver_name(job: str) -> str:
+    """The name in the certificate of the driver of a job (owner/name/run)."""
+    return f"job-{sha256(job.encode()).hexdigest()[:NAME_DIGITS]}.driver.venn"
 
 
 def kept_trust(folder: Path) -> Trust | None:

@@ -5,6 +5,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 import grpc
@@ -86,11 +87,22 @@ class Coordinator(JobServiceServicer):
         return common.AttemptKey(job=self.submitted[-1].key, round=no[0], attempt=no[1])
 
     def ticket(
-        self, no: tuple[int, int], lease: int, *, seconds: float = 60, key: bytes | None = None, device: str = ""
+        self,
+        no: tuple[int, int],
+        lease: int,
+        *,
+        seconds: float = 60,
+        key: bytes | None = None,
+        device: str = "",
+        certificate: bytes = b"",
     ) -> common.Ticket:
         not_after = int((time.time() + seconds) * 1000)
         payload = common.TicketPayload(
-            device=device or f"device-{lease}", attempt=self.attempt(no), lease=lease, not_after_ms=not_after
+            device=device or f"device-{lease}",
+            attempt=self.attempt(no),
+            lease=lease,
+            not_after_ms=not_after,
+            driver_certificate=sha256(certificate).digest() if certificate else b"",
         )
         return admission.sign(payload, key or self.key, self.key_id)
 

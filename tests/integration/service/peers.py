@@ -136,6 +136,7 @@ class Driver(TaskServiceServicer):
         self.key = common_pb2.JobKey(owner="ann", name=name, run="1")
         self.incarnation = incarnation
         self.ticket_key = b""
+        self.certificate = b""  # DER
         self.channel = Login(address, key, "job").channel()
         self.stub = job_stub(self.channel)
         self.drive: Exchange[job_pb2.DriveRequest, job_pb2.DriveResponse] = Exchange(self.stub.Drive)
@@ -152,10 +153,10 @@ class Driver(TaskServiceServicer):
     async def Submit(self, request: Any, context: Any) -> Any:  # type: ignore[override]
         raise NotImplementedError
 
-    async def serve(self) -> None:
+    async def serve(self, credentials: grpc.ServerCredentials | None = None) -> None:
         self.server = make_server()
         add_TaskServiceServicer_to_server(self, self.server)
-        self.address = bind(self.server, "127.0.0.1:0", insecure=False)
+        self.address = bind(self.server, "127.0.0.1:0", credentials=credentials)
         await self.server.start()
 
     async def submit(self, **spec: Any) -> job_pb2.SubmitJobResponse:
@@ -175,6 +176,7 @@ class Driver(TaskServiceServicer):
             driver_incarnation=self.incarnation,
             address=self.address or "127.0.0.1:1",
             version=this_version(),
+            certificate=self.certificate,
         )
 
     def attempt(self, round_: int = 1, attempt: int = 1) -> common_pb2.AttemptKey:
@@ -202,9 +204,9 @@ class Driver(TaskServiceServicer):
             request.responses.add(lease=lease, outcome=outcome)
         return (await self.drive.ask(job_pb2.DriveRequest(record_responses=request))).responses_recorded
 
-    async def start(self, **spec: Any) -> "Follower":
+    async def start(self, credentials: grpc.ServerCredentials | None = None, **spec: Any) -> "Follower":
         """Serve, submit, follow; the job may be served."""
-        await self.serve()
+        await self.serve(credentials)
         await self.submit(**spec)
         follower = self.follow()
         self._followers.append(follower)

@@ -332,9 +332,9 @@ def test_a_redirect_moves_the_driver_of_a_held_lease_only() -> None:
     script = Script().open()
     script.offer(7)
     script.hear(redirect=pb.Redirect(lease=7, driver_address="127.0.0.1:2"))
-    assert script.asked[-1] == MoveDriver(key(7), "127.0.0.1:2")
+    assert script.asked[-1] == MoveDriver(key(7), "127.0.0.1:2", b"")
     script.hear(redirect=pb.Redirect(lease=8, driver_address="127.0.0.1:3"))
-    assert script.asked[-1] == MoveDriver(key(7), "127.0.0.1:2")
+    assert script.asked[-1] == MoveDriver(key(7), "127.0.0.1:2", b"")
 
 
 @pytest.mark.parametrize(

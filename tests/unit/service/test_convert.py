@@ -332,7 +332,7 @@ def test_frames_that_leave_together_are_one_message() -> None:
     frames = [device_pb2.ConnectResponse(ack=device_pb2.Ack(through=through)) for through in (1, 2, 3)]
     frames[1].revoke.lease = 7
     frames[1].revoke.reason = common_pb2.LEASE_END_REVOKED
-    long = devices.redirect_frame(9, "x" * 300)  # its length takes two bytes
+    long = devices.redirect_frame(9, "x" * 300, b"")  # its length takes two bytes
     message = device_pb2.ConnectResponse.FromString(
         joined([one.SerializeToString() for one in (*frames, long)], device_pb2.ConnectResponse.MORE_FIELD_NUMBER)
     )
