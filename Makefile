@@ -6,7 +6,7 @@ SOURCES := pyproject.toml
 NEWEST ?= python3.13
 FAST := pytest -q -m "not bulk"
 
-.PHONY: help demo test lint docs e2e programs containers image image-offline oldest newest lean protos pictures clean
+.PHONY: help demo test lint docs e2e chaos programs containers image image-offline oldest newest lean protos pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -51,6 +51,9 @@ image: ## the container image venn-testbed; ARCH=arm64: for a Raspberry Pi
 
 image-offline: ## the same, its base made from Debian's mirrors (needs root)
 	$(PYTHON) containers/image.py --offline $(ARCH:%=--arch=%)
+
+chaos: $(VENV)/.contributor ## a minute of worlds in which everything fails; other seeds each day
+	$(BIN)/venn chaos sim --seconds 50
 
 oldest: ## the fast tests on the oldest libraries that we support
 	$(PYTHON) -m venv .venv-oldest

@@ -101,11 +101,14 @@ class AttemptLog:
     no: AttemptNo
     status: Status = Status.OPEN
     responses: list[Response] = field(default_factory=list)  # in the order they were decided
+    ended_under: int = 0  # incarnation of the coordinator, in the line of its end; 0: there is no such line
 
     @property
     def incarnation(self) -> int:
-        """The incarnation of the coordinator that granted its leases; 0: none of them was decided."""
-        return next((response.incarnation for response in self.responses if response.header.no == self.no), 0)
+        """The incarnation of the coordinator that granted its leases; 0: nothing was decided in it, and it has not
+        ended. Responses to leases of earlier rounds, of an asynchronous job, are of the same request and coordinator.
+        """
+        return next((response.incarnation for response in self.responses), self.ended_under)
 
 
 class Spool:
@@ -225,7 +228,7 @@ class Spool:
             if line["kind"] == "response":
                 found.responses.append(Response.from_line(line))
             else:
-                found.status = Status(line["status"])
+                found.status, found.ended_under = Status(line["status"]), line["incarnation"]
         return [logs[no] for no in sorted(logs)]
 
     def close(self) -> None:
