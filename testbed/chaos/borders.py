@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from coordinator.service.host import Host
 from coordinator.service.view import Machine
 from job_driver import driver
 from testbed.chaos.channel import Channel
@@ -28,7 +29,6 @@ from testbed.chaos.disk import Disk
 from testbed.chaos.loop import Scheduler, Threads
 from testbed.chaos.server import Server
 from venn.wire import channel as wire_channel
-from venn.wire.admission import bearer
 from venn.wire.process import LagMonitor
 
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ class Borders:
     def __init__(self, scheduler: Scheduler, activity_every_s: float) -> None:
         """``activity_every_s``: how often a driver looks whether bytes have moved; the product's second is short."""
         self._scheduler, self._activity_every_s = scheduler, activity_every_s
+        self.host: Callable[..., Host] = Host  # what makes the coordinator's host
 
     def _process(self) -> "Process":
         loop = self._scheduler.loop
@@ -143,11 +144,11 @@ class Borders:
         process: Process = loop.owner
         return process
 
-    def open_channel(self, address: str, *, token: str | None = None, **_: Any) -> Channel:
+    def open_channel(self, address: str, **_: Any) -> Channel:
         """Stands for ``venn.wire.channel.open_channel``."""
         wire_channel.parse_address(address)
         process = self._process()
-        return Channel(process.network, process.machine, address, () if token is None else (bearer(token),))
+        return Channel(process.network, process.machine, address)
 
     def make_server(self, *, interceptors: Any = (), **_: Any) -> Server:
         """Stands for ``venn.wire.channel.make_server``."""
@@ -189,6 +190,7 @@ class Borders:
             id(ThreadPoolExecutor): self.threads,
             id(LagMonitor): _NoLag,
             id(Machine): _NoMachine,
+            id(Host): self.host,
         }
         undo: list[Callable[[], None]] = []
         try:

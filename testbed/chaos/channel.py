@@ -20,8 +20,8 @@ Codec = Callable[[Any], Any] | None
 class Channel:
     """A channel to one address; connects at the first call, and again once the connection is over."""
 
-    def __init__(self, network: Network, machine: Machine, address: str, metadata: tuple[tuple[str, str], ...]) -> None:
-        self.network, self.machine, self.address, self.metadata = network, machine, address, metadata
+    def __init__(self, network: Network, machine: Machine, address: str) -> None:
+        self.network, self.machine, self.address = network, machine, address
         self._connection: Connection | None = None
         self._calls: dict[int, Call] = {}
 
@@ -44,7 +44,7 @@ class Channel:
         def begin(
             request: Any = None, *, timeout: float | None = None, metadata: Sequence[Any] | None = None, **_: Any
         ) -> Call:
-            return kind(self, method, serialize, deserialize, (*self.metadata, *(metadata or ())), request, timeout)
+            return kind(self, method, serialize, deserialize, tuple(metadata or ()), request, timeout)
 
         return begin
 

@@ -19,6 +19,7 @@ class Stage(Protocol):
     scheduler: Scheduler
     outcome: Outcome
     processes: dict[str, Process]
+    replaced: bool
 
     def start_later(self, process: Process, seconds: float) -> None: ...
 
@@ -100,6 +101,7 @@ class Faults:
         process.kill(powered=not cut)
         if fault.kind is Kind.REPLACE and process.disk is not None:
             process.disk.wipe()
+            self._world.replaced = True
         self._world.start_later(process, fault.seconds)
 
     def _stop(self, process: Process, seconds: float) -> None:

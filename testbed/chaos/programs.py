@@ -1,26 +1,32 @@
 """The programs of a world: the product's coordinator, drivers and agents, with the settings of a script."""
 
 import asyncio
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.engine.model import EngineSettings
 from coordinator.service.policy import policy_of
 from coordinator.service.server import Coordinator, CoordinatorSettings, running
 from device_agent.actions import LeaseKey, LeaseOver, TaskFailed
 from device_agent.activity import ActivityLog
+from device_agent.answers import Output
 from device_agent.artifacts import ArtifactStore
 from device_agent.assignment import Resources
+from device_agent.bounds import AgentBounds
 from device_agent.connection import FirstContact
 from device_agent.device import Device, Setting
 from device_agent.machine import AllowedCode
 from device_agent.spec import DeviceSpec
-from device_agent.workers import Output, Work
+from device_agent.terms import Terms
+from device_agent.worker_process import Work
 from job_driver.driver import JobResult, run_job
 from job_driver.job import Round
 from job_driver.settings import Settings
@@ -29,12 +35,13 @@ from testbed.chaos.process import EPOCH_S, Process
 from testbed.chaos.script import COORDINATOR, DevicePlan, JobPlan, Script
 from testbed.chaos.tally import JOB, PAD, job_file, response
 from venn.v1 import common_pb2, device_pb2
-from venn.wire.admission import Tokens
+from venn.wire.keys import Key, LocalKeys, Role, key_file
+from venn.wire.login import Login
 from venn.wire.requirements import parse_requirement
 
 PORT = 9700
-TOKENS = Tokens(*(hashlib.sha256(role.encode()).hexdigest() for role in ("device", "job", "admin")))
 FAILS = 0.03  # of tasks
+PLENTY = 2**40  # bytes that are free on a device's disk
 PATIENCE_S = 1e9  # with a coordinator: the supervisor starts it again
 
 
@@ -44,10 +51,36 @@ class Surroundings:
 
     script: Script
     coordinator: str  # its address
+    keys: Path  # a folder with the key of each role
     books: Books
     up: Callable[[Coordinator], None]  # a coordinator serves
     round_closed: Callable[[str], None]  # a driver has published a round
     job_over: Callable[[str, JobResult], None]
+
+
+@cache
+def local_keys() -> LocalKeys:
+    """The keys of all worlds: the same always, so that a seed gives one history."""
+    device, job, admin = (_key(ec.derive_private_key(number, ec.SECP256R1())) for number in (1, 2, 3))
+    return LocalKeys(device, job, admin, "0" * 32)
+
+
+def _key(private: ec.EllipticCurvePrivateKey) -> Key:
+    encoding, form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    return Key(private, private.public_key().public_bytes(encoding, form))
+
+
+def write_keys(folder: Path) -> None:
+    """Write the key of a driver's owner where its programs look for it."""
+    folder.mkdir(mode=0o700)
+    path = key_file("job", folder)
+    path.touch(mode=0o600)
+    path.write_bytes(local_keys().job.pem())
+
+
+def login(role: Role, around: Surroundings) -> Login:
+    """The way into the coordinator with the key of a role."""
+    return Login(around.coordinator, getattr(local_keys(), role), role)
 
 
 def engine_settings(script: Script) -> EngineSettings:
@@ -72,7 +105,7 @@ async def coordinator(process: Process, around: Surroundings) -> None:
     started = process.scheduler.now
     settings = CoordinatorSettings(
         engine=engine_settings(around.script),
-        tokens=TOKENS,
+        keys=local_keys(),
         listen=around.coordinator,
         name=COORDINATOR,
         folder=process.disk.folder / "run",
@@ -106,7 +139,7 @@ def driver_settings(plan: JobPlan, around: Surroundings, folder: Path, *, ip: st
         name=plan.name,
         run="1",
         coordinator=around.coordinator,
-        token=TOKENS.job,
+        keys=around.keys,
         requirement=requirement,
         demand=plan.demand,
         buffer=plan.buffer,
@@ -172,12 +205,12 @@ async def device(process: Process, plan: DevicePlan, around: Surroundings) -> No
         crash=plan.crash,
         **comes,  # type: ignore[arg-type]
     )
+    terms = Terms(AllowedCode(everything=True), AgentBounds(), free=lambda folder: PLENTY)
     workers: Any = Workers(plan, around.books, process.rng)
     setting = Setting(
-        coordinator=around.coordinator,
-        token=TOKENS.device,
+        login=login("device", around),
         epoch=EPOCH_S,
-        resources=Resources(workers, ArtifactStore(), AllowedCode(everything=True), modelled=False),
+        resources=Resources(workers, ArtifactStore(), terms, modelled=False),
         activity=Receipts(around.books),
         first_contact=FirstContact(PATIENCE_S),
     )

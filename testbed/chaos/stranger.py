@@ -3,14 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import grpc
 
 from testbed.chaos.channel import Channel
 from testbed.chaos.process import Process
-from testbed.chaos.programs import TOKENS, Surroundings
+from testbed.chaos.programs import Surroundings, login
 from venn.v1 import common_pb2, device_pb2
-from venn.wire.admission import bearer, this_version
+from venn.wire.admission import this_version
+from venn.wire.keys import Role
 
 CONNECT, DRIVE = "/venn.v1.DeviceService/Connect", "/venn.v1.JobService/Drive"
 TASKS = ("/venn.v1.TaskService/Submit", "/venn.v1.TaskService/Exchange")
@@ -22,9 +24,10 @@ async def replay(process: Process, around: Surroundings) -> None:
     seen = process.network.seen
     while True:
         drivers = [address for address in process.network.listening if address != around.coordinator]
-        places = [(CONNECT, around.coordinator, TOKENS.device), (DRIVE, around.coordinator, TOKENS.job)]
-        places += [(method, address, "") for method in TASKS for address in drivers[-3:]]
-        method, address, token = process.rng.choice(places)
+        places: list[tuple[str, str, Role | None]]
+        places = [(CONNECT, around.coordinator, "device"), (DRIVE, around.coordinator, "job")]
+        places += [(method, address, None) for method in TASKS for address in drivers[-3:]]
+        method, address, role = process.rng.choice(places)
         messages = list(seen.get(method, ()))
         if messages:
             places_of = [process.rng.randrange(len(messages)) for _ in range(process.rng.randint(1, 4))]
@@ -33,12 +36,12 @@ async def replay(process: Process, around: Surroundings) -> None:
             chosen = [messages[number] for number in places_of]
             if process.rng.random() < 0.3:
                 chosen.append(process.rng.randbytes(process.rng.randint(0, 60)))
-            await _say(process, address, method, token, chosen)
+            plain = Channel(process.network, process.machine, address)
+            await _say(plain if role is None else login(role, around).channel(), method, chosen)
         await asyncio.sleep(PAUSE_S * process.rng.random())
 
 
-async def _say(process: Process, address: str, method: str, token: str, messages: list[bytes]) -> None:
-    channel = Channel(process.network, process.machine, address, (bearer(token),) if token else ())
+async def _say(channel: Any, method: str, messages: list[bytes]) -> None:
     with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
         call = channel.stream_stream(method)()
         async with asyncio.timeout(PAUSE_S):
@@ -51,7 +54,7 @@ async def _say(process: Process, address: str, method: str, token: str, messages
 async def lie(process: Process, around: Surroundings) -> None:
     """Take leases, and say of each that its response counts, without one; until killed."""
     while True:
-        channel = Channel(process.network, process.machine, around.coordinator, (bearer(TOKENS.device),))
+        channel = login("device", around).channel()
         with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             call = channel.stream_stream(
                 CONNECT,

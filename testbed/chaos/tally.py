@@ -4,6 +4,7 @@ A response is one number that no other response has. So what counts, and how oft
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,8 @@ def job_file(plan: JobPlan, needed: int) -> JobFile:
 
 class Tally:
     """The aggregator: writes the numbers of the responses into the first row that is empty."""
+
+    same_as_model: ClassVar[bool] = False
 
     def __init__(self, model: Arrays) -> None:
         self._model = model

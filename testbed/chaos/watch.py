@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.engine import effects as done
+from coordinator.engine.engine import Engine
 from coordinator.engine.events import TaskFinished
 from coordinator.engine.ids import JobId, LeaseSeq, RequestId
 from coordinator.engine.model import AttemptStatus, EngineSettings, LeaseEnd
 from testbed.chaos.script import DevicePlan, JobPlan
 
 Violated = Callable[[str, str], None]
+_CLOSED = AttemptStatus.CLOSED
 LATE_S = 1.0  # a timer may fire so much later
 
 
@@ -156,6 +158,24 @@ class Watch:
         if attempt and effect.status is AttemptStatus.CLOSED and effect.responses < attempt.needed:
             text = f"{effect.job} {effect.round}/{effect.attempt}: {effect.responses} of {attempt.needed}"
             self.violated("CLOSED_EARLY", text)
+
+    def check_restored(self, engine: Engine) -> None:
+        """Check that a restarted coordinator knows what stood: live leases, open attempts and closed rounds."""
+        live = {seq for seq, lease in self.leases.items() if lease.end is None}
+        if live != set(engine.leases):
+            self.violated("LEASES_FORGOTTEN", f"live were {sorted(live)}, and now {sorted(engine.leases)}")
+        for job in {job for job, _, _ in self.attempts}:
+            known = engine.jobs.get(job)
+            closed = {round_ for (name, round_, _), how in self.outcomes.items() if (name, how) == (job, _CLOSED)}
+            if known is None or known.closed_rounds < len(closed):
+                self.violated("ROUNDS_FORGOTTEN", f"{job}: rounds {sorted(closed)} were closed")
+            elif not known.ended:
+                self._check_open(job, known.request is not None)
+
+    def _check_open(self, job: JobId, open_: bool) -> None:
+        latest = max(key for key in self.attempts if key[0] == job)
+        if latest not in self.outcomes and not open_:
+            self.violated("ATTEMPT_FORGOTTEN", f"{job}: attempt {latest[1]}/{latest[2]} was open")
 
     def add_up(self, live: int) -> None:
         """Check that leases add up: granted = ended + live (invariant 7)."""

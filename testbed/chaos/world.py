@@ -12,13 +12,15 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from coordinator.engine.effects import Effect, EndLease
-from coordinator.engine.events import Event, TaskFinished
+from coordinator.engine.effects import EndLease
+from coordinator.engine.engine import Engine
+from coordinator.engine.events import TaskFinished
 from coordinator.engine.ids import job_name
 from coordinator.engine.model import LeaseEnd
 from coordinator.engine.record import texts_of
-from coordinator.service.host import Host
+from coordinator.service.journal import Journal
 from coordinator.service.server import Coordinator
 from job_driver.driver import JobResult
 from testbed.chaos import programs, stranger
@@ -26,6 +28,7 @@ from testbed.chaos.books import Books, JobBook
 from testbed.chaos.borders import Borders
 from testbed.chaos.disk import Disk
 from testbed.chaos.faults import Faults
+from testbed.chaos.host import Done, HeardHost, Limbo, recorded_in
 from testbed.chaos.loop import Scheduler, Stuck
 from testbed.chaos.network import Network
 from testbed.chaos.outcome import Outcome, Violation
@@ -67,16 +70,19 @@ class World:
         self.borders = Borders(self.scheduler, script.heartbeat_s / 4)
         self.network = Network(self.scheduler, script.seed)
         self.outcome = Outcome(script)
-        self.books = Books(self.violate)
+        self.books = Books(self.violated)
         self._digest = hashlib.blake2b(digest_size=8)
         self._look_at = 0.0
         self.watch: Watch | None = None
         self._incarnation = 0
+        self._limbo = Limbo(self)
+        self.replaced = False  # the coordinator's machine was lost: the next one is another
         self.coordinator: Coordinator | None = None  # the newest one that serves
         self.processes: dict[str, Process] = {}
         self.last_words: dict[str, str] = {}  # by program: why it ended last
         self._jobs_left = {job.name for job in script.jobs}
         self._calm = False
+        self.borders.host = self._host
         self._around = self._surroundings()
         self._people()
         self.faults = Faults(self)
@@ -84,7 +90,11 @@ class World:
     def _surroundings(self) -> programs.Surroundings:
         own = self._add(COORDINATOR, self._coordinator, disk=True)
         address = f"{own.machine.ip}:{programs.PORT}"
-        return programs.Surroundings(self.script, address, self.books, self._up, self.round_closed, self._job_over)
+        keys = self._folder / "keys"
+        programs.write_keys(keys)
+        return programs.Surroundings(
+            self.script, address, keys, self.books, self._up, self.round_closed, self._job_over
+        )
 
     def _people(self) -> None:
         for plan in self.script.devices:
@@ -101,7 +111,7 @@ class World:
     def _add(self, name: str, main: Main, *, disk: bool = False, on: Disk | None = None) -> Process:
         own = Disk(self._folder / name, Random(f"{self.script.seed}/{name}/disk")) if disk else on
         process = Process(
-            name, self.network, seed=self.script.seed, main=main, ended=self._ended, violated=self.violate, disk=own
+            name, self.network, seed=self.script.seed, main=main, ended=self._ended, violated=self.violated, disk=own
         )
         self.processes[name] = process
         return process
@@ -127,40 +137,35 @@ class World:
 
     # -- what they say
 
+    def _host(self, engine: Engine, *, incarnation: int, journal: Journal, **settings: Any) -> HeardHost:
+        """Make the host of a coordinator that starts: the same one again, or another."""
+        if self.watch is None or incarnation != self._incarnation:
+            if self.watch is not None and not self.replaced:
+                self.violated("ANOTHER", "the coordinator was restarted, and is another one")
+            self._incarnation, self.replaced = incarnation, False
+            devices = {device.name: device for device in self.script.devices}
+            jobs = {job.name: job for job in self.script.jobs}
+            self.watch = Watch(devices, jobs, engine.settings, self.violated)
+            self._limbo = Limbo(self)
+        else:
+            self._limbo.restarted(recorded_in(journal))
+            self.watch.check_restored(engine)
+        return HeardHost(engine, self._limbo, journal, incarnation=incarnation, **settings)
+
     def _up(self, coordinator: Coordinator) -> None:
-        """Listen to a coordinator that serves from now on."""
         self.outcome.counts["coordinators"] += 1
-        host: Host = coordinator.host
         self.coordinator = coordinator
-        if self.watch is None or host.incarnation != self._incarnation:
-            self._incarnation = host.incarnation
-            self.watch = Watch(
-                {device.name: device for device in self.script.devices},
-                {job.name: job for job in self.script.jobs},
-                coordinator.settings.engine,
-                self.violate,
-            )
-        for kind in Effect.__args__:
-            host.listen(kind, self._said)
-        handle = coordinator.engine.handle
 
-        def heard(event: Event, now: float) -> list[Effect]:
-            effects = handle(event, now)
-            self._heard(event)
-            return effects
-
-        coordinator.engine.handle = heard  # type: ignore[method-assign]
-
-    def _heard(self, event: Event) -> None:
-        if self.watch is not None and isinstance(event, TaskFinished):
-            self.watch.finished(event)
-
-    def _said(self, now: float, effect: Effect) -> None:
-        self._digest.update(f"{now!r}{texts_of([effect])}".encode())
-        if self.watch is not None:
-            self.watch.effect(now, effect)
-        if isinstance(effect, EndLease) and effect.reason is LeaseEnd.COUNTED:
-            self.books.counted(job_name(effect.job), self._incarnation, effect.lease, effect.device)
+    def heard(self, done: Done) -> None:
+        """Hear of an event that stands."""
+        assert self.watch is not None
+        self._digest.update(f"{done.now!r}{texts_of(done.effects)}".encode())
+        for effect in done.effects:
+            self.watch.effect(done.now, effect)
+            if isinstance(effect, EndLease) and effect.reason is LeaseEnd.COUNTED:
+                self.books.counted(job_name(effect.job), self._incarnation, effect.lease, effect.device)
+        if isinstance(done.event, TaskFinished):
+            self.watch.finished(done.event)
 
     def round_closed(self, job: str) -> None:
         """Hold the books against each other: a driver has published a round."""
@@ -173,7 +178,7 @@ class World:
         self.outcome.counts["jobs"] += 1
         self.books.check_folder(job)
         if result.phase != "finished" and "crashed on several devices" not in result.message:
-            self.violate("JOB_LOST", f"{job}: {result.phase}: {result.message}")
+            self.violated("JOB_LOST", f"{job}: {result.phase}: {result.message}")
 
     def _ended(self, process: Process, error: BaseException | None) -> None:
         """Start a program again that has ended, as a supervisor does."""
@@ -182,11 +187,11 @@ class World:
             self.outcome.counts[f"end: {getattr(leaf, 'reason', type(leaf).__name__)}"] += 1
             self.last_words[process.name] = str(leaf)
             if not isinstance(leaf, VennError):
-                self.violate("UNHANDLED", f"{process.name} ended: {type(leaf).__name__}: {leaf}{place(leaf)}")
+                self.violated("UNHANDLED", f"{process.name} ended: {type(leaf).__name__}: {leaf}{place(leaf)}")
             elif leaf.reason in FATAL:
-                self.violate("NOT_RESTARTED", f"{process.name} does not go on: {leaf}")
+                self.violated("NOT_RESTARTED", f"{process.name} does not go on: {leaf}")
         if process.starts > MOST_STARTS:
-            self.violate("STARTS_AGAIN", f"{process.name} was started {process.starts} times: {self.last_words}")
+            self.violated("STARTS_AGAIN", f"{process.name} was started {process.starts} times: {self.last_words}")
         self.start_later(process, AGAIN_S)
 
     def start_later(self, process: Process, seconds: float) -> None:
@@ -199,7 +204,7 @@ class World:
 
     # -- what must hold
 
-    def violate(self, what: str, text: str) -> None:
+    def violated(self, what: str, text: str) -> None:
         """Note a violation; the world ends after this callback. The first stands."""
         if self.outcome.violation is None:
             self.outcome.violation = Violation(what, text, self.scheduler.now)
@@ -229,7 +234,7 @@ class World:
                 scheduler.run(script.seconds + CALM_S, self._is_over)
                 self._at_the_end()
         except Stuck as error:
-            self.violate("STUCK", str(error))
+            self.violated("STUCK", str(error))
         for process in self.processes.values():
             process.kill()
         self.outcome.virtual_s, self.outcome.calls = scheduler.now, scheduler.calls
@@ -240,7 +245,7 @@ class World:
     def _at_the_end(self) -> None:
         """Check that everything has come to rest: all jobs are over, and no lease is left after its time."""
         if self._jobs_left:
-            self.violate("NOT_FINISHED", f"{sorted(self._jobs_left)}: {CALM_S / 3600:g} h after the last fault")
+            self.violated("NOT_FINISHED", f"{sorted(self._jobs_left)}: {CALM_S / 3600:g} h after the last fault")
             return
         rest_s = 2 * max((job.lease_s for job in self.script.jobs), default=0.0) + 600
         self.scheduler.run(self.scheduler.now + rest_s, lambda: self.outcome.violation is not None)
@@ -249,7 +254,7 @@ class World:
         if self.coordinator is not None and self.watch is not None and self.processes[COORDINATOR].running:
             leases = list(self.coordinator.engine.leases)
             if leases:
-                self.violate("LEASE_LEAKED", f"leases {leases} live {rest_s:.0f} s after the last job")
+                self.violated("LEASE_LEAKED", f"leases {leases} live {rest_s:.0f} s after the last job")
             self.watch.add_up(len(leases))
 
 

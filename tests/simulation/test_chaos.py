@@ -9,14 +9,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.engine import engine, jobs
-from coordinator.engine.events import ResponsesRecorded, TaskFinished
-from coordinator.engine.model import Outcome
-from coordinator.engine.state import Session
-from coordinator.engine.world import World
-from job_driver import checkpoint
 from job_driver.responses import Responses
-from job_driver.spool import AttemptLog, ResponseHeader
+from job_driver.spool import ResponseHeader
 from testbed.chaos import script, world
 from testbed.chaos.campaign import Campaign, run_campaign, run_seed
 from venn.wire.files import JsonLines
@@ -80,43 +74,16 @@ def dropped_dedup(monkeypatch: pytest.MonkeyPatch) -> None:
 def lost_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver does not wait for the disk before it acknowledges."""
     init = JsonLines.__init__
-    monkeypatch.setattr(JsonLines, "__init__", lambda self, path, *, fsync=False: init(self, path))
 
+    def hasty(self: JsonLines, path: Path, *, fsync: bool = False) -> None:
+        init(self, path)
 
-def believed_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The coordinator counts what a device says of itself."""
-    finished = engine._ON_FRAME[TaskFinished]
-
-    def believe(state: World, event: TaskFinished, session: Session) -> None:
-        lease = state.leases.get(event.lease)
-        finished(state, event, session)
-        if lease is not None and event.outcome is Outcome.COUNTED:
-            job, said = lease.request.job, ((event.lease, event.outcome),)
-            jobs.record_responses(state, ResponsesRecorded(job.id, job.incarnation, *lease.request.offered, said))
-
-    monkeypatch.setitem(engine._ON_FRAME, TaskFinished, believe)  # type: ignore[arg-type]  # it is a dict
-
-
-def stale_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver that starts again takes the leases of a coordinator that is no more for those of the present one."""
-    resume = Responses.resume
-
-    def believe(self: Responses, logged: AttemptLog, incarnation: int) -> bool:
-        return resume(self, logged, logged.incarnation)
-
-    monkeypatch.setattr(Responses, "resume", believe)
-
-
-def unfenced_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two drivers may work in one folder."""
-    monkeypatch.setattr(checkpoint, "_lock", lambda descriptor, folder: None)
+    monkeypatch.setattr(JsonLines, "__init__", hasty)
 
 
 BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # and a seed that finds each
     dropped_dedup: 1000,
     lost_fsync: 1005,
-    believed_receipt: 1003,
-    stale_incarnation: 1032,
 }
 
 
