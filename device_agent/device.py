@@ -9,7 +9,7 @@ import random
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -32,6 +32,7 @@ from device_agent.connection import ANOTHER_VERSION, FirstContact, Lost, NameTak
 from device_agent.session import Session
 from device_agent.spec import DeviceSpec, Ending, Interval
 from device_agent.transfer import Drivers
+from device_agent.turns import Turns
 from venn.v1 import common_pb2, device_pb2
 from venn.wire.calls import Backoff, enum_name
 from venn.wire.login import Login
@@ -55,6 +56,7 @@ class Setting:
     activity: ActivityLog
     first_contact: FirstContact
     insecure: bool = False  # drivers of other machines need not encrypt
+    turns: Turns = field(default_factory=Turns)  # in which they connect
     level: int = logging.DEBUG  # of what goes as it should: that a device joined, worked and left
     crash_kills: bool = False  # a crash is a SIGKILL of this process
     proxies: Mapping[str, str] = field(default_factory=dict)  # device -> host:port that all its channels go through
@@ -73,6 +75,7 @@ class Device:
         self._loop = asyncio.get_running_loop()
         self._stream: Stream | None = None
         self._asked_to_close: asyncio.Future[CloseStream] = self._loop.create_future()
+        self._end_turn: Callable[[], None] = lambda: None  # of connecting
         self._closing: set[asyncio.Task[None]] = set()  # streams that are being closed
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf  # the timer, on the loop's clock: uvloop's own does not say for what is due at once
@@ -179,10 +182,14 @@ class Device:
         """Run one stream until it is to be closed. If cancelled, it is left open for the goodbye."""
         self._asked_to_close = self._loop.create_future()
         setting = self._setting
+        self._end_turn = await setting.turns.take()
         stream = self._stream = Stream(setting.login, self._hear, self._reach, proxy=self._proxy)
         self._do(self._session.dial(interval.number, self._loop.time()))
         ends: set[asyncio.Future[None] | asyncio.Future[CloseStream]] = {stream.ended, self._asked_to_close}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._end_turn()
         if self._asked_to_close.done():
             close = self._asked_to_close.result()
             if close.why is CloseReason.SILENT:
@@ -194,6 +201,7 @@ class Device:
 
     def _hear(self, frame: device_pb2.ConnectResponse) -> None:
         if frame.WhichOneof("frame") == "welcome":
+            self._end_turn()
             self._setting.first_contact.met = True
             self._backoff.reset()
             self._say(f"joined the coordinator at {self._setting.login.address}", **self._described())

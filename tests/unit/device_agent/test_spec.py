@@ -190,3 +190,13 @@ def test_a_machine_is_probed() -> None:
     packages = machine.importable_packages()
     assert "numpy" in packages
     assert len(packages) <= 64
+
+
+def test_devices_spread_over_the_window_that_they_were_told_however_often_they_have_failed() -> None:
+    backoffs = [Backoff(random.Random(seed)) for seed in range(1000)]
+    for _ in range(3):
+        waits = sorted(backoff.next_s(20.0) for backoff in backoffs)
+        assert 0 <= waits[0] < 1
+        assert 19 < waits[-1] <= 20
+        assert waits[500] == pytest.approx(10.0, abs=1.0)
+    assert Backoff(random.Random(1), first_s=0.25).next_s(0.1) <= 0.25  # a narrower one than its own is of no use
