@@ -7,6 +7,7 @@ kills healthy uploads over slow links.
 import errno
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,8 @@ LARGEST_REQUEST = 2 * 2**20  # bytes, of a client; chunks are at most 1 MiB
 LARGEST_RESPONSE = 16 * 2**20  # bytes; pages of devices, snapshots
 FRAME_BYTES, READ_BYTES = 2**20, 2**16  # at most; gRPC's own are 16 KiB and 8 KiB
 HANDSHAKE_MS = 10_000  # of TLS: a silent connection ends then
+MOST_HOST = 255  # characters of a name
+PORT = re.compile(r"[0-9]{1,5}")
 RECONNECT_MS = (200, 5_000)  # gRPC's own backoff below ours: from, to
 
 Options = list[tuple[str, Any]]
@@ -168,9 +171,10 @@ def parse_address(text: str) -> tuple[str, int]:
     host, colon, port = text.strip().rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
-    good = colon and host and (":" in host) == bracketed and port.isascii() and port.isdigit() and int(port) < 65536
-    if not good or not host.isprintable() or " " in host or "/" in host:
-        raise UsageError("ADDRESS", "is no address", where=repr(text), fix="write host:port, e.g. 127.0.0.1:9700")
+    good = colon and 0 < len(host) <= MOST_HOST and (":" in host) == bracketed and PORT.fullmatch(port)
+    if not good or int(port) > 65535 or not host.isprintable() or " " in host or "/" in host:
+        where = repr(text if len(text) <= MOST_HOST else f"{text[:MOST_HOST]}...")
+        raise UsageError("ADDRESS", "is no address", where=where, fix="write host:port, e.g. 127.0.0.1:9700")
     return host, int(port)
 
 

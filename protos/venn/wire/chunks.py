@@ -130,8 +130,8 @@ def _varint(value: int) -> bytes:
 
 
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
-    """Read a varint: the number, and where it ends. A number that is cut short or too long ends nowhere, past the
-    message.
+    """Read a varint: the number, and where it ends. A number that is cut short or has more than 64 bits ends nowhere,
+    past the message.
     """
     value = 0
     for shift in range(0, 70, 7):
@@ -139,7 +139,7 @@ def _read_varint(message: bytes, at: int) -> tuple[int, int]:
             break
         value |= (message[at] & 0x7F) << shift
         at += 1
-        if message[at - 1] < 0x80:
+        if message[at - 1] < 0x80 and value < 2**64:
             return value, at
     return 0, len(message) + 1
 

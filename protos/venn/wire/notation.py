@@ -52,7 +52,11 @@ RATES: Mapping[str, Fraction] = {
 PERCENT: Mapping[str, Fraction] = {"%": Fraction(1, 100)}
 UNITS: Mapping[str, Fraction] = {**DURATIONS, **BYTES, **RATES, **PERCENT}
 
-NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][+-]?\d{1,3})?", re.ASCII)
+MOST_DIGITS = 40  # before the point, and as many after it
+NUMBER = re.compile(
+    rf"[+-]?(?:\d{{1,{MOST_DIGITS}}}(?:\.\d{{0,{MOST_DIGITS}}})?|\.\d{{1,{MOST_DIGITS}}})(?:[eE][+-]?\d{{1,3}})?",
+    re.ASCII,
+)
 
 Readable = str | int | float
 
@@ -90,6 +94,8 @@ def parse_fraction(text: Readable) -> Fraction:
     value = _plain(text, "a fraction", "80% or 0.8", PERCENT)
     if value < 0:
         raise NotationError(text, "is below 0", "80% or 0.8")
+    if _decimal(100 * value) is None:
+        raise NotationError(text, f"has more than {MOST_DIGITS} digits", "80% or 0.8")
     return value
 
 
@@ -102,8 +108,9 @@ def format_duration(seconds: float) -> str:
     """A duration as text, ``15s``, ``2m`` or ``250ms``: in the largest unit that makes it whole, else in seconds."""
     exact = _exact(seconds)
     for unit in ("d", "h", "m", "s", "ms"):
-        if exact and (exact / DURATIONS[unit]).denominator == 1:
-            return f"{exact_decimal(exact / DURATIONS[unit])}{unit}"
+        whole = exact / DURATIONS[unit]
+        if exact and whole.denominator == 1 and (text := _decimal(whole)):
+            return f"{text}{unit}"
     return f"{format_number(seconds)}s"
 
 
@@ -128,6 +135,13 @@ def format_fraction(fraction: Fraction | float) -> str:
 def format_number(number: float) -> str:
     """The shortest text of a number, without a needless ``.0``."""
     return str(int(number)) if float(number).is_integer() and abs(number) < 1e15 else repr(float(number))
+
+
+def _decimal(fraction: Fraction) -> str | None:
+    """A fraction as a decimal that this notation reads; None if it has too many digits before or after the point."""
+    if fraction >= 10**MOST_DIGITS or (fraction * 10**MOST_DIGITS).denominator != 1:
+        return None
+    return exact_decimal(fraction)
 
 
 def exact_decimal(fraction: Fraction) -> str:
@@ -188,7 +202,8 @@ def _exact(number: Fraction | float) -> Fraction:
 def _scaled(value: float, units: Mapping[str, Fraction], largest_first: tuple[str, ...], base: str) -> str:
     exact = _exact(value)
     unit = next((unit for unit in largest_first if exact >= units[unit]), base)
-    return f"{exact_decimal(exact / units[unit])} {unit}"
+    text = _decimal(exact / units[unit])
+    return f"{format_number(value)} {base}" if text is None else f"{text} {unit}"
 
 
 Unit = Literal["duration", "bytes", "rate", "number"]

@@ -3,6 +3,7 @@
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
@@ -107,6 +108,6 @@ def _unpack(value: bytes) -> ErrorInfo | None:
     try:
         details = Status.FromString(value).details
         found = any(detail.Unpack(info) for detail in details)
-    except ValueError:  # protobuf's DecodeError is one
+    except DecodeError:
         return None
     return info if found and info.domain == DOMAIN else None

@@ -2,7 +2,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from venn.wire.notation import (
@@ -111,9 +111,23 @@ def test_sizes_are_written_as_people_write_them() -> None:
     assert format_fraction(0.125) == "12.5%"
 
 
-@given(st.floats(0, 1e12))
+@given(st.floats(0, 1e300))
+@example(4.6126126126133096e42)
 def test_a_written_duration_reads_back_the_same(seconds: float) -> None:
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, rel=1e-12)
+
+
+@given(st.floats(0, 1e300))
+@example(4.5e-317)
+def test_a_written_rate_reads_back_the_same(rate: float) -> None:
+    assert parse_rate(format_rate(rate)) == pytest.approx(rate, rel=1e-12)
+
+
+@pytest.mark.parametrize("written", ["1e-300%", "15e-324", "81e168"])
+def test_a_fraction_of_very_many_digits_is_refused(written: str) -> None:
+    """It is exact, so its text would have them all."""
+    with pytest.raises(NotationError, match="has more than 40 digits"):
+        parse_fraction(written)
 
 
 @given(st.integers(0, 10**15))
