@@ -27,7 +27,7 @@ from device_agent.throttle import read_throttle
 from venn.wire.bounds import set_bounds
 from venn.wire.command import Context, GivenBounds
 from venn.wire.errors import UsageError
-from venn.wire.notation import format_bytes, parse_bytes, parse_distribution, parse_duration, parse_fraction
+from venn.wire.notation import format_bytes, parse_bytes, parse_duration, parse_fraction
 from venn.wire.places import keys_folder, state_folder
 
 Keys = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the coordinator's keys.")]
@@ -85,9 +85,6 @@ class Flags:
         self, name: str, numbers: Mapping[str, float], labels: Mapping[str, tuple[str, ...]], data: Mapping[str, Path]
     ) -> DeviceSpec:
         """The description of a device that comes, goes and works as the flags say. Raises UsageError."""
-        for distribution in (self.session, self.gap):
-            if distribution is not None:
-                parse_distribution(distribution)
         return DeviceSpec(
             device=name,
             seed=self.seed,

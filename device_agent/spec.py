@@ -7,13 +7,14 @@ count from the run's epoch.
 
 import csv
 import hashlib
-import json
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, StrEnum
 from itertools import count, islice
+from operator import le
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from device_agent.sessions import Absences, Availability, Sessions
 from venn.v1.common_pb2 import Capabilities
 from venn.wire.chance import Ids, Purpose, uniform
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import made, parse_json, read_as
 from venn.wire.notation import Constant, Distribution, parse_distribution
 from venn.wire.text import printable
 
@@ -85,10 +87,13 @@ class Absence:
         return [self.from_s, self.until_s if math.isfinite(self.until_s) else None, self.how.value]
 
     @classmethod
-    def from_json(cls, value: Sequence[float | str | None]) -> "Absence":
-        """Read what ``to_json`` made. Raises ValueError or TypeError for anything else."""
-        start, end, how = value
-        return cls(float(start or 0.0), math.inf if end is None else float(end), AbsenceKind(str(how)))
+    def from_json(cls, value: object) -> "Absence":
+        """Read what ``to_json`` made. Raises ValueError for anything else."""
+        start, end, how = read_as(tuple[float, float | None, str], value)
+        until = math.inf if end is None else end
+        if not 0 <= start < until:
+            raise ValueError(f"it begins at {start} s and ends at {until} s")
+        return cls(start, until, AbsenceKind(how))
 
 
 def always() -> Iterator[Interval]:
@@ -225,6 +230,17 @@ class DeviceSpec:
             raise UsageError("CRASH", f"crash {self.crash:g} is not between 0 and 1", where=self.device, fix="e.g. 30%")
         if self.gap is not None and self.session is None:
             raise UsageError("GAP", "a gap needs sessions", where=self.device, fix="give --session exp(8s) too")
+        for distribution in (self.session, self.gap):
+            if distribution is not None:
+                parse_distribution(distribution)
+        for tasks in (self.tasks_per_session, self.tasks_per_day):
+            if not 0 <= tasks < 2**32:
+                raise UsageError("TASKS", f"may work on {tasks} tasks", where=self.device, fix="write 1; 0 is no limit")
+        for name, number in self.numbers.items():
+            if not math.isfinite(number):
+                message = f"{printable(name, 80)} is {number}, which is not a finite number"
+                raise UsageError("NUMBER", message, where=self.device, fix="write e.g. 2.5")
+        self._check_times()
         for name, values in self.labels.items():
             if len(values) > MOST_LABEL_VALUES:
                 fix = f"at most {MOST_LABEL_VALUES} values"
@@ -234,6 +250,16 @@ class DeviceSpec:
                 message = f"{printable(word, 80)!r} is neither the name nor the value of a label"
                 fix = f"use 1 to {MOST_LABEL_BYTES} bytes of characters that can be shown"
                 raise UsageError("LABEL", message, where=self.device, fix=fix)
+
+    def _check_times(self) -> None:
+        """Check that sessions and absences come one after the other. Raises UsageError."""
+        absences = [(absence.from_s, absence.until_s) for absence in self.absences]
+        for what, spans, last in (("sessions", self.trace or (), sys.float_info.max), ("absences", absences, math.inf)):
+            times = [time for span in spans for time in span]
+            in_order = all(start < end for start, end in spans) and all(map(le, times, times[1:]))
+            if not in_order or not all(-math.inf < time <= last for time in times):
+                fix = "write them one after the other"
+                raise UsageError("TIMES", f"its {what} are not in order of time", where=self.device, fix=fix)
 
     @property
     def alone(self) -> bool:
@@ -268,25 +294,9 @@ class DeviceSpec:
         return {**value, "data": data, "absences": [absence.to_json() for absence in self.absences]}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "DeviceSpec":
-        """Read a device. Raises UsageError, KeyError, TypeError, ValueError or AttributeError for anything else."""
-        trace = value["trace"]
-        return cls(
-            device=str(value["device"]),
-            fleet=str(value["fleet"]),
-            seed=int(value["seed"]),
-            numbers={name: float(number) for name, number in value["numbers"].items()},
-            labels={name: tuple(map(str, values)) for name, values in value["labels"].items()},
-            data={name: Path(path) for name, path in value["data"].items()},
-            session=value["session"],
-            gap=value["gap"],
-            trace=None if trace is None else tuple((float(start), float(end)) for start, end in trace),
-            crash=float(value["crash"]),
-            tasks_per_session=int(value["tasks_per_session"]),
-            tasks_per_day=int(value["tasks_per_day"]),
-            process=value["process"],
-            absences=tuple(Absence.from_json(absence) for absence in value["absences"]),
-        )
+    def from_json(cls, value: object) -> "DeviceSpec":
+        """Read a device. Raises UsageError, ValueError for anything else."""
+        return made(cls, value, whole=True)
 
 
 def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
@@ -312,9 +322,9 @@ def read_population(path: Path, only: str | None = None) -> list[DeviceSpec]:
 
 def _from_line(line: str, where: str) -> DeviceSpec:
     try:
-        return DeviceSpec.from_json(json.loads(line))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"is not a device: {type(error).__name__}: {error}"
+        return DeviceSpec.from_json(parse_json(line))
+    except ValueError as error:
+        message = f"is not a device: {printable(str(error), 80)}"
         raise UsageError("POPULATION", message, where=where, fix="use the file as `venn run` wrote it") from error
     except UsageError as error:
         error.where = f"{where}: {error.where}"

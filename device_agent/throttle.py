@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import made, parse_json
+from venn.wire.text import printable
 
 CONTAINER = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/cpu"))  # its own group as it sees it, version 2 or 1
 UNLIMITED = {"cpu.max": "max", "cpu.cfs_quota_us": "-1"}  # what the file of version 2, or 1, begins with
@@ -84,16 +86,9 @@ def read_throttle(path: Path | None) -> Throttle:
     if path is None:
         return NOTHING
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        return Throttle(
-            start_in=tuple(Path(str(each)) for each in value["start_in"]),
-            work_in=tuple(Path(str(each)) for each in value["work_in"]),
-            duty_cores=None if value["duty_cores"] is None else float(value["duty_cores"]),
-            memory_bytes=None if value["memory_bytes"] is None else int(value["memory_bytes"]),
-            proxies={str(device): str(proxy) for device, proxy in value["proxies"].items()},
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"cannot be read: {type(error).__name__}: {error}"
+        return made(Throttle, parse_json(path.read_bytes()), whole=True)
+    except (OSError, ValueError) as error:
+        message = f"cannot be read: {printable(str(error), 80)}"
         raise UsageError("THROTTLE", message, where=str(path), fix="use the file as `venn run` wrote it") from error
 
 

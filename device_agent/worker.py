@@ -185,9 +185,11 @@ def _unpack(bundle: bytes) -> tuple[str, bytes]:
     """The one file of a bundle; what is wrong with it comes out when it is run."""
     try:
         with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-            [name] = archive.namelist()
-            source = archive.read(name)
-    except (zipfile.BadZipFile, ValueError) as error:
+            [entry] = archive.infolist()
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("its code is compressed")
+            name, source = entry.filename, archive.read(entry)
+    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
         return "bundle", f"raise ImportError({f'the bundle is damaged: {error}'!r})".encode()
     lines = source.decode(errors="replace").splitlines(keepends=True)
     linecache.cache[name] = (len(source), None, lines, name)  # so that a traceback shows the job's lines

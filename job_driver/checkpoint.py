@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from job_driver.artifacts import Artifact
 from job_driver.job import Arrays, Round
@@ -21,7 +20,9 @@ from venn.wire import tensors
 from venn.wire.chunks import Hasher, digest_of_file
 from venn.wire.errors import UsageError
 from venn.wire.files import JsonLines, read_json_lines, sync, write_atomic, writing
+from venn.wire.jsontext import made, parse_json
 from venn.wire.locks import locked_folder
+from venn.wire.text import printable
 
 FORMAT = 2
 MODEL, NEXT_MODEL, STATE = "checkpoint.tensors", "checkpoint.next.tensors", "checkpoint.json"
@@ -121,26 +122,33 @@ class Checkpoints:
         """Load the checkpoint. Raises UsageError where there is none, or not of this job, or its model is damaged."""
         path = self._folder / STATE
         try:
-            state: dict[str, Any] = json.loads(path.read_bytes())
+            state = parse_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(
                 "NO_CHECKPOINT", "there is no checkpoint to resume from", where=str(path), fix="start without --resume"
             ) from error
-        if state.get("format") != FORMAT:
+        if not isinstance(state, dict) or state.get("format") != FORMAT:
             raise UsageError(
                 "OTHER_FORMAT", "another version of venn-testbed wrote this checkpoint", where=str(path),
                 fix="resume with that version, or start in another --dir",
             )  # fmt: skip
-        if state.get("job") != job:
+        try:
+            checkpoint = made(Checkpoint, state)
+            digest, *_ = map(bytes.fromhex, (checkpoint.model_digest, *(each.digest for each in checkpoint.former)))
+        except ValueError as error:
             raise UsageError(
-                "OTHER_CHECKPOINT", f"this is a checkpoint of {state.get('job')}, not of {job}", where=str(path),
+                "DAMAGED_CHECKPOINT", f"the checkpoint cannot be read: {printable(str(error), 80)}", where=str(path),
+                fix="start again in another --dir",
+            ) from error  # fmt: skip
+        if checkpoint.job != job:
+            told = f"this is a checkpoint of {printable(checkpoint.job, 80)}, not of {job}"
+            raise UsageError(
+                "OTHER_CHECKPOINT", told, where=str(path),
                 fix="give the same --owner, --name and --run, or another --dir",
             )  # fmt: skip
-        rounds = self._rounds(state["round"])
-        former = tuple(Former(**each) for each in state.get("former", ()))
-        checkpoint = Checkpoint(**(state | {"rounds": rounds, "former": former}))
+        checkpoint = replace(checkpoint, rounds=self._rounds(checkpoint.round))
         for name in (MODEL, NEXT_MODEL):
-            artifact = self._model(name, bytes.fromhex(checkpoint.model_digest))
+            artifact = self._model(name, digest)
             if artifact is not None:
                 (self._folder / name).replace(self.model)
                 return checkpoint, artifact
@@ -154,10 +162,11 @@ class Checkpoints:
         path = self._folder / HISTORY
         found: dict[int, Round] = {}
         if path.exists():
-            with suppress(ValueError, TypeError):  # a damaged line: those after it are of no use
+            with suppress(ValueError):  # a damaged line: those after it are of no use
                 for line in read_json_lines(path):
-                    found[line["number"]] = Round(**line)
-        rounds = tuple(found[number] for number in range(1, last + 1) if number in found)
+                    closed = made(Round, line)
+                    found[closed.number] = closed
+        rounds = tuple(found[number] for number in range(1, min(last, len(found)) + 1) if number in found)
         if len(rounds) != last:
             raise UsageError(
                 "DAMAGED_CHECKPOINT", f"of {last} rounds {len(rounds)} can be read", where=str(path),
@@ -177,7 +186,7 @@ class Checkpoints:
 def run_in(folder: Path) -> str:
     """The run whose checkpoint is in a folder; "" if there is none."""
     try:
-        return str(json.loads((folder / STATE).read_bytes())["job"]).rpartition("/")[2]
+        return str(parse_json((folder / STATE).read_bytes())["job"]).rpartition("/")[2]
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 

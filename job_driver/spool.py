@@ -24,6 +24,8 @@ from venn.wire import tensors
 from venn.wire.chunks import SMALL_BYTES, digest_of_file
 from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.files import JsonLines, file_error, read_json_lines, sync, write_all, writing
+from venn.wire.jsontext import made
+from venn.wire.text import printable
 
 MANIFEST = "manifest.jsonl"
 NO_FILES_LEFT = (errno.EMFILE, errno.ENFILE)  # until other transfers have ended
@@ -82,16 +84,48 @@ class Response:
         return line
 
     @staticmethod
-    def from_line(line: Mapping[str, Any]) -> "Response":
-        """Read what ``line`` made."""
-        lease, digest, no = line["lease"], bytes.fromhex(line["digest"]), AttemptNo(line["round"], line["attempt"])
-        of = AttemptNo(line["of_round"], line["of_attempt"]) if "of_round" in line else no
+    def from_line(line: object) -> "Response":
+        """Read what ``line`` made. Raises ValueError."""
+        said = made(_ResponseLine, line)
+        digest, no = bytes.fromhex(said.digest), AttemptNo(said.round, said.attempt)
+        of = no if said.of_round is None or said.of_attempt is None else AttemptNo(said.of_round, said.of_attempt)
         return Response(
-            Decision(no, lease, Outcome(line["outcome"]), digest, line.get("reason", "")),
-            ResponseHeader(of, lease, line["device"], line["bytes"], digest, line["weight"], line.get("metrics", {})),
-            line["incarnation"],
-            line["at"],
+            Decision(no, said.lease, Outcome(said.outcome), digest, said.reason),
+            ResponseHeader(of, said.lease, said.device, said.bytes, digest, said.weight, said.metrics),
+            said.incarnation,
+            said.at,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _ResponseLine:
+    """The fields of a response's line in the manifest."""
+
+    lease: int
+    incarnation: int
+    round: int
+    attempt: int
+    device: str
+    outcome: str
+    digest: str  # hex
+    weight: float
+    bytes: int
+    at: float
+    of_round: int | None = None  # of_attempt, too: absent where they are round and attempt
+    of_attempt: int | None = None
+    reason: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """The fields of every line of the manifest."""
+
+    kind: str
+    round: int
+    attempt: int
+    incarnation: int
+    status: str = ""  # of an attempt that has ended
 
 
 @dataclass(slots=True)
@@ -215,20 +249,32 @@ class Spool:
 
     def begun(self) -> bool:
         """Whether the manifest tells of any attempt, whatever version wrote it."""
-        return any(read_json_lines(self._path))
+        return self._path.stat().st_size > 0
 
     def attempts(self, *, after_round: int) -> list[AttemptLog]:
-        """Read the attempts at the rounds after ``after_round`` from the manifest, in order."""
+        """Read the attempts at the rounds after ``after_round`` from the manifest, in order. Raises UsageError
+        DAMAGED_SPOOL.
+        """
         logs: dict[AttemptNo, AttemptLog] = {}
-        for line in read_json_lines(self._path):
-            no = AttemptNo(line["round"], line["attempt"])
-            if no.round <= after_round:
-                continue
-            found = logs.setdefault(no, AttemptLog(no))
-            if line["kind"] == "response":
-                found.responses.append(Response.from_line(line))
-            else:
-                found.status, found.ended_under = Status(line["status"]), line["incarnation"]
+        whole = 0
+        try:
+            for line in read_json_lines(self._path):
+                whole += 1
+                said = made(_Line, line)
+                no = AttemptNo(said.round, said.attempt)
+                if no.round <= after_round:
+                    continue
+                found = logs.setdefault(no, AttemptLog(no))
+                if said.kind == "response":
+                    found.responses.append(Response.from_line(line))
+                else:
+                    found.status, found.ended_under = Status(said.status), said.incarnation
+        except ValueError as error:
+            raise UsageError(
+                "DAMAGED_SPOOL", f"a line is damaged: {printable(str(error), 80)}",
+                where=f"{self._path}:{max(1, whole)}",
+                fix="restore it, or start again in another --dir",
+            ) from error  # fmt: skip
         return [logs[no] for no in sorted(logs)]
 
     def close(self) -> None:

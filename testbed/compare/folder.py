@@ -92,11 +92,10 @@ def write_manifest(plan: Plan, command: Sequence[str], runs: Sequence[Run]) -> N
 def read_comparisons(folder: Path) -> tuple[Row, list[Comparison]]:
     """Read the manifest of a comparison's folder and its runs. Raises UsageError."""
     about = read_object(folder / MANIFEST)
-    rows = about.get("runs")
-    if not isinstance(rows, list) or not rows:
+    rows, policies = about.get("runs"), texts(about, "policies")
+    if not isinstance(rows, list) or not rows or not policies:
         fix = "give the folder of a comparison or of a run; continue an interrupted one with venn compare --resume"
         raise UsageError("NO_COMPARISON", "has no comparison with a finished run", where=str(folder), fix=fix)
-    policies = texts(about, "policies")
     over = texts(about, "over")
     return about, [_comparison(folder, name, policies, over, own) for name, own in _by_scenario(rows)]
 

@@ -61,7 +61,7 @@ def read_run(summary: Row, folder: str) -> RunResult:
 
 def _waits(job: Row) -> tuple[Waited, ...]:
     """The reasons of a job's delay; none where its run kept no journal."""
-    known = [row for row in rows_in(job.get("waits")) if row.get("why") in set(Why)]
+    known = [row for row in rows_in(job.get("waits")) if text(row, "why") in set(Why)]
     return tuple(Waited(**plain_fields(Waited, row), why=Why(text(row, "why"))) for row in known)
 
 

@@ -5,13 +5,11 @@ change a figure. A process that stalled for one moment touches the figures of th
 most the length of that moment (a stall); they are trusted where that is at most ``TOUCHED_LIMIT`` of the JCT.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from coordinator.engine.effects import OpenSession
 from coordinator.engine.events import TaskFinished
@@ -25,6 +23,8 @@ from testbed.runfolder.summary import Emulation, HostSummary, Limit, Stall, Summ
 from testbed.world.limits import OF_A_CONTAINER
 from testbed.world.timeline import Verb
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import made, parse_json
+from venn.wire.text import printable
 
 SAMPLE_S = 1.0
 BUSY_FRACTION = 0.85  # of all cores ...
@@ -227,23 +227,40 @@ SIMULATED = Emulation(cpu="modelled", memory="not limited", link="modelled", pro
 def read_emulation(folder: Path, *, devices: int, processes: int) -> Emulation:
     """Reads the emulation of a live run. Raises UsageError if its file was damaged."""
     try:
-        value = json.loads((folder / EMULATION_FILE).read_text(encoding="utf-8"))
-        limits = tuple(_limit(row) for row in value["limits"])
-        degraded = tuple(str(each) for each in value["degraded"])
-        counts = {str(row["fleet"]): int(row["count"]) for row in value["fleets"]}
+        said = made(_Emulated, parse_json((folder / EMULATION_FILE).read_bytes()))
     except FileNotFoundError:
         return Emulation(cpu="modelled", memory="not limited", link="not limited", processes=processes)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError) as error:
         fix = "restore the file, or run again"
-        raise UsageError("RUN_DAMAGED", f"{error}", where=str(folder / EMULATION_FILE), fix=fix) from None
+        message = f"cannot be read: {printable(str(error), 80)}"
+        raise UsageError("RUN_DAMAGED", message, where=str(folder / EMULATION_FILE), fix=fix) from None
+    limits = tuple(said.limits)
+    counts = {fleet.fleet: fleet.count for fleet in said.fleets}
     return Emulation(
         cpu=_means_text(limits, {"cores"}, counts, devices, "modelled"),
         memory=_means_text(limits, {"memory_limit"}, counts, devices, "not limited"),
         link=_means_text(limits, {"up", "down", "delay", "jitter", "loss"}, counts, devices, "not limited"),
         processes=processes,
         limits=limits,
-        degraded=degraded,
+        degraded=tuple(said.degraded),
     )
+
+
+@dataclass(frozen=True)
+class _Fleet:
+    """The devices of a limited fleet."""
+
+    fleet: str
+    count: int
+
+
+@dataclass(frozen=True)
+class _Emulated:
+    """The file of an emulation, as far as it is read here."""
+
+    limits: Sequence[Limit]
+    degraded: Sequence[str]
+    fleets: Sequence[_Fleet]
 
 
 def read_confined(folder: Path) -> tuple[str, ...]:
@@ -266,22 +283,11 @@ def _means_text(limits: tuple[Limit, ...], keys: set[str], counts: dict[str, int
     """``tc and relay on 2 devices, else not limited``."""
     chosen = [limit for limit in limits if limit.key in keys]
     means = dict.fromkeys(limit.means or NOT_IN_FORCE for limit in chosen)
-    held = sum(counts[fleet] for fleet in {limit.fleet for limit in chosen})
+    held = sum(counts.get(fleet, 0) for fleet in {limit.fleet for limit in chosen})
     if not held:
         return else_
     others = f", else {else_}" if held < devices else ""
     return f"{' and '.join(means)} on {held} device{'s' if held > 1 else ''}{others}"
-
-
-def _limit(row: Any) -> Limit:
-    read_back = row["read_back"]
-    return Limit(
-        str(row["fleet"]),
-        str(row["key"]),
-        str(row["asked"]),
-        None if read_back is None else float(read_back),
-        str(row["means"]),
-    )
 
 
 def task_times(history: History, limited: Collection[str]) -> tuple[TaskTimes, ...]:

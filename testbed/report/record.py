@@ -6,7 +6,6 @@ Each log was written by another process; none is required but the journal. ``run
 absent is taken from the journal, or left out.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from testbed.runfolder.journal import Journal, read_lives
 from testbed.runfolder.jsonlines import Row, integer, read_rows, text
 from testbed.runfolder.paths import RunFolder
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def load_run(folder: Path) -> RunRecord:
 
 def _about(path: Path) -> Row:
     try:
-        value = json.loads(path.read_text())
+        value = parse_json(path.read_bytes())
     except FileNotFoundError:
         return {}
     except ValueError:

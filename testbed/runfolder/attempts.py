@@ -6,10 +6,9 @@ fields of ``Simulated``, for every simulated run.
 """
 
 import csv
-import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,9 +19,11 @@ from testbed.runfolder.jsonlines import Row, damaged
 from testbed.runfolder.paths import RunFolder
 from testbed.runfolder.summary import JobFigures, Simulated
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import made, parse_json, read_as
 
 T = TypeVar("T")
 
+RESTORE = "restore the file, or run again"
 HEADER = ("job", "round", "attempt", "opened_s", "filled_s", "ended_s", "closed", "responses")
 
 
@@ -97,8 +98,8 @@ def load_simulated(folder: Path) -> SimulatedRecord:
         scenario=place.scenario.read_text(errors="replace") if place.scenario.is_file() else "",
         simulated=simulated,
         digest=str(outcome.get("digest", "")),
-        leases={str(reason): int(count) for reason, count in leases.items()},
-        injected={str(verb): int(count) for verb, count in injected.items()},
+        leases=_counts(leases, place.outcome),
+        injected=_counts(injected, place.outcome),
         live=_whole(outcome, "live", place.outcome),
         unheard=_whole(outcome, "unheard", place.outcome),
         jobs=found,
@@ -113,12 +114,22 @@ def _attempts(path: Path, jobs: Sequence[JobFacts]) -> Attempts:
         with path.open(newline="", encoding="utf-8") as file:
             for line, row in enumerate(csv.DictReader(file), start=2):
                 try:
-                    rows.append((places[row["job"]], *(float(row[name]) for name in HEADER[1:])))
+                    rows.append((places[row["job"]], *(_number(row[name]) for name in HEADER[1:])))
                 except (KeyError, TypeError, ValueError):
                     raise damaged(path, line) from None
     except OSError as error:
         raise UsageError("RUN_DAMAGED", f"cannot be read: {error.strerror}", where=str(path)) from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError("RUN_DAMAGED", f"is not a CSV file: {error}", where=str(path), fix=RESTORE) from None
     return Attempts.of_rows(rows)
+
+
+def _number(text: str) -> float:
+    """A number of an attempt. Raises ValueError, TypeError."""
+    value = float(text)
+    if not 0 <= value < 2**31:
+        raise ValueError(f"{value} is no number of an attempt")
+    return value
 
 
 def job_figures(jobs: Sequence[JobFacts], attempts: Attempts) -> list[JobFigures]:
@@ -155,23 +166,30 @@ def mean_jct(jobs: Iterable[JobFigures]) -> float | None:
 
 def _object(path: Path) -> Row:
     try:
-        value = json.loads(path.read_text())
+        value = parse_json(path.read_bytes())
     except (OSError, ValueError):
         value = None
     if not isinstance(value, dict):
-        raise UsageError("RUN_DAMAGED", "is not JSON", where=str(path), fix="restore the file, or run again")
+        raise UsageError("RUN_DAMAGED", "is not JSON", where=str(path), fix=RESTORE)
     return value
 
 
-def _made(kind: Callable[..., T], said: object, where: Path) -> T:
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]  # only dataclasses come here
-    if not isinstance(said, dict) or names - said.keys():
-        raise damaged(where, 1)
-    return kind(**{name: said[name] for name in names})
+def _made(kind: type[T], said: object, where: Path) -> T:
+    try:
+        return made(kind, said)
+    except ValueError:
+        raise damaged(where, 1) from None
+
+
+def _counts(said: object, where: Path) -> dict[str, int]:
+    try:
+        return dict(read_as(Mapping[str, int], said))
+    except ValueError:
+        raise damaged(where, 1) from None
 
 
 def _whole(row: Row, key: str, where: Path) -> int:
-    value = row.get(key)
-    if not isinstance(value, int):
-        raise damaged(where, 1)
-    return value
+    try:
+        return int(read_as(int, row.get(key)))
+    except ValueError:
+        raise damaged(where, 1) from None

@@ -1,6 +1,5 @@
 """Reading JSON lines that another process wrote, and perhaps did not finish writing: runs are killed."""
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from venn.wire.errors import UsageError
+from venn.wire.jsontext import MOST_INTEGER, parse_json
 
 Row = dict[str, object]
 
@@ -40,19 +40,22 @@ def damaged(path: Path, line: int) -> UsageError:
 def number_pairs(value: object) -> Iterator[tuple[float, float]]:
     """The pairs of numbers in a list; what is something else is left out."""
     for one in value if isinstance(value, list) else ():
-        if isinstance(one, list) and len(one) == 2 and all(isinstance(each, int | float) for each in one):
-            yield float(one[0]), float(one[1])
+        first, second = map(maybe, one) if isinstance(one, list) and len(one) == 2 else (None, None)
+        if first is not None and second is not None:
+            yield first, second
 
 
 def number(row: Row, key: str, default: float = 0.0) -> float:
     """A number of a row; the default where it is absent or something else."""
-    value = row.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    value = maybe(row.get(key))
+    return default if value is None else value
 
 
 def integer(row: Row, key: str) -> int:
     """A whole number of a row; 0 where it is absent or something else."""
-    return int(number(row, key))
+    value = row.get(key)
+    whole = value if isinstance(value, int) else number(row, key)
+    return int(whole) if abs(whole) <= MOST_INTEGER else 0
 
 
 def text(row: Row, key: str) -> str:
@@ -63,7 +66,9 @@ def text(row: Row, key: str) -> str:
 
 def maybe(value: object) -> float | None:
     """A number; None where it is absent (null) or something else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) > MOST_INTEGER):
+        return None
+    return float(value) if isinstance(value, int | float) else None
 
 
 def plain_fields(kind: type, row: Row) -> dict[str, Any]:
@@ -99,13 +104,13 @@ def metrics(row: Row) -> dict[str, float]:
     value = row.get("metrics")
     if not isinstance(value, dict):
         return {}
-    return {str(name): float(one) for name, one in value.items() if isinstance(one, int | float)}
+    return {str(name): one for name, one in ((name, maybe(one)) for name, one in value.items()) if one is not None}
 
 
 def read_object_line(said: bytes) -> Row | None:
     """Read the JSON object of a line; None if it is none."""
     try:
-        value = json.loads(said)
+        value = parse_json(said)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
@@ -115,7 +120,7 @@ def read_object(path: Path) -> Row:
     """Read the object of a JSON file; empty if there is none, or nothing that can be read."""
     try:
         return read_object_line(path.read_bytes()) or {}
-    except OSError:
+    except (OSError, ValueError):  # a ValueError: of a path that no file can have
         return {}
 
 

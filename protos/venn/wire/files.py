@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from venn.wire.errors import PeerError, UsageError, VennError
+from venn.wire.jsontext import parse_json
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -128,9 +129,9 @@ class JsonLines:
 
 
 def read_json_lines(path: Path) -> Iterator[Any]:
-    """Read the values of a line log; a last line that a crash cut short is left out."""
+    """Read the values of a line log; a last line that a crash cut short is left out. Raises OSError, ValueError."""
     with open(path, "rb") as file:
         for line in file:
             if not line.endswith(b"\n"):
                 return
-            yield json.loads(line)
+            yield parse_json(line)

@@ -29,7 +29,9 @@ from venn.wire.channel import is_loopback, parse_address
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.files import write_atomic
+from venn.wire.jsontext import parse_json, read_as
 from venn.wire.process import LagMonitor
+from venn.wire.text import printable
 
 BUFFER_BYTES = 65_536  # of the kernel, for a socket: what waits shall wait at its sender
 MOST_LATE_S = 0.004  # that is made up for; a machine that is later than that is too busy
@@ -310,9 +312,9 @@ def write_specs(path: Path, specs: Mapping[str, LinkSpec]) -> None:
 def read_specs(path: Path) -> dict[str, LinkSpec]:
     """Read what ``write_specs`` wrote. Raises UsageError RELAY."""
     try:
-        return {device: LinkSpec(**fields) for device, fields in json.loads(path.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        message = f"cannot be read: {getattr(error, 'strerror', None) or f'{type(error).__name__}: {error}'}"
+        return dict(read_as(Mapping[str, LinkSpec], parse_json(path.read_bytes())))
+    except (OSError, ValueError) as error:
+        message = f"cannot be read: {getattr(error, 'strerror', None) or printable(str(error), 80)}"
         raise UsageError("RELAY", message, where=str(path), fix="use the file as `venn run` wrote it") from error
 
 

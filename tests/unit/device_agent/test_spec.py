@@ -1,6 +1,7 @@
 """Devices from flags and from population.jsonl; what is wrong is said in one line, with its place."""
 
 import json
+import math
 import random
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,23 @@ def test_a_device_is_read_as_the_testbed_wrote_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seed": "x"}, "is not a device: ValueError"),
-        ({"numbers": 3}, "is not a device: AttributeError"),
+        ({"seed": "x"}, "is not a device: seed: it is not a whole number"),
+        ({"seed": 2**63}, "is not a device: seed: it is not a whole number"),
+        ({"numbers": 3}, "is not a device: numbers: it is not an object"),
+        ({"numbers": {"cpu": 10**400}}, "is not a device: numbers: it is not a number"),
+        ({"numbers": {"cpu": math.nan}}, "cpu is nan, which is not a finite number"),
+        ({"labels": "[" * 100_000}, "is not a device"),
+        ({"session": 3}, "is not a device: session: it is not null"),
+        ({"session": "3"}, "has no unit"),
+        ({"gap": "exp(8 GB)"}, "has an unknown unit"),
+        ({"trace": [[3.0, 1.0]]}, "its sessions are not in order of time"),
+        ({"trace": [[0.0, 5.0], [4.0, 6.0]]}, "its sessions are not in order of time"),
+        ({"trace": [[0.0, math.inf]]}, "its sessions are not in order of time"),
+        ({"absences": [[4.0, 1.0, "crash"]]}, "it begins at 4.0 s and ends at 1.0 s"),
+        ({"absences": [[1.0, None, "crash"], [2.0, 3.0, "leave"]]}, "its absences are not in order of time"),
+        ({"absences": [[1.0, 2.0, "vanish"]]}, "is not a device: absences"),
+        ({"tasks_per_day": -1}, "may work on -1 tasks"),
+        ({"tasks_per_session": 2**40}, "may work on 1099511627776 tasks"),
         ({"device": "a b"}, "is not a device name"),
         ({"crash": 1.5}, "crash 1.5 is not between"),
     ],
