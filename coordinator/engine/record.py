@@ -7,14 +7,16 @@ The codec of a class is made once, from its type hints. It writes text without a
 busy coordinator records is this.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import Enum
 from fractions import Fraction
+from functools import partial
 from json.encoder import JSONEncoder, encode_basestring_ascii
 from math import isfinite
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Literal, NewType, Union, assert_never, cast, get_args, get_origin, get_type_hints
 
 from coordinator.engine.chance import mix
@@ -74,12 +76,13 @@ def effect_from_json(record: object) -> Effect:
 
 def read_record(record: object, kinds: Mapping[str, type]) -> object:
     """Read a record of one of these dataclasses, by name, from its JSON. Raises RecordError."""
-    if not isinstance(record, list) or not record or record[0] not in kinds:
-        raise RecordError(f"not a record: {str(record)[:80]}")
+    name = record[0] if isinstance(record, list) and record else None
+    if not isinstance(record, list) or not isinstance(name, str) or name not in kinds:
+        raise RecordError("not a record")
     try:
-        return _CODECS[kinds[record[0]]].read(record[1:])
-    except (TypeError, ValueError, KeyError) as error:
-        raise RecordError(f"{record[0]} cannot be read: {error}") from None
+        return _CODECS[kinds[name]].read(record[1:])
+    except (TypeError, ValueError, ZeroDivisionError, RecursionError) as error:
+        raise RecordError(f"{name} cannot be read: {error}") from None
 
 
 def settings_to_json(settings: EngineSettings) -> dict[str, object]:
@@ -193,13 +196,16 @@ def _classes(members: tuple[object, ...]) -> dict[str, type]:
     return {one.__name__: one for one in members if isinstance(one, type) and is_dataclass(one)}
 
 
-def _reader(hint: object) -> Convert | None:
-    """How a field's value is made of its JSON; None: it is that."""
+def _reader(hint: object) -> Convert:
+    """How a field's value is made of its JSON; that raises ValueError or TypeError for what is something else."""
+    hint = hint.__supertype__ if isinstance(hint, NewType) else hint
     origin, args = get_origin(hint), get_args(hint)
-    if isinstance(hint, NewType) or hint in (int, float, str, bool) or origin is Literal:
-        return None
+    if hint in _PLAIN:
+        return partial(_checked, _PLAIN[cast(type, hint)])
+    if origin is Literal:
+        return partial(_member, args)
     if hint is Fraction:
-        return lambda one: Fraction(cast(str, one))
+        return _fraction
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     if isinstance(hint, type) and is_dataclass(hint):
@@ -208,24 +214,54 @@ def _reader(hint: object) -> Convert | None:
         classes = _classes(args)
         if len(classes) > 1:
             return lambda one: read_record(one, classes)
+        if all(arg in _PLAIN or arg is NoneType for arg in args):
+            return partial(_checked, tuple(kind for arg in args for kind in _PLAIN.get(arg, (NoneType,))))
         some = _reader(args[0])
-        return None if some is None else lambda one: None if one is None else some(one)
-    if origin is frozenset:
-        return lambda many: frozenset(cast(list[str], many))
+        return lambda one: None if one is None else some(one)
     if origin is tuple and args[-1] is not Ellipsis:
         readers = [_reader(arg) for arg in args]
         return lambda many: tuple(_read_each(many, readers, strict=True))
-    if origin is tuple:
-        each = _reader(args[0])
-        return lambda many: tuple(map(each, cast(list[object], many)) if each else cast(list[object], many))
+    if origin in (tuple, frozenset):
+        each, whole = _reader(args[0]), cast(Callable[[Iterable[object]], object], origin)
+        return lambda many: whole(map(each, _list(many)))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         each = _reader(args[1])
-        return lambda many: {key: each(one) if each else one for key, one in cast(Mapping[str, object], many).items()}
+        return lambda many: {key: each(one) for key, one in _object(many).items()}
     raise TypeError(f"no codec for {hint}")
 
 
-def _read_each(record: object, readers: list[Convert | None], *, strict: bool) -> Iterator[object]:
-    return (read(one) if read else one for one, read in zip(cast(list[object], record), readers, strict=strict))
+_PLAIN: Mapping[type, tuple[type, ...]] = {int: (int,), float: (float, int), str: (str,), bool: (bool,)}
+_FRACTION = re.compile(r"-?[0-9]{1,40}(/[0-9]{1,40})?")  # as it is written; another could have a huge exponent
+
+
+def _checked(kinds: tuple[type, ...], one: object) -> object:
+    if type(one) not in kinds:
+        raise TypeError(f"{type(one).__name__} in place of {kinds[0].__name__}")
+    return one
+
+
+def _member(members: tuple[object, ...], one: object) -> object:
+    if one not in members:
+        raise ValueError("not one of the values that there are")
+    return one
+
+
+def _fraction(one: object) -> Fraction:
+    if not isinstance(one, str) or not _FRACTION.fullmatch(one):
+        raise ValueError("not a fraction")
+    return Fraction(one)
+
+
+def _list(many: object) -> list[object]:
+    return cast(list[object], _checked((list,), many))
+
+
+def _object(many: object) -> dict[str, object]:
+    return cast(dict[str, object], _checked((dict,), many))
+
+
+def _read_each(record: object, readers: list[Convert], *, strict: bool) -> Iterator[object]:
+    return (read(one) for one, read in zip(_list(record), readers, strict=strict))
 
 
 _to_json = JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
