@@ -26,6 +26,7 @@ from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.limits import LINK
 from testbed.world.profiles import CAPABILITIES, load_profile
 from venn.wire.errors import UsageError
+from venn.wire.text import printable
 
 INHERITANCE = (("every_job", "jobs"), ("every_device", "fleets"))
 _EITHER = ({"rounds": "max_rounds", "max_rounds": "rounds"}, {"session": "trace", "gap": "trace", "trace": "session"})
@@ -102,7 +103,7 @@ def as_words(overrides: Sequence[str]) -> list[str]:
 def _apply(root: Value, text: str, places: Places) -> Value:
     """The root with one override on its way down to its key."""
     flag = text.startswith("--")
-    source = text if flag else f"--set {text}"
+    source = printable(text if flag else f"--set {text}")
     dotted, equals, written = text.removeprefix("--").partition("=")
     keys = dotted.replace("-", "_").split(".") if flag else dotted.strip().split(".")
 

@@ -6,21 +6,24 @@ give the same bytes.
 
 import math
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from zipfile import BadZipFile
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+import numpy.lib.format as npy
 from numpy.typing import NDArray
 
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error
-from venn.wire.notation import parse_number
-from venn.wire.text import did_you_mean
+from venn.wire.notation import format_bytes, parse_number
+from venn.wire.text import did_you_mean, printable
 
 DIGITS = "sklearn-digits"
+MOST_UNPACKED = 1032  # bytes for each of the file: deflate makes no more of zeros
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,14 +72,34 @@ def _digits() -> Samples:
 def _file(path: Path) -> Samples:
     fix = "save it with numpy.savez(FILE, x=..., y=...)"
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return Samples(arrays["x"], arrays["y"])
+        with ZipFile(path) as archive:
+            return Samples(*(_array(archive, f"{name}.npy") for name in ("x", "y")))
     except OSError as error:
         raise UsageError("SOURCE", f"cannot be read: {error.strerror or error}", where=str(path), fix=fix) from error
     except KeyError as error:
         raise UsageError("SOURCE", "has no arrays x and y", where=str(path), fix=fix) from error
-    except (ValueError, BadZipFile, TypeError, EOFError) as error:
-        raise UsageError("SOURCE", f"is not a data set: {error}", where=str(path), fix=fix) from error
+    except (ValueError, BadZipFile, zlib.error, TypeError, EOFError, NotImplementedError, RuntimeError) as error:
+        told = printable(str(error), 200)
+        raise UsageError("SOURCE", f"is not a data set: {told}", where=str(path), fix=fix) from error
+
+
+def _array(archive: ZipFile, name: str) -> NDArray[np.generic]:
+    """An array of the archive, of no more bytes than it has there. Raises KeyError: it is not there; ValueError and
+    others: it is damaged.
+    """
+    size = archive.getinfo(name).file_size
+    if size > MOST_UNPACKED * archive.start_dir:
+        raise ValueError(f"{name} would be {format_bytes(size)}, and the file is {format_bytes(archive.start_dir)}")
+    with archive.open(name) as file:
+        version = npy.read_magic(file)
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(version)
+        if read_header is None:
+            raise ValueError(f"{name} has format {version}")
+        shape, _, dtype = read_header(file)
+    if math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name} says that it has {math.prod(shape)} values, and it is cut short")
+    with archive.open(name) as file:
+        return npy.read_array(file, allow_pickle=False)
 
 
 HELD_OUT = "held_out.npz"

@@ -14,6 +14,7 @@ files are matched by their place, and round again, as those two do it; their num
 """
 
 import io
+import os
 import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -184,10 +185,11 @@ def read_pickle(path: Path) -> object:
     """What a pickled file holds. Raises UsageError."""
     try:
         with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(min(size, MOST_BYTES))
     except OSError as error:
         raise UsageError("POPULATION", f"cannot be read: {error.strerror or error}", where=str(path)) from error
-    if len(data) > MOST_BYTES:
+    if size > MOST_BYTES:
         message = f"is larger than {format_bytes(MOST_BYTES)}"
         raise UsageError("POPULATION", message, where=str(path), fix="make it a CSV file, which is read in parts")
     if not data:

@@ -30,10 +30,12 @@ from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.limits import LINK, Limits
 from venn.wire.chunks import digest_of
+from venn.wire.errors import PeerError
 from venn.wire.files import writing
 from venn.wire.keys import ROLES, Key, Role, ensure_keys, key_file
 from venn.wire.process import LABEL
 from venn.wire.requirements import Whom
+from venn.wire.text import printable
 
 INSIDE = "/venn"  # where a container has its part of the run folder
 PORT = 9700  # of the coordinator
@@ -146,21 +148,27 @@ def _entry(path: str, mode: int) -> tarfile.TarInfo:
 def unpack(archive: Iterable[bytes], root: Path) -> None:
     """Write the files of ``INSIDE`` below ``root``, from the tar of an engine, but for those that were put in.
 
-    Raises PeerError OUT_OF_SPACE.
+    Raises PeerError OUT_OF_SPACE, and ARCHIVE for what is no tar or cannot be written: a container says what is in it.
     """
-    with tarfile.open(fileobj=cast(BinaryIO, _Stream(iter(archive))), mode="r|") as tar:
-        for entry in tar:
-            parts = PurePosixPath(entry.name).parts[1:]  # the first is that of INSIDE
-            if not entry.isfile() or not parts or ".." in parts or parts[0] in OURS:
-                continue
-            target = root.joinpath(*parts)
-            with writing(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
-                content = tar.extractfile(entry)
-                assert content is not None
-                with target.open("wb") as file:
-                    while piece := content.read(2**20):
-                        file.write(piece)
+    try:
+        with tarfile.open(fileobj=cast(BinaryIO, _Stream(iter(archive))), mode="r|") as tar:
+            for entry in tar:
+                parts = PurePosixPath(entry.name).parts[1:]  # the first is that of INSIDE
+                if entry.isfile() and not entry.issparse() and parts and ".." not in parts and parts[0] not in OURS:
+                    _extract(tar, entry, root.joinpath(*parts))
+    except (tarfile.TarError, EOFError, ValueError, OSError) as error:
+        message = f"what a container wrote cannot be taken out of it: {printable(str(error), 120)}"
+        raise PeerError("ARCHIVE", message, where=str(root)) from error
+
+
+def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, target: Path) -> None:
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = tar.extractfile(entry)
+        assert content is not None
+        with target.open("wb") as file:
+            while piece := content.read(2**20):
+                file.write(piece)
 
 
 class _Stream(io.RawIOBase):
