@@ -1,0 +1,368 @@
+"""Decoders of what peers send, and of the notation."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
+
+import grpc
+import numpy as np
+from google.protobuf.message import DecodeError
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+
+from coordinator.engine.events import Event, JobSubmitted
+from coordinator.engine.ids import DeviceId, JobId, SessionSeq
+from coordinator.engine.record import event_from_json
+from coordinator.engine.record import text_of as record_text
+from coordinator.engine.requirements import Capabilities, group_of
+from coordinator.service.convert import devices, fields, jobs
+from coordinator.service.convert.fields import MalformedError
+from device_agent import pipes
+from job_driver.counting import AttemptNo, Decision, Outcome
+from job_driver.server import read_header
+from job_driver.spool import Refused, Response, ResponseForm, ResponseHeader
+from job_driver.upload import Inspection
+from tests.fuzz.decoder import Decoder, in_file, text_of
+from tests.fuzz.mutants import json_like, messages
+from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
+from venn.wire import admission, chunks, notation, requirements, status, tensors
+from venn.wire.channel import join_address, parse_address
+from venn.wire.errors import UsageError
+from venn.wire.notation import NotationError
+from venn.wire.tensors import TensorError
+
+KEY = bytes(32)
+MODELS = ({"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(2)}, {"n": np.ones((3,), np.int8)}, {})
+Array = tuple[str, str, tuple[int, ...], bytes]
+
+
+def _arrays(data: bytes) -> tuple[Array, ...]:
+    return tuple((name, one.dtype.str, one.shape, one.tobytes()) for name, one in tensors.decode(data).items())
+
+
+def _encoded(arrays: tuple[Array, ...]) -> bytes:
+    return tensors.encode({name: np.frombuffer(raw, dtype).reshape(shape) for name, dtype, shape, raw in arrays})
+
+
+def _tensors() -> list[bytes]:
+    return [tensors.encode(model) for model in (*MODELS, {"empty": np.zeros((0, 7)), "scalar": np.float16(1.5)})]
+
+
+def _inspected(data: bytes) -> str:
+    """The verdict on a response piece by piece: the same as on its bytes as a whole."""
+    inspection = Inspection(len(data))
+    for start in range(0, len(data), 100):
+        inspection.take(memoryview(data)[start : start + 100])
+    told = inspection.problem(chunks.digest_of(data))
+    try:
+        tensors.decode(data, refuse_nan=True)
+        whole = ""
+    except TensorError as error:
+        whole = error.reason
+    assert bool(told) == (whole == "TENSOR_NOT_FINITE")
+    return told
+
+
+def _judged(data: bytes) -> str:
+    """The verdict on the form of a response; "" only for one that is like the model."""
+    form = ResponseForm(MODELS[0], len(tensors.encode(MODELS[0])), same_as_model=True, most_bytes=0)
+    told = form.problem(memoryview(data))
+    assert told or {name: shape for name, _, shape, _ in _arrays(data)} == {"w": (2, 3), "b": (2,)}
+    return told
+
+
+def _submitted(data: bytes) -> tuple[int, bytes] | None:
+    piece = chunks.read_submit_request(data)
+    if piece is None:
+        return None
+    theirs = task_pb2.SubmitRequest.FromString(data).chunk
+    assert (theirs.offset, theirs.data) == (piece.offset, bytes(piece.data)), "protobuf reads it otherwise"
+    return piece.offset, bytes(piece.data)
+
+
+def _fetched(data: bytes) -> tuple[int, int, bytes] | None:
+    piece = chunks.read_fetch_response(data)
+    if piece is None:
+        return None
+    theirs = task_pb2.FetchResponse.FromString(data)
+    read = (piece.total, piece.offset, bytes(piece.data))
+    assert (theirs.total_bytes, theirs.chunk.offset, theirs.chunk.data) == read, "protobuf reads it otherwise"
+    return read
+
+
+def _ticket(data: bytes) -> bytes:
+    ticket = common_pb2.Ticket(payload=data, mac=admission.mac_of(data, KEY), key_id="k")
+    return admission.verify(ticket, KEY, "k", now_ms=0).SerializeToString(deterministic=True)
+
+
+def _header(data: bytes) -> Response:
+    """A response's header, as the manifest keeps it."""
+    payload = common_pb2.TicketPayload(lease=7, device="phone-1")
+    payload.attempt.round, payload.attempt.attempt = 3, 1
+    header: ResponseHeader = read_header(task_pb2.SubmitHeader.FromString(data), payload)
+    response = Response(Decision(AttemptNo(3, 1), 7, Outcome.COUNTED, header.digest, ""), header, 1, 1.5)
+    assert Response.from_line(json.loads(json.dumps(response.line()))) == response
+    return response
+
+
+def _recorded(event: Event) -> Event:
+    """An event that a journal can keep."""
+    assert event_from_json(json.loads(record_text(event))) == event
+    return event
+
+
+def _device_frame(data: bytes) -> Event:
+    frame = devices.parse_frame(data)
+    if frame.WhichOneof("frame") == "check_in":
+        return _recorded(devices.check_in(frame.check_in, SessionSeq(1), 1))
+    return _recorded(devices.device_event(SessionSeq(1), frame))
+
+
+def _job(data: bytes) -> Event:
+    request = job_pb2.SubmitJobRequest.FromString(data)
+    return _recorded(JobSubmitted(jobs.job_spec(jobs.job_id(request.key), request.spec), 1))
+
+
+def _requirement(data: bytes) -> str:
+    wanted = fields.requirement_from_wire(common_pb2.Requirement.FromString(data))
+    wanted.matches(DeviceId("a"), Capabilities({"cpu": 1.0}, {"site": frozenset(["lab"])}))
+    return group_of(wanted)
+
+
+def _attempt(data: bytes) -> object:
+    """The attempt that a driver opens, and its task."""
+    said = job_pb2.OpenAttemptRequest.FromString(data)
+    jobs.check_task(said.task)
+    return jobs.attempt_of(said.key)
+
+
+def _responses_told(data: bytes) -> object:
+    return jobs.recorded(job_pb2.RecordResponsesRequest.FromString(data))
+
+
+def _round(data: bytes) -> object:
+    metrics = jobs.metrics(job_pb2.ReportRoundRequest.FromString(data).metrics)
+    assert all(name.isprintable() for name in metrics)
+    return metrics
+
+
+class _NoLoop:
+    """In place of an event loop: a stream that has ended waits for nothing."""
+
+    def get_debug(self) -> bool:
+        return False
+
+
+def _worker_frame(data: bytes) -> tuple[pipes.Header, bytes]:
+    reader = asyncio.StreamReader(loop=cast(asyncio.AbstractEventLoop, _NoLoop()))
+    reader.feed_data(data)
+    reader.feed_eof()
+    receiving: Coroutine[Any, Any, tuple[pipes.Header, bytes]] = pipes.receive(reader)
+    try:
+        receiving.send(None)
+    except StopIteration as done:
+        return cast(tuple[pipes.Header, bytes], done.value)
+    raise AssertionError("it waits for more of a stream that has ended")
+
+
+def _framed(message: tuple[pipes.Header, bytes]) -> bytes:
+    return pipes.pack(*message) + message[1]
+
+
+def _device_frames() -> list[bytes]:
+    check_in = device_pb2.CheckIn(device="phone-1", instance=bytes(16), interval=3)
+    check_in.capabilities.numbers["cpu"] = 2.5
+    check_in.capabilities.labels["site"].values.extend(["lab", "attic"])
+    check_in.held.add(lease=7, incarnation=1).done.receipt.CopyFrom(common_pb2.Receipt(lease=7, outcome=1))
+    finished = device_pb2.Finished(lease=7, receipt=common_pb2.Receipt(lease=7, outcome=1))
+    finished.measure.compute.FromMilliseconds(1500)
+    failed = device_pb2.Failed(lease=7, phase=1, reason=1, message="no rows", output_tail="a\nb")
+    frames = ({"check_in": check_in}, {"finished": finished}, {"failed": failed})
+    return [device_pb2.ConnectRequest(seq=2, **frame).SerializeToString() for frame in frames]
+
+
+def _jobs() -> list[bytes]:
+    request = job_pb2.SubmitJobRequest(key=common_pb2.JobKey(owner="ann", name="digits", run="1"))
+    request.spec.CopyFrom(job_pb2.JobSpec(demand=10, min_response="0.8", over_commit="0.2", rounds=3))
+    request.spec.deadline.FromSeconds(15)
+    request.spec.requirement.CopyFrom(requirements.parse_requirement(REQUIREMENTS[1].decode()))
+    return [request.SerializeToString()]
+
+
+def _headers() -> list[bytes]:
+    header = task_pb2.SubmitHeader(covers=[task_pb2.Cover(lease=7, weight=2.0)], total_bytes=100, digest=bytes(32))
+    header.metrics["loss"] = 0.5
+    return [header.SerializeToString()]
+
+
+def _pieces() -> list[bytes]:
+    return [chunks.submit_request(offset, b"data" * 9) for offset in (0, 5, 2**40)]
+
+
+def _responses() -> list[bytes]:
+    return [chunks.fetch_response(total, offset, b"data" * 9) for total, offset in ((40, 0), (2**40, 2**33))]
+
+
+def _details() -> list[bytes]:
+    told = Status(code=3, message="late")
+    told.details.add().Pack(
+        ErrorInfo(reason="TICKET_EXPIRED", domain=status.DOMAIN, metadata={"fix": "take a new offer"})
+    )
+    return [told.SerializeToString()]
+
+
+def _peer_error(data: bytes) -> str:
+    """The error of a call that ended with these details."""
+    metadata = grpc.aio.Metadata((status.DETAILS_KEY, data))
+    error = grpc.aio.AioRpcError(grpc.StatusCode.ABORTED, grpc.aio.Metadata(), metadata, "late")
+    return str(status.peer_error(error, where="coordinator"))
+
+
+ATTEMPT = jobs.attempt_key(JobId("ann/digits/1"), 3, 1)
+REQUIREMENTS = (
+    b"all",
+    b'memory >= 4 GB and (cpu > 7 or not site = "north lab")',
+    b"id in (phone-1; phone-2) or not (os != android-14 and cpu <= 2.5)",
+)
+SELECTORS = (b"25% of flagship", b"3 of site=lab", b"all", b"driver handwriting", b"coordinator")
+DURATIONS = (b"15s", b"250ms", b"1.5h", b"2e3 m", b" 7 d ")
+SIZES = (b"4 GB", b"512 MiB", b"1.5 kB", b"7B")
+RATES = (b"4 Mbit/s", b"1.5e2 kbit/s", b"7 bit/s")
+PARTS = (b"80%", b"0.8", b"1", b"2.5e-3")
+NUMBERS = (b"7", b"-2.5", b"2.5e3", b".5")
+DRAWN: Mapping[notation.Unit, Sequence[bytes]] = {
+    "duration": (*DURATIONS, b"exp(8s)", b"lognormal(8s; 1.0)", b"1s..4s"),
+    "bytes": (*SIZES, b"2 GB..4 GB", b"lognormal(4 GB; 0.5)"),
+    "rate": (*RATES, b"1 Mbit/s..8 Mbit/s", b"lognormal(4 Mbit/s; 1.0)"),
+    "number": (*NUMBERS, b"1..4", b"lognormal(8; 1.0)", b"exp(3)"),
+}
+_SIGNS = (
+    b" and ",
+    b" or ",
+    b"not ",
+    b"(",
+    b")",
+    b'"',
+    b"=",
+    b"!=",
+    b">=",
+    b" of ",
+    b"%",
+    b"/min",
+    b"; ",
+    b"..",
+    b" GB",
+    b"ms",
+    b"d",
+)
+
+
+def _notation(name: str, seeds: Sequence[bytes], parse: Callable[[str], Any], show: Callable[[Any], str]) -> Decoder:
+    return Decoder(
+        name,
+        lambda: seeds,
+        lambda data: parse(text_of(data)),
+        (NotationError,),
+        again=lambda value: show(value).encode(errors="surrogateescape"),
+        words=_SIGNS,
+    )
+
+
+def _distribution(unit: notation.Unit) -> Decoder:
+    def parse(text: str) -> notation.Distribution:
+        return notation.parse_distribution(text, unit)
+
+    return _notation(f"distributions-{unit}", DRAWN[unit], parse, str)
+
+
+NOTATIONS = (
+    _notation("requirements", REQUIREMENTS, requirements.parse_requirement, requirements.format_requirement),
+    _notation("selectors", SELECTORS, requirements.parse_selector, str),
+    _notation("rates-of", (b"20%/min", b"5%/min of budget", b"1%/min of site=lab"), requirements.parse_rate_of, str),
+    _notation("durations", DURATIONS, notation.parse_duration, notation.format_duration),
+    _notation("sizes", SIZES, notation.parse_bytes, notation.format_bytes),
+    _notation("rates", RATES, notation.parse_rate, notation.format_rate),
+    _notation("fractions", PARTS, notation.parse_fraction, notation.format_fraction),
+    _notation("numbers", NUMBERS, notation.parse_number, notation.format_number),
+    *map(_distribution, DRAWN),
+)
+
+WORKER_FRAMES: tuple[tuple[pipes.Header, bytes], ...] = (
+    ({"say": "ready"}, b""),
+    ({"say": "progress", "id": 3, "fraction": 0.5}, b""),
+    ({"say": "done", "id": 3, "weight": 2.0, "metrics": {"loss": 0.5}, "compute_s": 1.5}, b"body" * 20),
+    ({"say": "failed", "id": 3, "message": "ValueError: no rows", "output": "a\nb"}, b""),
+)
+
+WIRE = (
+    Decoder("tensors", _tensors, _arrays, (TensorError,), again=_encoded, words=(b"<f4", b"[0,1]", b"|b1")),
+    Decoder("mapped-tensors", _tensors, in_file("model", tensors.open_file), (TensorError,)),
+    Decoder("inspection", _tensors, _inspected, ()),
+    Decoder("response-form", _tensors, _judged, ()),
+    Decoder("submit-chunks", _pieces, _submitted, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80")),
+    Decoder("fetch-chunks", _responses, _fetched, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80")),
+    Decoder("submit-headers", _headers, _header, (DecodeError, Refused), forms=lambda: messages(task_pb2.SubmitHeader)),
+    Decoder(
+        "tickets",
+        lambda: [common_pb2.TicketPayload(version=1, lease=7, not_after_ms=9).SerializeToString()],
+        _ticket,
+        (admission.TicketError,),
+        again=lambda payload: payload,
+        forms=lambda: messages(common_pb2.TicketPayload),
+    ),
+    Decoder("challenges", lambda: [KEY], lambda data: admission.identify_mac(KEY, data), (ValueError,)),
+    Decoder(
+        "device-frames",
+        _device_frames,
+        _device_frame,
+        (MalformedError,),
+        forms=lambda: messages(device_pb2.ConnectRequest),
+    ),
+    Decoder("jobs", _jobs, _job, (DecodeError, MalformedError), forms=lambda: messages(job_pb2.SubmitJobRequest)),
+    Decoder(
+        "wire-requirements",
+        lambda: [requirements.parse_requirement(text.decode()).SerializeToString() for text in REQUIREMENTS],
+        _requirement,
+        (DecodeError, MalformedError),
+        forms=lambda: messages(common_pb2.Requirement, depth=20),
+    ),
+    Decoder(
+        "attempts-opened",
+        lambda: [job_pb2.OpenAttemptRequest(key=ATTEMPT, task=common_pb2.Task()).SerializeToString()],
+        _attempt,
+        (DecodeError, MalformedError),
+        forms=lambda: messages(job_pb2.OpenAttemptRequest),
+    ),
+    Decoder(
+        "responses-told",
+        lambda: [job_pb2.RecordResponsesRequest(attempt=ATTEMPT).SerializeToString()],
+        _responses_told,
+        (DecodeError, MalformedError),
+        forms=lambda: messages(job_pb2.RecordResponsesRequest),
+    ),
+    Decoder(
+        "rounds",
+        lambda: [job_pb2.ReportRoundRequest(metrics={"loss": 0.5}).SerializeToString()],
+        _round,
+        (DecodeError, MalformedError),
+        forms=lambda: messages(job_pb2.ReportRoundRequest),
+    ),
+    Decoder("details", _details, _peer_error, ()),
+    Decoder(
+        "worker-frames",
+        lambda: [_framed(frame) for frame in WORKER_FRAMES],
+        _worker_frame,
+        (pipes.BrokenFrame, asyncio.IncompleteReadError),
+        forms=lambda: json_like([header for header, _ in WORKER_FRAMES]).map(pipes.pack),
+    ),
+    Decoder(
+        "addresses",
+        lambda: [b"127.0.0.1:9700", b"[::1]:80", b"name:1"],
+        lambda data: parse_address(text_of(data)),
+        (UsageError,),
+        again=lambda parts: join_address(*parts).encode(errors="surrogateescape"),
+        words=(b":", b"[", b"]"),
+    ),
+    *NOTATIONS,
+)
