@@ -82,7 +82,7 @@ def read_record(record: object, kinds: Mapping[str, type]) -> object:
     try:
         return _CODECS[kinds[name]].read(record[1:])
     except (TypeError, ValueError, ZeroDivisionError, RecursionError) as error:
-        raise RecordError(f"{name} cannot be read: {error}") from None
+        raise RecordError(f"{name} cannot be read: {str(error)[:80]}") from None
 
 
 def settings_to_json(settings: EngineSettings) -> dict[str, object]:
@@ -92,9 +92,10 @@ def settings_to_json(settings: EngineSettings) -> dict[str, object]:
 def settings_from_json(record: Mapping[str, object]) -> EngineSettings:
     """Read the settings from its JSON. Raises RecordError."""
     make = cast(Callable[..., EngineSettings], EngineSettings)
+    hints = get_type_hints(EngineSettings)
     try:
-        return make(**record)
-    except TypeError as error:
+        return make(**{name: _reader(hints[name])(value) for name, value in record.items()})
+    except (TypeError, ValueError, KeyError) as error:
         raise RecordError(f"settings cannot be read: {error}") from None
 
 

@@ -4,12 +4,11 @@ The recorded events go through a fresh engine, which makes the state that the co
 against the recorded ones: a coordinator never goes on from a state other than the one that it told others of.
 """
 
-import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from coordinator.engine.engine import Engine
 from coordinator.engine.events import PolicyChanged
@@ -31,7 +30,9 @@ from coordinator.service.segments import (
 )
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error
+from venn.wire.jsontext import parse_json, read_as
 from venn.wire.logs import log
+from venn.wire.text import printable
 
 ANOTHER = "or choose another folder: --dir"
 logger = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def restore(folder: Path, load: Callable[[str], Policy]) -> Restored | None:
 def check_format(data: bytes, path: Path) -> None:
     """Check that a journal is of this format, if its first line is legible. Raises UsageError JOURNAL_FORMAT."""
     try:
-        format_ = json.loads(data.partition(b"\n")[0]).get("format")
+        format_ = parse_json(data.partition(b"\n")[0]).get("format")
     except (ValueError, AttributeError):
         return
     if format_ != FORMAT:
@@ -129,7 +130,7 @@ class _Replay:
             log(logger, logging.WARNING, "the journal's last record was cut short: it is left out", bytes=whole.torn)
         self._written.size, self._written.crc = whole.size, whole.crc
         self._goes_on = newest and bool(whole.bodies)
-        if whole.bodies and self._follows(start := self._start(json.loads(whole.bodies[0]))):
+        if whole.bodies and self._follows(start := self._start(whole.bodies[0])):
             self._go_through(start, whole)
 
     def restored(self) -> Restored | None:
@@ -161,18 +162,16 @@ class _Replay:
             self._engine = self._first(start)
             self._last_s = max(self._last_s, start.started_s)
         for line, body in enumerate(whole.bodies[1:], start=2):
-            row = json.loads(body)
-            self._stopped = row.get("kind") == "end"
             try:
+                row = read_as(Mapping[str, Any], parse_json(body))
+                self._stopped = row.get("kind") == "end"
                 if "event" in row:
                     self._again(self._engine, row, body, line)
                 elif "fact" in row:
                     self._facts.note(fact_from_json(row["fact"]))
-            except (RecordError, KeyError) as error:
-                raise UsageError(
-                    "JOURNAL_DAMAGED", f"cannot be read: {error}", where=f"{self._path}:{line}", fix=_OTHER_VERSION
-                ) from error
-            self._last_s = row.get("t", self._last_s)
+                self._last_s = read_as(float, row.get("t", self._last_s))
+            except (ValueError, KeyError) as error:  # a RecordError is a ValueError
+                raise self._unreadable(error, line) from error
 
     def _first(self, start: Start) -> Engine:
         """The engine as the snapshot has it, or a fresh one."""
@@ -180,24 +179,29 @@ class _Replay:
             return Engine(start.settings, self._load(start.settings.policy))
         return engine_of(self._snapshot.image, start.settings, self._load(self._snapshot.policy))
 
-    def _start(self, row: dict[str, Any]) -> Start:
+    def _start(self, body: bytes) -> Start:
         try:
-            settings = settings_from_json(row["settings"])
-            rest = {one.name: row[one.name] for one in fields(Start) if one.name != "settings"}
-        except (RecordError, KeyError) as error:
-            message = f"cannot be read: {error}"
-            raise UsageError("JOURNAL_DAMAGED", message, where=f"{self._path}:1", fix=_OTHER_VERSION) from error
+            row = read_as(Mapping[str, Any], parse_json(body))
+            settings = settings_from_json(read_as(Mapping[str, Any], row["settings"]))
+            hints = get_type_hints(Start)
+            rest = {one.name: read_as(hints[one.name], row[one.name]) for one in fields(Start)[1:]}
+        except (ValueError, KeyError) as error:
+            raise self._unreadable(error, 1) from error
         return Start(settings, **rest)
 
-    def _again(self, engine: Engine, row: dict[str, Any], body: bytes, line: int) -> None:
-        event, now = event_from_json(row["event"]), row["t"]
+    def _unreadable(self, error: Exception, line: int) -> UsageError:
+        message = f"cannot be read: {printable(str(error), 80)}"
+        return UsageError("JOURNAL_DAMAGED", message, where=f"{self._path}:{line}", fix=_OTHER_VERSION)
+
+    def _again(self, engine: Engine, row: Mapping[str, Any], body: bytes, line: int) -> None:
+        event, now = event_from_json(row["event"]), read_as(float, row["t"])
         if isinstance(event, PolicyChanged):
             engine.set_policy(self._load(event.policy))
         effects = engine.handle(event, now)
         if not body.endswith(f',"effects":{texts_of(effects)}}}'.encode()):
             message = "the engine of this version decides otherwise than it is recorded"
             raise UsageError("JOURNAL_DIFFERS", message, where=f"{self._path}:{line}", fix=_OTHER_VERSION)
-        self._written.number = row["n"]
+        self._written.number = read_as(int, row["n"])
         self._written.digest.update(now, effects)
 
 

@@ -51,11 +51,12 @@ def made(kind: type[T], value: object, *, whole: bool = False) -> T:
 
 
 def read_as(hint: Any, value: object) -> Any:
-    """A JSON value as one of a type: of plain types, unions, sequences, tuples, mappings by text, and dataclasses.
-
-    Raises ValueError.
+    """A JSON value as one of a type: of plain types, unions, sequences, tuples, mappings by text, and dataclasses;
+    ``Any`` is what is there. Raises ValueError.
     """
     origin, args = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return value
     if hint in _WHAT:
         return _plain(hint, value)
     if origin in (Union, UnionType):
