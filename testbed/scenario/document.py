@@ -20,6 +20,7 @@ from yaml.reader import ReaderError
 
 from testbed.scenario.errors import KeyPath, Place, Places, Problem, ScenarioError
 from venn.wire.notation import format_bytes
+from venn.wire.text import printable
 
 Scalar = bool | int | float | str | None
 
@@ -80,7 +81,8 @@ def refuse_surprise(text: str) -> None:
         read = write = digits
     if read:
         word = "the word" if text.lower() in _YES_NO else "text"
-        raise Surprise(f"YAML reads {text} as {read}", f'write {write}, or "{text}" in quotes for {word}')
+        shown = printable(text, 60)
+        raise Surprise(f"YAML reads {shown} as {read}", f'write {write}, or "{shown}" in quotes for {word}')
 
 
 def _in_sixties(text: str) -> str:
@@ -95,7 +97,7 @@ def _in_sixties(text: str) -> str:
 def _finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
-        raise Surprise(f"{text} is too large for a number", "write a smaller one")
+        raise Surprise(f"{printable(text, 60)} is too large for a number", "write a smaller one")
     return value
 
 

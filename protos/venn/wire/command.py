@@ -228,7 +228,7 @@ def _read_settings(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError, RecursionError) as error:
         raise UsageError("SETTINGS", f"cannot be read: {error}", where=str(path), fix="correct or remove it") from error
 
 
