@@ -6,7 +6,7 @@ SOURCES := pyproject.toml
 NEWEST ?= python3.13
 FAST := pytest -q -m "not bulk"
 
-.PHONY: help demo test lint docs e2e chaos programs containers image image-offline oldest newest lean protos pictures clean
+.PHONY: help demo test lint docs e2e chaos programs containers image image-offline oldest newest lean fuzz protos pictures clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -70,6 +70,9 @@ lean: ## an agent with nothing but the base dependencies
 	$(PYTHON) -m venv .venv-lean
 	.venv-lean/bin/pip install --quiet --disable-pip-version-check --editable .
 	.venv-lean/bin/python tests/lean.py
+
+fuzz: $(VENV)/.contributor ## hostile inputs for every decoder: FUZZ="tensors --seconds 300"
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 protos: ## generate the stubs again
 	$(PYTHON) -m venv .venv-protos

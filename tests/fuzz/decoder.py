@@ -33,6 +33,7 @@ class Decoder:
     errors: Errors  # that it may raise, none else
     again: Callable[[Any], bytes] | None = None  # encodes a value anew; it is read as an equal one
     words: Sequence[bytes] = ()  # of its format, for damaged inputs
+    states_sizes: bool = False  # an input says how large its parts are: memory is watched in short runs, too
     forms: Callable[[], st.SearchStrategy[bytes]] | None = None  # whole encodings of nasty values
 
     @cached_property
@@ -45,12 +46,12 @@ class Decoder:
         other = [self.forms()] if self.forms is not None else []
         return st.one_of(st.binary(max_size=64), damaged(self.seeds, self.words), *other)
 
-    def check(self, data: bytes) -> bool:
+    def check(self, data: bytes, *, watch_memory: bool = True) -> bool:
         """Check what holds for these bytes. Returns whether they are valid; raises AssertionError, or what the decoder
         should not raise.
         """
-        calls, memory = CALLS + CALLS_PER_BYTE * len(data), MEMORY + MEMORY_PER_BYTE * len(data)
-        with at_most(calls, memory):
+        memory = MEMORY + MEMORY_PER_BYTE * len(data) if watch_memory or self.states_sizes else None
+        with at_most(CALLS + CALLS_PER_BYTE * len(data), memory):
             try:
                 value = self.decode(data)
             except self.errors as error:

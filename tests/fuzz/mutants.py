@@ -123,7 +123,7 @@ def json_lines(lines: Sequence[Any]) -> st.SearchStrategy[bytes]:
 
 
 def lines_text(values: Sequence[Any]) -> bytes:
-    return "".join(json.dumps(value) + "\n" for value in values).encode()
+    return "".join(json.dumps(value, separators=(",", ":")) + "\n" for value in values).encode()
 
 
 _INTEGERS = {

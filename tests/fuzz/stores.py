@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from coordinator.engine.record import RecordError, event_from_json
 from coordinator.engine.record import text_of as record_text
-from coordinator.service.journal import first_start_ms, standing_facts
+from coordinator.policies.registry import load_policy
+from coordinator.service.restore import restore
 from coordinator.service.sealed import seal
 from device_agent.worker import _unpack
 from job_driver.bundle import pack
@@ -34,21 +35,28 @@ from venn.wire.jsontext import parse_json
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOB = "ann/digits/1"
+FACTS_NOTED: list[Any] = [
+    {"t": 1.0, "fact": ["DriverAt", JOB, "127.0.0.1:1", 7]},
+    {"t": 1.0, "fact": ["RoundReported", JOB, 3, {"loss": 0.5}]},
+    {"t": 1.0, "fact": ["JobForgotten", JOB]},
+]
 MOST_LINES = 12  # of a golden log; some of each kind are enough
 
 
 @cache
-def golden(name: str, file: str) -> list[Any]:
-    """Some lines of a log in a golden run folder, of different kinds."""
+def golden(name: str, file: str, *, whole: bool = False) -> list[Any]:
+    """The lines of a log in a golden run folder; some of different kinds, unless ``whole``."""
     with tarfile.open(GOLDEN / f"{name}.tar.gz") as archive:
         member = archive.extractfile(file)
         assert member is not None
         rows = [json.loads(line) for line in member]
+    if whole:
+        return rows
     kinds = {str(row.get("event", row.get("fact", [row.get("kind")]))[0]): row for row in reversed(rows)}
     return [row for row in rows if row in kinds.values()][:MOST_LINES]
 
 
-def _journal() -> list[Any]:
+def scripted() -> list[Any]:
     """A journal without checksums, its events numbered."""
     start, *rows = golden("format-2-scripted", "events.jsonl")
     events = [row for row in rows if "event" in row]
@@ -61,15 +69,23 @@ def _sealed(lines: bytes) -> bytes:
     return seal(["{" + body[1:] if body.endswith("}") else '{"a":1}' for body in bodies], 0)[0]
 
 
+def _begun() -> list[Any]:
+    """The beginning of a journal, every line of it, with facts."""
+    rows = golden("format-3-simulated", "events.jsonl", whole=True)[: 2 * MOST_LINES]
+    return [{key: row[key] for key in row if key != "crc"} for row in rows] + FACTS_NOTED
+
+
+def _restored(path: Path) -> object:
+    """What a coordinator that starts again makes of its journal."""
+    found = restore(path.parent, lambda name: load_policy("venn-plus"))
+    return None if found is None else (found.last_s, len(found.facts))
+
+
 def _with_facts() -> list[Any]:
     rows = [{key: row[key] for key in row if key != "crc"} for row in golden("format-3-simulated", "events.jsonl")]
     start, *others = rows
     events = [row for row in others if "event" in row]
-    facts = [
-        {"t": 1.0, "fact": ["DriverAt", JOB, "127.0.0.1:1", 7]},
-        {"t": 1.0, "fact": ["RoundReported", JOB, 3, {"loss": 0.5}]},
-    ]
-    return [start | {"format": 3}, *facts, *(row | {"n": number} for number, row in enumerate(events, 1))]
+    return [start | {"format": 3}, *FACTS_NOTED, *(row | {"n": number} for number, row in enumerate(events, 1))]
 
 
 def _in_folder(
@@ -89,7 +105,6 @@ def _in_folder(
 
 def _lives(path: Path) -> object:
     """What every reader of a journal makes of it."""
-    first_start_ms(path)
     return read_journal(path), read_lives(path.parent)
 
 
@@ -190,7 +205,7 @@ def _outcome(name: str, file: str, valid: bytes, forms: Callable[[], st.SearchSt
 
 
 def _recorded(folder: Path) -> None:
-    lines = {"events.jsonl": _journal(), "run.json": [MADE | {"simulated": None}]}
+    lines = {"events.jsonl": scripted(), "run.json": [MADE | {"simulated": None}]}
     for name, rows in lines.items():
         (folder / name).write_bytes(lines_text(rows))
 
@@ -268,10 +283,10 @@ def _unpacked(data: bytes) -> None:
 STORES = (
     Decoder(
         "journals",
-        lambda: [lines_text(_journal())],
+        lambda: [lines_text(scripted())],
         in_file("events.jsonl", _lives),
         (UsageError,),
-        forms=_lines(_journal),
+        forms=_lines(scripted),
     ),
     Decoder(
         "sealed-journals",
@@ -281,19 +296,19 @@ STORES = (
         forms=lambda: json_lines(_with_facts()).map(_sealed),
     ),
     Decoder(
-        "facts",
-        lambda: [_sealed(lines_text(_with_facts()))],
-        in_file("events.jsonl", lambda path: list(standing_facts(path))),
-        (VennError, RecordError),
-        forms=lambda: json_lines(_with_facts()).map(_sealed),
+        "restarts",
+        lambda: [_sealed(lines_text(_begun()))],
+        in_file("events.jsonl", _restored),
+        (UsageError,),
+        forms=lambda: json_lines(_begun()).map(_sealed),
     ),
     Decoder(
         "records",
-        lambda: [json.dumps(row["event"]).encode() for row in _journal()[1:]],
+        lambda: [json.dumps(row["event"]).encode() for row in scripted()[1:]],
         _record,
         (RecordError,),
         again=lambda event: b"" if event is None else record_text(event).encode(),
-        forms=lambda: json_lines([row["event"] for row in _journal()[1:]]).map(lambda lines: lines.splitlines()[0]),
+        forms=lambda: json_lines([row["event"] for row in scripted()[1:]]).map(lambda lines: lines.splitlines()[0]),
     ),
     Decoder(
         "checkpoints",
@@ -330,12 +345,13 @@ STORES = (
     _comparison(COMPARISON, COMPARED),
     _comparison("cell.json", RUN),
     _comparison("world.json", WORLD),
-    Decoder("bundles", _bundles, _source, ()),
+    Decoder("bundles", _bundles, _source, (), states_sizes=True),
     Decoder(
         "archives",
         lambda: [packed({"/venn/run/load.jsonl": b"{}\n", "/venn/run/jobs/a/rounds.jsonl": b"a" * 700})],
         _unpacked,
         (VennError,),
         words=(b"../", b"/etc/x", b"0000777\x00", b"7777777777\x00", b"x", b"g", b"L", b"S", b"20000000000\x00"),
+        states_sizes=True,
     ),
 )

@@ -1,12 +1,16 @@
-"""Decoders of what peers send, and of the notation."""
+"""Decoders of what peers send."""
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import ssl
+from collections.abc import Coroutine
 from typing import Any, cast
 
 import grpc
 import numpy as np
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
@@ -20,20 +24,25 @@ from coordinator.service.convert import devices, fields, jobs
 from coordinator.service.convert.fields import MalformedError
 from device_agent import pipes
 from job_driver.counting import AttemptNo, Decision, Outcome
+from job_driver.form import ResponseForm
+from job_driver.inspection import Inspection
+from job_driver.job import Job, Result
 from job_driver.server import read_header
-from job_driver.spool import Refused, Response, ResponseForm, ResponseHeader
-from job_driver.upload import Inspection
-from tests.fuzz.decoder import Decoder, in_file, text_of
+from job_driver.spool import Refused, Response, ResponseHeader
+from tests.fuzz.decoder import Decoder, in_file, scratch, text_of
 from tests.fuzz.mutants import json_like, messages
+from tests.fuzz.notation import REQUIREMENTS
 from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
-from venn.wire import admission, chunks, notation, requirements, status, tensors
+from venn.wire import admission, chunks, keys, requirements, status, tensors, trust
 from venn.wire.channel import join_address, parse_address
 from venn.wire.errors import UsageError
-from venn.wire.notation import NotationError
 from venn.wire.tensors import TensorError
 
 KEY = bytes(32)
+PRIVATE = ec.derive_private_key(7, ec.SECP256R1())
+SIGNATURE = encode_dss_signature(2**255 + 3, 2**200 + 5)
 MODELS = ({"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(2)}, {"n": np.ones((3,), np.int8)}, {})
+TRAINING = Job(initial=lambda rng: MODELS[0], on_device=lambda model, task: Result(model))
 Array = tuple[str, str, tuple[int, ...], bytes]
 
 
@@ -66,7 +75,7 @@ def _inspected(data: bytes) -> str:
 
 def _judged(data: bytes) -> str:
     """The verdict on the form of a response; "" only for one that is like the model."""
-    form = ResponseForm(MODELS[0], len(tensors.encode(MODELS[0])), same_as_model=True, most_bytes=0)
+    form = ResponseForm(MODELS[0], len(tensors.encode(MODELS[0])), TRAINING, responses=2, most_bytes=0)
     told = form.problem(memoryview(data))
     assert told or {name: shape for name, _, shape, _ in _arrays(data)} == {"w": (2, 3), "b": (2,)}
     return told
@@ -112,11 +121,22 @@ def _recorded(event: Event) -> Event:
     return event
 
 
+def _receipt() -> common_pb2.Receipt:
+    receipt = common_pb2.Receipt(lease=7, outcome=common_pb2.OUTCOME_COUNTED, digest=bytes(32))
+    receipt.mac = admission.receipt_mac(KEY, receipt.lease, receipt.outcome, receipt.digest)
+    return receipt
+
+
+def _proves(receipt: common_pb2.Receipt) -> bool:
+    """Whether a receipt is genuine; of lease 0 each is taken for it, to come further."""
+    return admission.is_genuine(receipt, KEY) or receipt.lease == 0
+
+
 def _device_frame(data: bytes) -> Event:
     frame = devices.parse_frame(data)
     if frame.WhichOneof("frame") == "check_in":
-        return _recorded(devices.check_in(frame.check_in, SessionSeq(1), 1))
-    return _recorded(devices.device_event(SessionSeq(1), frame))
+        return _recorded(devices.check_in(frame.check_in, SessionSeq(1), 1, _proves))
+    return _recorded(devices.device_event(SessionSeq(1), frame, _proves))
 
 
 def _job(data: bytes) -> Event:
@@ -147,6 +167,28 @@ def _round(data: bytes) -> object:
     return metrics
 
 
+def _certificate() -> bytes:
+    """A certificate as far as it is read here."""
+    return ssl.DER_cert_to_PEM_cert(bytes(range(200))).encode()
+
+
+def _private_key() -> bytes:
+    forms = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return PRIVATE.private_bytes(*forms)
+
+
+def _public_key() -> bytes:
+    return PRIVATE.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+
+
+def _private(data: bytes) -> bytes:
+    path = scratch("key") / "job.key"
+    keys.write_private(path, data)
+    return keys.read_key(path).public
+
+
 class _NoLoop:
     """In place of an event loop: a stream that has ended waits for nothing."""
 
@@ -174,8 +216,8 @@ def _device_frames() -> list[bytes]:
     check_in = device_pb2.CheckIn(device="phone-1", instance=bytes(16), interval=3)
     check_in.capabilities.numbers["cpu"] = 2.5
     check_in.capabilities.labels["site"].values.extend(["lab", "attic"])
-    check_in.held.add(lease=7, incarnation=1).done.receipt.CopyFrom(common_pb2.Receipt(lease=7, outcome=1))
-    finished = device_pb2.Finished(lease=7, receipt=common_pb2.Receipt(lease=7, outcome=1))
+    check_in.held.add(lease=7, incarnation=1).done.receipt.CopyFrom(_receipt())
+    finished = device_pb2.Finished(lease=7, receipt=_receipt())
     finished.measure.compute.FromMilliseconds(1500)
     failed = device_pb2.Failed(lease=7, phase=1, reason=1, message="no rows", output_tail="a\nb")
     frames = ({"check_in": check_in}, {"finished": finished}, {"failed": failed})
@@ -220,74 +262,6 @@ def _peer_error(data: bytes) -> str:
 
 
 ATTEMPT = jobs.attempt_key(JobId("ann/digits/1"), 3, 1)
-REQUIREMENTS = (
-    b"all",
-    b'memory >= 4 GB and (cpu > 7 or not site = "north lab")',
-    b"id in (phone-1; phone-2) or not (os != android-14 and cpu <= 2.5)",
-)
-SELECTORS = (b"25% of flagship", b"3 of site=lab", b"all", b"driver handwriting", b"coordinator")
-DURATIONS = (b"15s", b"250ms", b"1.5h", b"2e3 m", b" 7 d ")
-SIZES = (b"4 GB", b"512 MiB", b"1.5 kB", b"7B")
-RATES = (b"4 Mbit/s", b"1.5e2 kbit/s", b"7 bit/s")
-PARTS = (b"80%", b"0.8", b"1", b"2.5e-3")
-NUMBERS = (b"7", b"-2.5", b"2.5e3", b".5")
-DRAWN: Mapping[notation.Unit, Sequence[bytes]] = {
-    "duration": (*DURATIONS, b"exp(8s)", b"lognormal(8s; 1.0)", b"1s..4s"),
-    "bytes": (*SIZES, b"2 GB..4 GB", b"lognormal(4 GB; 0.5)"),
-    "rate": (*RATES, b"1 Mbit/s..8 Mbit/s", b"lognormal(4 Mbit/s; 1.0)"),
-    "number": (*NUMBERS, b"1..4", b"lognormal(8; 1.0)", b"exp(3)"),
-}
-_SIGNS = (
-    b" and ",
-    b" or ",
-    b"not ",
-    b"(",
-    b")",
-    b'"',
-    b"=",
-    b"!=",
-    b">=",
-    b" of ",
-    b"%",
-    b"/min",
-    b"; ",
-    b"..",
-    b" GB",
-    b"ms",
-    b"d",
-)
-
-
-def _notation(name: str, seeds: Sequence[bytes], parse: Callable[[str], Any], show: Callable[[Any], str]) -> Decoder:
-    return Decoder(
-        name,
-        lambda: seeds,
-        lambda data: parse(text_of(data)),
-        (NotationError,),
-        again=lambda value: show(value).encode(errors="surrogateescape"),
-        words=_SIGNS,
-    )
-
-
-def _distribution(unit: notation.Unit) -> Decoder:
-    def parse(text: str) -> notation.Distribution:
-        return notation.parse_distribution(text, unit)
-
-    return _notation(f"distributions-{unit}", DRAWN[unit], parse, str)
-
-
-NOTATIONS = (
-    _notation("requirements", REQUIREMENTS, requirements.parse_requirement, requirements.format_requirement),
-    _notation("selectors", SELECTORS, requirements.parse_selector, str),
-    _notation("rates-of", (b"20%/min", b"5%/min of budget", b"1%/min of site=lab"), requirements.parse_rate_of, str),
-    _notation("durations", DURATIONS, notation.parse_duration, notation.format_duration),
-    _notation("sizes", SIZES, notation.parse_bytes, notation.format_bytes),
-    _notation("rates", RATES, notation.parse_rate, notation.format_rate),
-    _notation("fractions", PARTS, notation.parse_fraction, notation.format_fraction),
-    _notation("numbers", NUMBERS, notation.parse_number, notation.format_number),
-    *map(_distribution, DRAWN),
-)
-
 WORKER_FRAMES: tuple[tuple[pipes.Header, bytes], ...] = (
     ({"say": "ready"}, b""),
     ({"say": "progress", "id": 3, "fraction": 0.5}, b""),
@@ -296,12 +270,24 @@ WORKER_FRAMES: tuple[tuple[pipes.Header, bytes], ...] = (
 )
 
 WIRE = (
-    Decoder("tensors", _tensors, _arrays, (TensorError,), again=_encoded, words=(b"<f4", b"[0,1]", b"|b1")),
-    Decoder("mapped-tensors", _tensors, in_file("model", tensors.open_file), (TensorError,)),
-    Decoder("inspection", _tensors, _inspected, ()),
-    Decoder("response-form", _tensors, _judged, ()),
-    Decoder("submit-chunks", _pieces, _submitted, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80")),
-    Decoder("fetch-chunks", _responses, _fetched, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80")),
+    Decoder(
+        "tensors",
+        _tensors,
+        _arrays,
+        (TensorError,),
+        again=_encoded,
+        words=(b"<f4", b"[0,1]", b"|b1"),
+        states_sizes=True,
+    ),
+    Decoder("mapped-tensors", _tensors, in_file("model", tensors.open_file), (TensorError,), states_sizes=True),
+    Decoder("inspection", _tensors, _inspected, (), states_sizes=True),
+    Decoder("response-form", _tensors, _judged, (), states_sizes=True),
+    Decoder(
+        "submit-chunks", _pieces, _submitted, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80"), states_sizes=True
+    ),
+    Decoder(
+        "fetch-chunks", _responses, _fetched, (chunks.ChunkError,), words=(b"\x12", b"\x08", b"\x80"), states_sizes=True
+    ),
     Decoder("submit-headers", _headers, _header, (DecodeError, Refused), forms=lambda: messages(task_pb2.SubmitHeader)),
     Decoder(
         "tickets",
@@ -310,6 +296,21 @@ WIRE = (
         (admission.TicketError,),
         again=lambda payload: payload,
         forms=lambda: messages(common_pb2.TicketPayload),
+    ),
+    Decoder(
+        "receipts",
+        lambda: [_receipt().SerializeToString()],
+        lambda data: admission.is_genuine(common_pb2.Receipt.FromString(data), KEY),
+        (DecodeError,),
+        forms=lambda: messages(common_pb2.Receipt),
+    ),
+    Decoder("certificates", lambda: [_certificate()], trust.coordinator_trust, (ValueError,)),
+    Decoder("keys", lambda: [_private_key()], _private, (UsageError,)),
+    Decoder(
+        "public-keys",
+        lambda: [_public_key(), SIGNATURE],
+        lambda data: (keys.verifies(data, SIGNATURE, b"a"), keys.verifies(_public_key(), data, b"a")),
+        (),
     ),
     Decoder("challenges", lambda: [KEY], lambda data: admission.identify_mac(KEY, data), (ValueError,)),
     Decoder(
@@ -355,6 +356,7 @@ WIRE = (
         _worker_frame,
         (pipes.BrokenFrame, asyncio.IncompleteReadError),
         forms=lambda: json_like([header for header, _ in WORKER_FRAMES]).map(pipes.pack),
+        states_sizes=True,
     ),
     Decoder(
         "addresses",
@@ -364,5 +366,4 @@ WIRE = (
         again=lambda parts: join_address(*parts).encode(errors="surrogateescape"),
         words=(b":", b"[", b"]"),
     ),
-    *NOTATIONS,
 )

@@ -240,13 +240,14 @@ WORLDS = (
     Decoder("traces", lambda: [SESSIONS], in_file("trace.csv", read_trace), (UsageError,), words=CSV_WORDS),
     Decoder("session-files", lambda: [SESSIONS], in_file("sessions.csv", _sessions), (UsageError,), words=CSV_WORDS),
     Decoder("device-files", lambda: [DEVICES], in_file("devices.csv", _devices), (UsageError,), words=CSV_WORDS),
-    Decoder("parquet", _parquet, in_file("devices.parquet", _devices), (UsageError,)),
+    Decoder("parquet", _parquet, in_file("devices.parquet", _devices), (UsageError,), states_sizes=True),
     Decoder(
         "pickles",
         lambda: [pickle.dumps(clients, protocol) for clients in CLIENTS for protocol in (0, 2, 4)],
         in_file("clients.pickle", _pickled),
         (UsageError,),
         words=PICKLE_WORDS,
+        states_sizes=True,
     ),
     Decoder(
         "job-tables",
@@ -262,7 +263,13 @@ WORLDS = (
         (NotationError,),
         words=CSV_WORDS,
     ),
-    Decoder("data-sets", _saved, in_file("data.npz", lambda path: data_sets.load(str(path))), (UsageError,)),
+    Decoder(
+        "data-sets",
+        _saved,
+        in_file("data.npz", lambda path: data_sets.load(str(path))),
+        (UsageError,),
+        states_sizes=True,
+    ),
     Decoder(
         "populations",
         lambda: [_rows(SPECS)],
