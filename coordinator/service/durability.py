@@ -9,6 +9,8 @@ A turn that finds no space waits, and so does all that comes after it: nothing i
 
 import asyncio
 import logging
+import math
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +23,7 @@ from venn.wire.logs import log
 
 RETRY_S = 1.0  # between two tries to write while the disk is full
 INTERVAL_S = 1.0
+GATHER_S = 0.002  # between two syncs, at least: a sync costs a busy processor more than a turn
 FULL = "the coordinator's disk is full: it begins nothing new until there is space"
 logger = logging.getLogger(__name__)
 
@@ -59,15 +62,18 @@ class Committer(Generic[Turn]):
         fail: Callable[[BaseException], None],
         call_later: CallLater,
         changed: Callable[[], None],
+        gather_s: float = GATHER_S,
     ) -> None:
         """``leave`` is called with each turn, ``fail`` with what cannot be mended, and ``changed`` when the disk has
-        become full, or has space again.
+        become full, or has space again. Between two syncs are ``gather_s`` at least.
         """
         self.full = False  # a turn waits for space; none is to be committed meanwhile
         self._store, self._durability = store, durability
         self._leave, self._fail, self._call_later, self._changed = leave, fail, call_later, changed
         self._turns: deque[Turn] = deque()  # that have not left
         self._thread = ThreadPoolExecutor(1, "journal") if durability is not Durability.OFF else None
+        self._gather_s, self._synced_at = gather_s, -math.inf  # monotonic time of the last sync's beginning
+        self._closed = False
         self._syncing = False
         self._dirty = False  # INTERVAL: a sync is to come
 
@@ -78,6 +84,7 @@ class Committer(Generic[Turn]):
 
     def close(self) -> None:
         """Write and sync what there is, and let it leave; what finds no space is not told."""
+        self._closed = True
         try:
             self._store.flush()
             if self._thread is not None:
@@ -129,6 +136,20 @@ class Committer(Generic[Turn]):
         if self._syncing or self._thread is None:
             return
         self._syncing = True
+        wait_s = self._synced_at + self._gather_s - time.monotonic()
+        if wait_s > 0:  # a busy coordinator: more turns come, and share this sync
+            self._call_later(wait_s, partial(self._begin_sync, None))
+        else:
+            self._begin_sync(turns)
+
+    def _begin_sync(self, turns: int | None) -> None:
+        """``turns``: that leave then; None: all that have come by now."""
+        if self._closed or self._thread is None:
+            return
+        self._synced_at = time.monotonic()
+        if turns is None:
+            written = len(self._turns) - self.full  # while the disk is full the last one waits for space
+            turns = written if self._durability is Durability.TURN else 0
         done = asyncio.get_running_loop().run_in_executor(self._thread, self._store.sync)
         done.add_done_callback(partial(self._synced, turns))
 

@@ -16,6 +16,7 @@ from coordinator.service.sealed import seal, unseal
 from venn.wire.files import sync, write_atomic
 
 EVENTS = "events.jsonl"
+LOCK = "coordinator.lock"  # of the folder
 SNAPSHOTS_KEPT = 2  # the newest may be damaged
 
 

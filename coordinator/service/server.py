@@ -34,7 +34,7 @@ from coordinator.service.journal import SEGMENT_BYTES, Journal, Start, Written
 from coordinator.service.policy import policy_of
 from coordinator.service.restore import Restored, different, restore
 from coordinator.service.secret import Secret, kept_secret
-from coordinator.service.segments import EVENTS
+from coordinator.service.segments import EVENTS, LOCK
 from coordinator.service.view import Machine, View
 from venn.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from venn.wire import health
@@ -49,7 +49,6 @@ from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
 
-LOCK = "coordinator.lock"
 STOP_GRACE_S = 0.5  # for calls that are under way when the server stops
 SERVICES = (auth.SERVICE, identity_service.SERVICE, device_service.SERVICE, job_service.SERVICE, admin_service.SERVICE)
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ import secrets
 import statistics
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -234,8 +235,9 @@ class Echo:
             self.exchanged.received(answer)
 
 
-async def measure_cycles(address: str, keys: LocalKeys, say: Say) -> tuple[list[float], list[float]]:
-    """Seconds per repetition of the coordinator and of the echo, in turn."""
+@asynccontextmanager
+async def cycling(address: str, keys: LocalKeys) -> AsyncIterator[Counter]:
+    """Devices that work in cycles for a job of a coordinator, warm."""
     jobs = Login(address, keys.job, "job").channel()
     driver, counter = Driver(jobs), Counter()
     server = make_server()
@@ -245,24 +247,30 @@ async def measure_cycles(address: str, keys: LocalKeys, say: Say) -> tuple[list[
     await driver.start(served)
     devices = Login(address, keys.device, "device")
     channels = [devices.channel() for _ in range(DEVICES)]
-    ours: list[float] = []
-    bare: list[float] = []
-    async with bare_channels(DEVICES) as bare_ones, asyncio.TaskGroup() as group:
-        echo = Echo(bare_ones)
+    async with asyncio.TaskGroup() as group:
         background = [group.create_task(task) for task in (driver.follow(), driver.live(), driver.record())]
         for number, channel in enumerate(channels):
             background.append(group.create_task(BenchDevice(channel, counter).work(f"bench-{number}", driver)))
         await counter.until(CYCLES // 5)  # warm
-        for repetition in range(REPETITIONS):
-            seconds, traffic = await counter.until(CYCLES)
-            ours.append(seconds)
-            bare.append(await echo.exchange(traffic))
-            say(f"{repetition + 1} of {REPETITIONS}: {CYCLES / seconds:,.0f} cycles/s, echo {CYCLES / bare[-1]:,.0f}/s")
+        yield counter
         for running in background:
             running.cancel()
     for channel in [*channels, jobs]:
         await channel.close()
     await server.stop(0)
+
+
+async def measure_cycles(address: str, keys: LocalKeys, say: Say) -> tuple[list[float], list[float]]:
+    """Seconds per repetition of the coordinator and of the echo, in turn."""
+    ours: list[float] = []
+    bare: list[float] = []
+    async with bare_channels(DEVICES) as bare_ones, cycling(address, keys) as counter:
+        echo = Echo(bare_ones)
+        for repetition in range(REPETITIONS):
+            seconds, traffic = await counter.until(CYCLES)
+            ours.append(seconds)
+            bare.append(await echo.exchange(traffic))
+            say(f"{repetition + 1} of {REPETITIONS}: {CYCLES / seconds:,.0f} cycles/s, echo {CYCLES / bare[-1]:,.0f}/s")
     return ours, bare
 
 

@@ -111,9 +111,9 @@ class Parts:
 
 
 @asynccontextmanager
-async def parts(folder: Path) -> AsyncIterator[Parts]:
-    """A coordinator that runs in ``folder``, with its journal and keys there."""
-    flags = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--keys", str(folder / "keys"), "--json"]
+async def parts(folder: Path, *more: str) -> AsyncIterator[Parts]:
+    """A coordinator that runs in ``folder``, with its journal and keys there; ``more``: flags of its command."""
+    flags = ["--listen", "127.0.0.1:0", "--dir", str(folder), "--keys", str(folder / "keys"), "--json", *more]
     coordinator = Program("coordinator", ["coordinator", *flags], log=folder / "coordinator.log", announces=True)
     running = Parts(folder, coordinator)
     try:

@@ -52,6 +52,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
             "testbed",
         ),
         Command("data", "split", "split data among devices", "testbed.cli.data", "data"),
+        Command("journal", "check|show|export|compact", "look at a journal", "testbed.cli.journal", "testbed"),
         Command("device", "list|drain|keys|revoke", "list devices, or send them away", "testbed.cli.remote", "testbed"),
     ),
     "THE MACHINE": (

@@ -29,7 +29,7 @@ class Disk:
 
 
 class Bench:
-    def __init__(self, durability: Durability) -> None:
+    def __init__(self, durability: Durability, *, gather_s: float = 0.0) -> None:
         self.disk, self.left, self.errors = Disk(), list[int](), list[BaseException]()
         self.happened = asyncio.Event()
         self.timers: list[tuple[float, Callable[[], None]]] = []
@@ -40,6 +40,7 @@ class Bench:
             fail=self.fail,
             call_later=lambda delay, call: self.timers.append((delay, call)),
             changed=lambda: None,
+            gather_s=gather_s,
         )
 
     def leave(self, turn: int) -> None:
@@ -68,6 +69,20 @@ async def test_turns_leave_after_their_sync_and_those_that_came_meanwhile_share_
     await bench.synced(3)
     assert bench.left == [1, 2, 3]
     assert bench.disk.said.count("sync") == 2
+
+
+async def test_a_sync_soon_after_another_waits_for_more_turns() -> None:
+    bench = Bench(Durability.TURN, gather_s=3600.0)
+    bench.committer.commit(1)
+    await bench.synced(1)
+    bench.committer.commit(2)
+    bench.committer.commit(3)
+    ((delay, begin),) = bench.timers
+    assert 3500.0 < delay <= 3600.0
+    assert bench.disk.said.count("sync") == 1
+    begin()
+    await bench.synced(3)
+    assert (bench.left, bench.disk.said.count("sync")) == ([1, 2, 3], 2)
 
 
 @pytest.mark.parametrize("durability", [Durability.INTERVAL, Durability.OFF])
