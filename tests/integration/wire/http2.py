@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from contextlib import suppress
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS, PING, WINDOW = 0, 1, 4, 6, 8
@@ -51,18 +52,22 @@ class RawConnection:
         self._writer.write(head + body)
 
     async def _read(self) -> None:
-        while True:
-            head = await self._reader.readexactly(9)
-            body = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
-            kind, flags = head[3], head[4]
-            if kind == SETTINGS and not flags & ACK:
-                self._send(SETTINGS, ACK, 0, b"")
-            elif kind == HEADERS:
-                self.headers.set()
-            elif kind == PING and flags & ACK:
-                self._answered.set()
-            elif kind == PING:
-                self._send(PING, ACK, 0, body)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):  # the other side has closed the connection
+            while True:
+                await self._take()
+
+    async def _take(self) -> None:
+        head = await self._reader.readexactly(9)
+        body = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
+        kind, flags = head[3], head[4]
+        if kind == SETTINGS and not flags & ACK:
+            self._send(SETTINGS, ACK, 0, b"")
+        elif kind == HEADERS:
+            self.headers.set()
+        elif kind == PING and flags & ACK:
+            self._answered.set()
+        elif kind == PING:
+            self._send(PING, ACK, 0, body)
 
 
 def _headers(path: str) -> bytes:
