@@ -94,7 +94,9 @@ class Device:
         )
         terms, spec = self._setting.resources.terms, self.spec
         self._session = Session(check_in, lambda offer: terms.refusal(offer, spec), self._rng.random)
-        self._drivers = Drivers(self._reach, self._proxy, insecure=self._setting.insecure)
+        self._drivers = Drivers(
+            self._reach, self._proxy, insecure=self._setting.insecure, sign=self._setting.login.sign_ticket
+        )
         self._fetched = Fetched()
         self._tasks: dict[LeaseKey, asyncio.Task[None]] = {}
         self._assignments: dict[LeaseKey, Assignment] = {}

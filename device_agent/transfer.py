@@ -77,21 +77,37 @@ class Drivers:
 
     MOST = 4
 
-    def __init__(self, reach: asyncio.Event, proxy: str | None = None, *, insecure: bool = False) -> None:
-        """``insecure``: drivers of other machines need not encrypt."""
-        self.reach, self._proxy, self._insecure = reach, proxy, insecure
+    def __init__(
+        self,
+        reach: asyncio.Event,
+        proxy: str | None = None,
+        *,
+        insecure: bool = False,
+        sign: Callable[[common_pb2.Ticket, bytes], common_pb2.Ticket] | None = None,
+    ) -> None:
+        """``insecure``: drivers of other machines need not encrypt. ``sign`` makes of a ticket what the driver with
+        that certificate is shown; None: drivers here do not ask for that.
+        """
+        self.reach, self._proxy, self._insecure, self._sign = reach, proxy, insecure, sign
         self._connections: dict[str, _Connection] = {}
-        self._trust: dict[str, Trust] = {}  # by address: of drivers that encrypt, the latest few
+        self._certificates: dict[str, bytes] = {}  # by address: of drivers that encrypt, the latest few
+        self._trust: dict[str, Trust] = {}  # in these certificates
 
     def expect(self, address: str, certificate: bytes, job: str) -> None:
         """Trust only the driver of this job with this certificate at an address; without one, nothing is encrypted
         there.
         """
         self._trust.pop(address, None)
+        self._certificates.pop(address, None)
         if certificate:
-            self._trust[address] = driver_trust(certificate, job)
+            self._trust[address], self._certificates[address] = driver_trust(certificate, job), certificate
         if len(self._trust) > 2 * self.MOST:
-            del self._trust[next(iter(self._trust))]
+            oldest = next(iter(self._trust))
+            del self._trust[oldest], self._certificates[oldest]
+
+    def shown(self, ticket: common_pb2.Ticket, address: str) -> common_pb2.Ticket:
+        """The ticket as the driver at this address is shown it."""
+        return ticket if self._sign is None else self._sign(ticket, self._certificates.get(address, b""))
 
     async def channel(self, address: str) -> grpc.aio.Channel:
         """The channel to the driver at this address."""
@@ -152,7 +168,8 @@ class Transfer:
     ) -> None:
         self.address = address
         self.downloaded = self.uploaded = 0  # bytes, those that were sent again included
-        self._drivers, self._ticket, self._lease, self._rng = drivers, ticket, lease, rng
+        self._drivers, self._offered, self._lease, self._rng = drivers, ticket, lease, rng
+        self._ticket = drivers.shown(ticket, address)
         self._last_try = ends_at + grace_s
         lease_s = max(0.0, ends_at - asyncio.get_running_loop().time())
         self._first_contact_s = min(FIRST_CONTACT_S, lease_s / 3)
@@ -165,6 +182,7 @@ class Transfer:
         """Go on with the driver at another address (Redirect); a transfer that waits goes on there at once."""
         if address != self.address:
             self.address, self._moved = address, self._under_way
+            self._ticket = self._drivers.shown(self._offered, address)
             if self._under_way and not self._patience.expired():
                 self._patience.reschedule(asyncio.get_running_loop().time())
 

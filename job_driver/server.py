@@ -1,6 +1,8 @@
 """Serves the job's TaskService: devices fetch the model and the code from here, and submit their responses."""
 
 import math
+from collections import OrderedDict
+from hashlib import sha256
 from typing import Any, assert_never
 
 import grpc
@@ -19,6 +21,8 @@ from venn.wire.admission import TicketError, check_version
 from venn.wire.calls import Exchanges
 from venn.wire.chunks import DIGEST_BYTES, SMALL_BYTES, boundary
 from venn.wire.errors import VennError
+from venn.wire.keys import verifies
+from venn.wire.login import showing
 from venn.wire.open_calls import OpenCalls
 from venn.wire.status import abort
 from venn.wire.text import printable
@@ -38,6 +42,7 @@ CODES = {  # of what is refused in mid-transfer; the rest is FAILED_PRECONDITION
     "BYTES_NEEDED": grpc.StatusCode.UNAVAILABLE,  # its device tries again
     "OPEN_FILES": grpc.StatusCode.UNAVAILABLE,
 }
+MOST_SHOWN = 4096  # tickets whose signature is remembered
 
 
 class TaskService:
@@ -47,6 +52,7 @@ class TaskService:
         """``link`` knows the keys of tickets and the coordinator's time; ``open_calls`` reads what shows them."""
         self._job, self._link, self._artifacts, self._uploads = link.job, link, artifacts, uploads
         self._open_calls = open_calls
+        self._shown: OrderedDict[tuple[bytes, bytes], None] = OrderedDict()  # payloads with signatures that were right
         self.exchanges = Exchanges()
 
     async def Identify(self, request: task.IdentifyRequest, context: Context) -> task.IdentifyResponse:
@@ -143,9 +149,24 @@ class TaskService:
             payload = admission.verify(ticket, key, ticket.key_id, now_ms=self._link.now_ms())
             if payload.driver_certificate != self._link.certificate:
                 raise TicketError("TICKET_FORGED", "the ticket is for a driver with another certificate")
+            self._check_device(ticket, payload)
             return payload, key
         except TicketError as error:
             await abort(context, grpc.StatusCode.PERMISSION_DENIED, error.reason, error.message)
+
+    def _check_device(self, ticket: common.Ticket, payload: common.TicketPayload) -> None:
+        """Check that the holder of the key that a ticket names shows it, to this driver. Each is looked at once."""
+        shown = (ticket.payload, ticket.signature)
+        if sha256(ticket.public_key).digest() != payload.device_key:
+            raise TicketError("TICKET_FORGED", "the ticket is for the key of another device")
+        if shown in self._shown:
+            return
+        exact = showing(ticket.payload, self._link.certificate)
+        if not verifies(ticket.public_key, ticket.signature, exact):
+            raise TicketError("TICKET_FORGED", "the ticket was not signed by the key of its device, for this driver")
+        self._shown[shown] = None
+        if len(self._shown) > MOST_SHOWN:
+            self._shown.popitem(last=False)
 
 
 def add_task_service(service: TaskService, server: grpc.aio.Server) -> None:

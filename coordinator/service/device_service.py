@@ -189,7 +189,8 @@ class DeviceService:
         if not identity.is_device(event.device):
             message = f"this key is that of device {identity.name}, not of {event.device}"
             await abort(session.context, grpc.StatusCode.PERMISSION_DENIED, "DEVICE_ID", message)
-        session.device, session.received, session.heard_at = event.device, frame.seq, self._host.now()
+        session.device, session.key_id = event.device, identity.key_id
+        session.received, session.heard_at = frame.seq, self._host.now()
         session.acknowledged = frame.seq  # by the Welcome
         self._sessions[session.seq] = session
         session.open = True
@@ -295,7 +296,7 @@ class DeviceService:
 
     def _offer(self, now: float, effect: effects.OfferLease) -> None:
         session = self._sessions.get(effect.session)
-        offer = self._offers.offer(effect, self._host.latest) if session else None
+        offer = self._offers.offer(effect, self._host.latest, session.key_id) if session else None
         if session and offer:
             session.expect_answers()
             self._send(session, offer)

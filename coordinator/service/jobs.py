@@ -223,16 +223,16 @@ class Offers:
         ticket = common_pb2.TicketPayload(version=FORMAT, attempt=attempt)
         job.templates[(attempt.round, attempt.attempt)] = Template(offer, ticket)
 
-    def offer(self, effect: OfferLease, now: float) -> bytes | None:
-        """The offer of a lease, serialised; None if the attempt's task is not known any more: then the lease is not
-        accepted, and ends.
+    def offer(self, effect: OfferLease, now: float, key_id: bytes) -> bytes | None:
+        """The offer of a lease to the holder of a key, serialised; None if the attempt's task is not known any more:
+        then the lease is not accepted, and ends.
         """
         job = self._jobs.get(effect.job)
         template = job.templates.get((effect.round, effect.attempt)) if job else None
         if job is None or template is None:
             return None
         ticket = template.ticket
-        ticket.device, ticket.lease = effect.device, effect.lease
+        ticket.device, ticket.lease, ticket.device_key = effect.device, effect.lease, key_id
         ticket.not_after_ms = self._host.wall_ms(effect.ends_at + self._settings.driver_grace_s) + TICKET_SPARE_MS
         ticket.driver_certificate = sha256(job.trusted).digest() if job.trusted else b""
         payload = ticket.SerializeToString()

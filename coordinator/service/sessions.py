@@ -53,6 +53,7 @@ class Session:
         "ending",
         "frames",
         "heard_at",
+        "key_id",
         "open",
         "pace_s",
         "received",
@@ -65,6 +66,7 @@ class Session:
         self.seq, self.frames, self.recorded = seq, frames, recorded
         self.context = context
         self.device = DeviceId("")
+        self.key_id = b""  # of the key that began it
         self.open = False  # the engine knows this session and has not ended it
         self.ending: Ending | None = None  # set once: the coordinator ends the stream
         self.received = 0  # seq of the last frame that was handled

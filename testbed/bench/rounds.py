@@ -157,7 +157,7 @@ class Fleet:
         """One device, round after round."""
         reach = asyncio.Event()
         reach.set()
-        drivers, seq = Drivers(reach), 1
+        drivers, seq = Drivers(reach, sign=self._login.sign_ticket), 1
         async with self._login.channel() as channel:
             call = device_stub(channel).Connect()
             await call.write(check_in(f"bench-{number}"))

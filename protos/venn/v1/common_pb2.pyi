@@ -634,19 +634,27 @@ class Ticket(google.protobuf.message.Message):
     PAYLOAD_FIELD_NUMBER: builtins.int
     MAC_FIELD_NUMBER: builtins.int
     KEY_ID_FIELD_NUMBER: builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: builtins.int
+    SIGNATURE_FIELD_NUMBER: builtins.int
     payload: builtins.bytes
     """a serialised TicketPayload; verify these bytes, never serialise again"""
     mac: builtins.bytes
     """32 bytes"""
     key_id: builtins.str
+    public_key: builtins.bytes
+    """DER, of the device; filled in by it"""
+    signature: builtins.bytes
+    """by the device, over what docs/protocol.md says; filled in by it"""
     def __init__(
         self,
         *,
         payload: builtins.bytes = ...,
         mac: builtins.bytes = ...,
         key_id: builtins.str = ...,
+        public_key: builtins.bytes = ...,
+        signature: builtins.bytes = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["key_id", b"key_id", "mac", b"mac", "payload", b"payload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["key_id", b"key_id", "mac", b"mac", "payload", b"payload", "public_key", b"public_key", "signature", b"signature"]) -> None: ...
 
 global___Ticket = Ticket
 
@@ -661,12 +669,15 @@ class TicketPayload(google.protobuf.message.Message):
     ATTEMPT_FIELD_NUMBER: builtins.int
     LEASE_FIELD_NUMBER: builtins.int
     NOT_AFTER_MS_FIELD_NUMBER: builtins.int
+    DEVICE_KEY_FIELD_NUMBER: builtins.int
     DRIVER_CERTIFICATE_FIELD_NUMBER: builtins.int
     version: builtins.int
     device: builtins.str
     lease: builtins.int
     not_after_ms: builtins.int
     """coordinator's time, Unix milliseconds: the lease's end + its grace + 60 s"""
+    device_key: builtins.bytes
+    """id of the key of its device: who shows the ticket signs with that key"""
     driver_certificate: builtins.bytes
     """SHA-256 of the certificate (DER) of the driver that it admits to; empty: it has none"""
     @property
@@ -679,10 +690,11 @@ class TicketPayload(google.protobuf.message.Message):
         attempt: global___AttemptKey | None = ...,
         lease: builtins.int = ...,
         not_after_ms: builtins.int = ...,
+        device_key: builtins.bytes = ...,
         driver_certificate: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["attempt", b"attempt"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "device", b"device", "driver_certificate", b"driver_certificate", "lease", b"lease", "not_after_ms", b"not_after_ms", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["attempt", b"attempt", "device", b"device", "device_key", b"device_key", "driver_certificate", b"driver_certificate", "lease", b"lease", "not_after_ms", b"not_after_ms", "version", b"version"]) -> None: ...
 
 global___TicketPayload = TicketPayload
 

@@ -17,6 +17,7 @@ import grpc
 from grpc.aio import EOF, AioRpcError
 
 from venn.v1 import auth_pb2
+from venn.v1.common_pb2 import Ticket
 from venn.wire.calls import auth_stub, failed
 from venn.wire.channel import parse_address
 from venn.wire.errors import UsageError
@@ -62,6 +63,11 @@ def proof(*, authority: bytes, coordinator: str, role: Role, key_id: bytes, nonc
 def enrolment(*, authority: bytes, token: bytes, name: str, public: bytes) -> bytes:
     """The bytes that a key signs as it joins."""
     return _exact(b"venn-enrol-v1", authority, sha256(token).digest(), name.encode(), public)
+
+
+def showing(payload: bytes, certificate: bytes) -> bytes:
+    """The bytes that a device signs as it shows a ticket to the driver with this certificate (SHA-256; empty: none)."""
+    return _exact(b"venn-ticket-v1", payload, certificate)
 
 
 def rotation(old: bytes, public: bytes) -> bytes:
@@ -142,6 +148,14 @@ class Login:
                 raise failed(grpc.StatusCode.UNAVAILABLE)
             proving.result()
         return self._shown
+
+    def sign_ticket(self, ticket: Ticket, certificate: bytes) -> Ticket:
+        """The ticket as the holder of this key shows it to the driver with this certificate (DER; empty: none)."""
+        signed = Ticket()
+        signed.CopyFrom(ticket)
+        digest = sha256(certificate).digest() if certificate else b""
+        signed.public_key, signed.signature = self._key.public, self._key.sign(showing(ticket.payload, digest))
+        return signed
 
     def refused(self, shown: Shown | None, error: AioRpcError) -> bool:
         """Note the refusal of a call; returns whether it was for want of a login: then the next call proves again."""

@@ -11,7 +11,7 @@ from typing import Any
 import grpc
 import numpy as np
 
-from tests.integration.gate import guarded_server
+from tests.integration.gate import KEYS, guarded_server, login
 from venn.v1 import common_pb2 as common
 from venn.v1 import job_pb2 as pb
 from venn.v1 import task_pb2 as task
@@ -95,6 +95,7 @@ class Coordinator(JobServiceServicer):
         key: bytes | None = None,
         device: str = "",
         certificate: bytes = b"",
+        shown_to: bytes | None = None,
     ) -> common.Ticket:
         not_after = int((time.time() + seconds) * 1000)
         payload = common.TicketPayload(
@@ -103,8 +104,10 @@ class Coordinator(JobServiceServicer):
             lease=lease,
             not_after_ms=not_after,
             driver_certificate=sha256(certificate).digest() if certificate else b"",
+            device_key=KEYS.device.id,
         )
-        return admission.sign(payload, key or self.key, self.key_id)
+        ticket = admission.sign(payload, key or self.key, self.key_id)
+        return login("127.0.0.1:1", "device").sign_ticket(ticket, shown_to if shown_to is not None else certificate)
 
     # -- JobService
 

@@ -16,6 +16,7 @@ from device_agent.artifacts import ArtifactStore
 from device_agent.transfer import Drivers, Transfer
 from testbed.runfolder.machine import free_port
 from tests.integration.driver.scripted import Coordinator
+from tests.integration.gate import KEYS, login
 from tests.integration.service.peers import world
 from venn.v1 import common_pb2 as common
 from venn.wire.authority import self_signed
@@ -60,6 +61,21 @@ async def test_a_device_takes_the_model_from_the_driver_with_the_offered_certifi
         foreign = side.ticket(no, 1, certificate=b"another")
         with pytest.raises(TaskFailed, match="another certificate"):
             await transfer(good, address, foreign).fetch(model, ArtifactStore())
+        elsewhere = side.ticket(no, 1, certificate=certificate, shown_to=b"another")
+        stolen = side.ticket(no, 1, certificate=certificate)
+        stolen.public_key = new_key().public
+        unsigned = side.ticket(no, 1, certificate=certificate)
+        unsigned.signature = b""
+        forged = side.ticket(no, 1, certificate=certificate)
+        forged.signature = login(address, "job").sign_ticket(forged, certificate).signature
+        for bad, why in (
+            (elsewhere, "not signed by the key of its device"),
+            (stolen, "key of another device"),
+            (unsigned, "not signed by the key of its device"),
+            (forged, "not signed by the key of its device"),
+        ):
+            with pytest.raises(TaskFailed, match=why):
+                await transfer(good, address, bad).fetch(model, ArtifactStore())
         for each in (good, others, clear):
             await each.close()
     mode = (tmp_path / "job" / "driver.key").stat().st_mode & 0o777
@@ -114,6 +130,7 @@ async def test_a_coordinator_offers_the_certificate_that_it_verified() -> None:
         assert offer.driver_certificate == driver.certificate
         payload = common.TicketPayload.FromString(offer.ticket.payload)
         assert payload.driver_certificate == sha256(driver.certificate).digest()
+        assert payload.device_key == KEYS.device.id
 
 
 async def test_a_server_with_another_certificate_is_not_verified() -> None:
