@@ -15,7 +15,7 @@ class CoordinatorBounds(ServerBounds):
     )
     sessions_per_connection: int = bound(4, "count", "sessions on one connection", "refused")
     heartbeats: float = bound(
-        200.0, "per second", "heartbeats of all devices without a task", "they are told a longer interval"
+        150.0, "per second", "heartbeats of all devices without a task", "they are told a longer interval"
     )
     reconnects: float = bound(
         300.0, "per second", "devices that connect again at once", "they are told to spread over up to 30 s"

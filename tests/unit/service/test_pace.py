@@ -10,19 +10,19 @@ PACER = Pacer.of(EngineSettings(seed=1, policy="fifo"), CoordinatorBounds())
 
 
 def test_few_devices_speak_once_in_a_heartbeat() -> None:
-    assert [PACER.interval_s(devices) for devices in (0, 1, 100, 400, 525)] == [3.0] * 5
+    assert [PACER.interval_s(devices) for devices in (0, 1, 100, 300, 393)] == [3.0] * 5
 
 
 @pytest.mark.parametrize("devices", [2000, 4000, 10_000, 50_000])
 def test_the_heartbeats_of_many_devices_have_a_bounded_rate(devices: int) -> None:
-    assert devices / (PACER.interval_s(devices) * SOONER) <= 200
+    assert devices / (PACER.interval_s(devices) * SOONER) <= 150
 
 
 def test_an_interval_is_told_again_only_when_it_is_too_short_or_much_too_long() -> None:
     told, changes = 3.0, 0
     for devices in (*range(1, 10_001), *range(10_000, 0, -1)):
         again = PACER.interval_s(devices, told)
-        assert devices / (again * SOONER) <= 200
+        assert devices / (again * SOONER) <= 150
         changes += again != told
         told = again
     assert changes < 30  # of 20,000
