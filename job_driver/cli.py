@@ -23,6 +23,7 @@ from job_driver.job import Round
 from job_driver.metrics import tellable
 from job_driver.server import key_text
 from job_driver.settings import ParamValue, Settings
+from job_driver.supervised import supervise_this
 from venn.v1 import admin_pb2, common_pb2, job_pb2
 from venn.wire import logs
 from venn.wire.bounds import set_bounds
@@ -95,6 +96,7 @@ def run(
     seed: Seed = 0,
     dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of checkpoints, spool and logs.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --dir.")] = False,
+    supervised: Annotated[bool, typer.Option("--supervised", help="Start it again if it crashes; with --dir.")] = False,
     bind: Annotated[
         str, typer.Option(metavar="ADDR", help="Address to serve devices on; port 0: any.")
     ] = "127.0.0.1:0",
@@ -114,6 +116,8 @@ def run(
     """Run a job: its driver serves devices, aggregates their responses, and keeps the model."""
     reuse_freed_memory()
     logs.configure(component="job", verbose=context.verbose, quiet=context.quiet)
+    if supervised:
+        return supervise_this(dir)
     source = load(file)
     if source.job.evaluate is not None and held_out is None:
         raise UsageError("HELD_OUT", "evaluate needs data that no device has", where=file.name, fix="--held-out FILE")

@@ -12,7 +12,7 @@ import pytest
 from coordinator.engine import effects
 from coordinator.engine.model import SessionEnd
 from coordinator.service.bounds import CoordinatorBounds
-from coordinator.service.journal import EVENTS
+from coordinator.service.segments import EVENTS
 from job_driver.client import PASSING
 from tests.integration.service.peers import Device, World, check_in_frame, world
 from venn.v1 import common_pb2, device_pb2
