@@ -31,9 +31,10 @@ their number is known, closes the request as that of any other job.
 
 import math
 
+from coordinator.engine.cooling import end_cooling
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import AcceptAttempt, AnswerResponses, EndAttempt
-from coordinator.engine.failures import end_cooling, forget_crashes, reject
+from coordinator.engine.failures import forget_crashes, reject
 from coordinator.engine.ids import LeaseSeq, RequestId
 from coordinator.engine.leases import correct, end
 from coordinator.engine.lifecycle import (

@@ -187,6 +187,8 @@ def _idle(world: World, matcher: Matcher, device: Device) -> list[str]:
         cooling = device.cooling.get(request.job.id)
         if cooling is not None and cooling.until > now:
             times = f"{cooling.failures} failure{'s' if cooling.failures > 1 else ''}"
+            if cooling.vain_s:
+                times += f"; it held places for {cooling.vain_s:.1f} s without a response"
             reasons.append(f"COOLING: for {request.job.id}, {cooling.until - now:.1f} s more after {times}")
         if device.id in request.used:
             reasons.append(f"ONCE: it counts already in round {request.offered[0]} of {request.job.id}")

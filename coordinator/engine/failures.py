@@ -1,14 +1,12 @@
-"""Failures: a (device, job) pair that failed cools, and a job whose tasks crash on several devices is paused.
+"""Failures: a (device, job) pair that failed cools, and a job whose tasks crash on several devices is paused."""
 
-Cooling lasts min(1 h, 30 s x 2^n), n the failures of the pair since its last response (docs/protocol.md, "Leases").
-"""
-
+from coordinator.engine.cooling import cool
 from coordinator.engine.effects import PauseJob, ResumeJob
 from coordinator.engine.leases import end
 from coordinator.engine.lifecycle import PLACED, DeviceState
 from coordinator.engine.model import FailureReason, LeaseEnd, Phase
 from coordinator.engine.regions import OVERFLOW
-from coordinator.engine.state import Cooling, Device, Job, Lease, Request
+from coordinator.engine.state import Job, Lease, Request
 from coordinator.engine.world import World
 
 DRIVER_AWAY = "DRIVER_AWAY"
@@ -23,7 +21,6 @@ _JOB_FAULTS = frozenset(
         FailureReason.RESPONSE_REJECTED,
     }
 )
-_MOST_DOUBLINGS = 30  # beyond it a longer cooling is over any bound
 
 
 def fail(world: World, lease: Lease, phase: Phase | None, reason: FailureReason, message: str) -> None:
@@ -52,25 +49,6 @@ def reject(world: World, lease: Lease) -> None:
     cool(world, lease.device, lease.request.job)
     count_crash(world, lease, FailureReason.RESPONSE_REJECTED, "its driver refused the response")
     end(world, lease, LeaseEnd.REJECTED)
-
-
-def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
-    """Note a failure of the pair, which cools. ``wait_s`` > 0: as long as the device asked for."""
-    settings = world.settings
-    before = device.cooling.get(job.id)
-    failures = before.failures if before is not None else 0
-    wait_s = wait_s or min(settings.cooling_most_s, settings.cooling_first_s * 2 ** min(failures, _MOST_DOUBLINGS))
-    device.cooling = {**device.cooling, job.id: Cooling(world.now + wait_s, failures + 1)}
-    device.history.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
-
-
-def end_cooling(world: World, device: Device, job: Job) -> None:
-    """Forget the failures of the pair: it has brought a response."""
-    if job.id not in device.cooling:
-        return
-    device.cooling = {id_: one for id_, one in device.cooling.items() if id_ != job.id}
-    if device.session and device.state is DeviceState.IDLE:
-        world.fresh.append(device.session)
 
 
 def count_crash(world: World, lease: Lease, reason: FailureReason, message: str) -> None:

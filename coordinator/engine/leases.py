@@ -5,6 +5,7 @@ A device is busy while a lease is in its hand, and after that until it says so i
 """
 
 from coordinator.engine.chance import Purpose, draw, fraction
+from coordinator.engine.cooling import IN_VAIN, hold_in_vain
 from coordinator.engine.deadlines import Kind
 from coordinator.engine.effects import (
     CloseSession,
@@ -121,13 +122,14 @@ def miss(world: World, lease: Lease) -> None:
     lease.device.history.append((world.now, "ABSENT", f"with lease {lease.seq} of {lease.request}"))
     world.effects.append(MissLease(lease.seq, lease.device.id))
     give_back(world, lease)
+    hold_in_vain(world, lease)
 
 
 def resume(world: World, lease: Lease, session: Session) -> None:
     """Go on with an ABSENT lease whose device has returned, if there is a place; else it is REPLACED."""
     if lease.request.unmet > 0:
         _step(lease, RETURN)
-        lease.session = session.seq
+        lease.session, lease.placed_at = session.seq, world.now
         _occupy(world, session)
         lease.device.history.append((world.now, "RESUMED", f"lease {lease.seq}"))
         world.effects.append(ResumeLease(lease.seq, lease.device.id, session.seq))
@@ -170,6 +172,8 @@ def end(
         _use_no_more(world, lease)
         if was in PLACED:
             give_back(world, lease)
+            if reason in IN_VAIN:
+                hold_in_vain(world, lease)
     if device.lease is lease:
         _let_go(world, lease, reason)
 

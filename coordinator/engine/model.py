@@ -236,6 +236,7 @@ class EngineSettings:
     most_over: int = 100  # jobs that ended whose last leases are remembered; beyond it those that ended first lose them
     tiers: int = 3  # of devices by speed, in equal numbers, >= 1; 1: none
     most_device_bytes: int = 2**40  # memory for devices' capabilities, about; beyond it those that left first go
+    vain_leases: float = 1.5  # a device that held places of a job for longer than so many leases, in vain, cools for it
 
 
 def _of(fraction: Fraction, count: int) -> int:

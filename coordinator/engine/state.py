@@ -42,10 +42,12 @@ _OPEN = AttemptStatus.OPEN
 
 @dataclass(slots=True)
 class Cooling:
-    """A (device, job) pair after failures."""
+    """A (device, job) pair after failures, or after places that it held in vain."""
 
     until: float  # no lease of the job for the device before
-    failures: int  # >= 1, since its last response
+    failures: int  # since its last response
+    vain_s: float = 0.0  # for so long it held places in vain since then, without a long break
+    vain_at: float = 0.0  # when it gave back the last of these
 
 
 NOT_COOLING: Mapping[JobId, Cooling] = {}  # one for all: look-ups read it, and next to no device has another
@@ -138,6 +140,10 @@ class Lease:
     receipt: Outcome | None = None  # from DELIVERED on: what its device was told
     recorded: Outcome | None = None  # the driver's word, its first one
     counts_in: int = 0  # the round that its response counts in; 0: none
+    placed_at: float = field(init=False)  # when it took its place: at its grant, or when its device had returned
+
+    def __post_init__(self) -> None:
+        self.placed_at = self.granted_at
 
     def __str__(self) -> str:
         return f"lease {self.seq}"

@@ -64,7 +64,7 @@ def test_what_was_lost_or_has_expired_in_a_round_may_be_leased_again(policy: str
     lost = [job("a", 1, compute=5.0)]
     assert ended(lost, sessions[:2], policy) == [15.0]
     expired = [job("a", 1, compute=50.0, lease=5.0)]
-    assert ended(expired, [Session(0.0, 8.0, 0), sessions[2]], policy) == [35.0]
+    assert ended(expired, [Session(0.0, 7.0, 0), sessions[2]], policy) == [35.0]
 
 
 @pytest.mark.parametrize("policy", POLICIES)

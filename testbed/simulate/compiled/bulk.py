@@ -34,7 +34,7 @@ from testbed.simulate.compiled.kernel_plan import (
 )
 from testbed.simulate.compiled.kernel_tiers import decide
 from testbed.simulate.compiled.layout import ENDS, GROUND, NONE
-from testbed.simulate.compiled.tables import longer, more_slots
+from testbed.simulate.compiled.tables import longer, more_room
 from testbed.simulate.model import Outcome, Progress, Simulation, Watch
 from testbed.world.arrays import Reals
 
@@ -101,7 +101,7 @@ class _Run:
                     self._load()
                     return True
                 case layout.MORE_SLOTS:
-                    world.tables = more_slots(world.tables)
+                    world.tables = more_room(world.tables)
                 case layout.MORE_LOG:
                     self._lengthen_log()
                 case layout.NEW_KIND:

@@ -107,7 +107,7 @@ def _advance(t: Tables) -> int:
     given = min(check_in, arrival)
     if given == np.inf and run.present == 0:
         return OVER
-    due = min(t.run.due, t.run.tick, t.run.review)
+    due = min(t.run.due, t.run.tick, t.run.review, t.run.wake)
     if run.heap > 0 and t.heap[0].at <= min(given, due):
         response = t.heap[0].code < SESSION_ENDS
         if response or t.heap[0].at < due:
@@ -315,10 +315,10 @@ def _give_up(t: Tables) -> int:
 
 @compiled
 def _pass_time(t: Tables, due: float) -> int:
-    """Deadlines of attempts, by request; then expiries, by lease; then the tick of the supply and the plan's review."""
+    """Deadlines of attempts, by request; expiries, by lease; the plan's review, those who cool no more, a tick."""
     if t.run.due <= due:  # it may have moved on
         t.run.due = _next_due(t)
-        if min(t.run.due, t.run.tick, t.run.review) > due:
+        if min(t.run.due, t.run.tick, t.run.review, t.run.wake) > due:
             return GO_ON
     if due > t.run.until:
         return _give_up(t)
@@ -344,6 +344,8 @@ def _pass_time(t: Tables, due: float) -> int:
         expire(t, lease)
     if t.run.review <= due:
         t.run.review, t.run.dirty = np.inf, 1
+    if t.run.wake <= due:
+        t.run.wake, t.run.vacant = np.inf, 1
     return TICKED if t.run.tick <= due else GO_ON
 
 

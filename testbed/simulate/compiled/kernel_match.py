@@ -16,16 +16,16 @@ have are tried in turn.
 import numpy as np
 
 from testbed.simulate.compiled.compiled import compiled, mixed
+from testbed.simulate.compiled.kernel_cooling import cools
 from testbed.simulate.compiled.kernel_lists import sort
 from testbed.simulate.compiled.kernel_tiers import at_target, unmet
 from testbed.simulate.compiled.layout import NONE
-from testbed.simulate.compiled.tables import Tables
+from testbed.simulate.compiled.tables import SPREAD_DEVICE, Tables
 
 _HALF = np.uint64(32)
 _DAY_S = 86_400.0
 _MOST = 1 << 32  # tasks of a device in a day
 ROUND = 1 << 32  # what a stamp grows by with each round; the rest of it is the job
-_SPREAD = 2_654_435_761  # 2^32 over the golden ratio; devices are numbered below 2^31
 
 
 # -- who gets a device
@@ -40,7 +40,7 @@ def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
     if t.run.uniform == 0:
         for place in range(count):
             job = listed[place]
-            if jobs[job].places > jobs[job].placed + jobs[job].responses and not used_up(t, job, device):
+            if jobs[job].places > jobs[job].placed + jobs[job].responses and not _barred(t, job, device):
                 return int(job)
         return NONE
     able = below = 0
@@ -64,12 +64,18 @@ def choose(t: Tables, cell: int, device: int, seq: int, draws: int) -> int:
 
 @compiled
 def _takes(t: Tables, job: int, device: int) -> bool:
-    return bool(unmet(t, job) > 0 and not used_up(t, job, device))
+    return bool(unmet(t, job) > 0 and not _barred(t, job, device))
+
+
+@compiled
+def _barred(t: Tables, job: int, device: int) -> bool:
+    """Whether the device is not to be leased to the job now: it counts in the round, or cools."""
+    return used_up(t, job, device) or cools(t, job, device)
 
 
 @compiled
 def wanted(t: Tables, cell: int) -> bool:
-    """Whether a device of this cell would be taken, were it not used up. Its candidates are those of this plan."""
+    """Whether a device of this cell would be taken, were it not barred. Its candidates are those of this plan."""
     open_ = 0
     for place in range(t.cells[cell].count):
         open_ += unmet(t, t.candidates[cell, place]) > 0
@@ -108,7 +114,8 @@ def _is_within(t: Tables, tier: int, asked: int) -> bool:
 def room(t: Tables) -> bool:
     """Whether there is room for one more session and one more lease, and what they bring about."""
     run = t.run
-    return bool(min(run.free_lease, run.free_session) > NONE and run.heap + 3 <= len(t.heap))
+    slots = min(run.free_lease, run.free_session) > NONE and run.heap + 3 <= len(t.heap)
+    return bool(slots and 2 * (run.vains + run.live + 1) <= len(t.vain))
 
 
 # -- limits
@@ -194,7 +201,7 @@ def use(t: Tables, job: int, device: int) -> None:
 def _row(t: Tables, job: int, device: int) -> int:
     """The row that the device has, or a free one, where it belongs."""
     used, first, mask, stamp = t.used, t.jobs[job].used, t.jobs[job].mask, t.jobs[job].stamp
-    place = (device * _SPREAD >> 16) & mask
+    place = (device * SPREAD_DEVICE >> 16) & mask
     while used[first + place].stamp == stamp and used[first + place].device_no != device:
         place = (place + 1) & mask
     return int(first + place)

@@ -8,6 +8,7 @@ import numpy as np
 
 from coordinator.engine.plan import UNDECIDED
 from testbed.simulate.compiled.compiled import compiled, mixed
+from testbed.simulate.compiled.kernel_cooling import end_cooling, hold_in_vain
 from testbed.simulate.compiled.kernel_lists import (
     ABORTED,
     CLOSED,
@@ -128,6 +129,7 @@ def _give_back(t: Tables, lease: int) -> None:
     if t.run.profiled == 1 and of_open and t.jobs[job].asynchronous == 0:
         profile_loss(t, job, t.run.now - t.leases[lease].granted, t.leases[lease].chosen)
     unplace(t, job, request)
+    hold_in_vain(t, lease)
 
 
 @compiled
@@ -135,6 +137,7 @@ def respond(t: Tables, lease: int) -> int:
     """The driver records a response: it counts, or comes late. Returns the session, whose device is not free yet."""
     job, request, slot = t.leases[lease].job, t.leases[lease].request, t.leases[lease].session
     t.sessions[slot].lease = NONE
+    end_cooling(t, job, t.leases[lease].device_no)
     if t.run.profiled == 1:
         profile(t, job, t.run.now - t.leases[lease].granted, t.sessions[slot].tier, t.leases[lease].chosen)
     if t.jobs[job].open == 0 or t.jobs[job].request != request:
@@ -204,6 +207,7 @@ def _revoke(t: Tables, job: int, request: int, time_passes: bool) -> None:
             if slot == NONE:
                 t.devices[t.leases[lease].device_no].lease = NONE
             else:
+                hold_in_vain(t, lease)
                 t.sessions[slot].lease = NONE
                 if t.run.at_check_in == 1:  # it has had its task, and leaves
                     close_session(t, slot)

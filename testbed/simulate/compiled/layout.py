@@ -25,6 +25,7 @@ RUN = _record(  # what there is one of
     due=float,  # nothing of the jobs and leases is due before
     tick=float,  # of the supply, the next one
     review=float,  # of the plan
+    wake=float,  # when somebody cools no more
     next_arrival=float,  # of a job
     until=float,
     phase=int,  # what the loop does next
@@ -56,6 +57,7 @@ RUN = _record(  # what there is one of
     fresh_done=int,  # of them, looked at
     said=int,  # reactions that were said in this instant
     heard=int,  # of them
+    vains=int,  # rows of the table of places held in vain that are taken
     finished=int,  # session (slot) whose device says that it has finished, once all reactions are heard
     subject=int,  # what a code that the loop returns is about: a job, a kind
     at_check_in=int,  # matching
@@ -74,6 +76,9 @@ RUN = _record(  # what there is one of
     paper=int,
     fairness=float,
     span_s=float,  # that the supply covers
+    vain_leases=float,  # settings of the engine
+    cooling_first_s=float,
+    cooling_most_s=float,
     unsupplied=int,  # Venn: merged groups without supply; they come first
     merged=int,  # Venn: merged groups
     digest=_Bits,
@@ -156,13 +161,14 @@ SESSION = _record(  # an open one
 )
 DEVICE = _record(  # a line of the processor's cache
     first=int,  # session, 0: none yet
-    kind=int,
     interval=int,
     check_ins=int,
     tasks=int,
     today=int,  # the day and the tasks in it, see ``kernel_match``
-    lease=int,
     counts_in=int,  # the round that its latest lease was for, see ``kernel_match``; 0: none that counts
+    kind=_Slot,
+    lease=_Slot,
+    vain=_Slot,  # jobs of which it holds places in vain, see ``kernel_cooling``
 )
 KIND = _record(cell=int, per_session=int, per_day=int)
 CELL = _record(  # the devices of one region and one tier; first those without a tier, and so all if there are none
@@ -179,6 +185,14 @@ COMING = _record(at=float, code=int, slot=int)  # an event
 REACTION = _record(what=int, subject=int, number=int)
 GROUND = _record(supply=int, owner=int)  # of a region, and the scarcest contender that can use it
 USED = _record(device_no=int, stamp=int)  # a device that counts in a round, see ``kernel_match``
+VAIN = _record(  # a device and a job whose places it holds in vain, see ``kernel_cooling``
+    device_no=int,  # NONE: the row is free
+    job=int,
+    until=float,  # it gets no lease of the job before
+    held=float,  # for how long, since its last response, without a long break
+    at=float,  # when it gave back the last of these
+    failures=int,
+)
 # A profile of response times (job; all tiers, then each, then places): as ``coordinator.engine.profiles``.
 PROFILE = _record(total=int, at=int, upto=int, percent=int, counts=np.dtype((int, BINS)))
 

@@ -34,6 +34,7 @@ from testbed.simulate.compiled.layout import (
     RUN,
     SESSION,
     USED,
+    VAIN,
     WORDS,
 )
 from testbed.simulate.model import Simulation, noise_table
@@ -43,6 +44,8 @@ Integers = NDArray[np.int64]
 Records = NDArray[np.void]
 _NO_BOUND = 2**62  # on staleness
 _LINE = 64  # bytes of the processor's cache
+_VAIN_ROWS = 4  # for each pair that may hold places in vain before there is more room, when there is
+SPREAD_DEVICE, SPREAD_JOB = 2_654_435_761, 40_503  # 2^32 and 2^16 over the golden ratio; devices are below 2^31
 
 
 def _of(kind: type | np.dtype[np.void], dimensions: int = 1) -> dict[str, Any]:
@@ -59,6 +62,7 @@ class Tables:
     sessions: Records = field(metadata=_of(SESSION))
     devices: Records = field(metadata=_of(DEVICE))
     used: Records = field(metadata=_of(USED))  # devices that count in a round, by job
+    vain: Records = field(metadata=_of(VAIN))  # places held in vain, by device and job
     kinds: Records = field(metadata=_of(KIND))
     counted: Integers = field(
         metadata=_of(int, 2)
@@ -145,6 +149,7 @@ def tables(
         sessions=_free(slots, SESSION),
         devices=np.zeros(0, DEVICE),
         used=_used(jobs, simulation),
+        vain=_no_vain(1 << (_VAIN_ROWS * slots - 1).bit_length()),
         kinds=kinds,
         counted=np.zeros((len(kinds), tiers + 1 if tiers > 1 else 1), np.int64),
         cells=np.zeros(0, CELL),
@@ -188,9 +193,12 @@ def _run(simulation: Simulation, tiers: int, *, profiled: bool, daily: bool) -> 
     run.unfinished = len(simulation.jobs)
     run.at_check_in, run.daily = simulation.matching is Matching.AT_CHECK_IN, daily
     run.tiers, run.profiled = tiers, profiled
-    run.due = run.review = run.next_arrival = np.inf
+    run.due = run.review = run.wake = run.next_arrival = np.inf
+    settings = simulation.settings
+    run.vain_leases = settings.vain_leases
+    run.cooling_first_s, run.cooling_most_s = settings.cooling_first_s, settings.cooling_most_s
     run.until = simulation.until_s
-    seed = simulation.settings.seed
+    seed = settings.seed
     run.match_draw, run.noise_draw = begun(seed, Purpose.MATCH), begun(seed, Purpose.NOISE)
     run.order_draw, run.tier_draw = begun(seed, Purpose.ORDER), begun(seed, Purpose.TIER)
     run.job_order_draw = begun(seed, Purpose.JOB_ORDER)
@@ -257,14 +265,17 @@ def _free(slots: int, kind: np.dtype[np.void]) -> Records:
     return table
 
 
-def more_slots(now: Tables) -> Tables:
-    """The tables with twice as many slots and entries of the heap; there was none left of one or the other."""
+def more_room(now: Tables) -> Tables:
+    """The tables with more room: twice as many slots and entries of the heap, or rows for places held in vain."""
+    run = now.run
+    if min(run.free_lease, run.free_session) > NONE and run.heap + 3 <= len(now.heap):
+        return _more_vain(now)
     slots = len(now.leases)
     leases, sessions = _free(2 * slots, LEASE), _free(2 * slots, SESSION)
     for table, old, free in ((leases, now.leases, "free_lease"), (sessions, now.sessions, "free_session")):
         table[:slots] = old
-        table["next"][-1] = now.run[free]  # the old ones that are free come after the new ones
-        now.run[free] = slots
+        table["next"][-1] = run[free]  # the old ones that are free come after the new ones
+        run[free] = slots
     return now.with_(
         leases=leases,
         sessions=sessions,
@@ -272,6 +283,34 @@ def more_slots(now: Tables) -> Tables:
         said=longer(now.said, 2 * len(now.said)),
         fresh=longer(now.fresh, 2 * slots),
     )
+
+
+def _no_vain(rows: int) -> Records:
+    table = np.zeros(rows, VAIN)
+    table["device_no"] = NONE
+    return table
+
+
+def _more_vain(now: Tables) -> Tables:
+    """The tables with a table of places held in vain that has room again, without what was forgotten, or whose job has
+    ended.
+    """
+    held = now.vain[now.vain["held"] > 0.0]
+    over = ~np.isnan(now.jobs["ended"][held["job"]])
+    np.subtract.at(now.devices["vain"], held["device_no"][over], 1)
+    kept = held[~over]
+    rows = len(now.vain)
+    while rows < _VAIN_ROWS * (len(kept) + now.run.live + 1):
+        rows *= 2
+    table, left = _no_vain(rows), kept
+    places = (left["device_no"] * SPREAD_DEVICE + left["job"] * SPREAD_JOB >> 16) & (rows - 1)
+    while len(left):
+        _, first = np.unique(places, return_index=True)
+        here = first[table["device_no"][places[first]] == NONE]
+        table[places[here]] = left[here]
+        left, places = np.delete(left, here), (np.delete(places, here) + 1) & (rows - 1)
+    now.run.vains = len(kept)
+    return now.with_(vain=table)
 
 
 def longer(table: NDArray[np.generic], rows: int) -> NDArray[np.generic]:

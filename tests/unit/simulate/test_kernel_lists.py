@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from testbed.simulate.compiled import kernel_lists
 from testbed.simulate.compiled.layout import NONE
-from testbed.simulate.compiled.tables import Tables, more_slots
+from testbed.simulate.compiled.tables import Tables, more_room
 from testbed.testing.worlds import job
 from tests.unit.simulate.kernels import SLOTS, small, uncompiled
 
@@ -67,8 +67,8 @@ def _followed(t: Tables, end: str, link: str) -> list[int]:
 
 def test_more_slots_are_free_beside_those_that_were() -> None:
     t = small([job("a", 1)])
-    taken = [LISTS.new_session(t, seq) for seq in range(1, SLOTS - 2)]
-    t = more_slots(t)
+    taken = [LISTS.new_session(t, seq) for seq in range(1, SLOTS + 1)]
+    t = more_room(t)
     free, slot = [], t.run.free_session
     while slot != NONE:
         free.append(int(slot))
