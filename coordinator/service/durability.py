@@ -138,7 +138,7 @@ class Committer(Generic[Turn]):
         self._syncing = True
         wait_s = self._synced_at + self._gather_s - time.monotonic()
         if wait_s > 0:  # a busy coordinator: more turns come, and share this sync
-            self._call_later(wait_s, partial(self._begin_sync, None))
+            asyncio.get_running_loop().call_later(wait_s, self._begin_sync, None)
         else:
             self._begin_sync(turns)
 

@@ -28,6 +28,7 @@ from venn.wire.logs import log
 
 FORMAT = 3
 SEGMENT_BYTES = 16 * 2**20  # takes some seconds to go through again
+RESERVE_BYTES = 2**20  # of the disk, ahead of what is written: a sync of a file that grows takes several times as long
 TRIES = 16  # to begin another segment, while one grows by its length
 FOLLOWING = ".events.next.jsonl"  # a segment that is being begun
 logger = logging.getLogger(__name__)
@@ -80,9 +81,11 @@ class Journal:
         written: Written | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         keep_bytes: int | None = None,
+        reserves: bool = False,
     ) -> None:
         """Begin a journal; or go on with the one that began with ``start`` and of which ``written`` is whole: what is
-        after it is cut. ``keep_bytes``: of all segments; None: they are kept.
+        after it is cut. ``keep_bytes``: of all segments; None: they are kept. ``reserves``: the file ends with zeros
+        until it is closed, so that its syncs are fast.
         """
         self.path, self._start = path, start
         self._segment_bytes = self._long_at = segment_bytes
@@ -91,6 +94,7 @@ class Journal:
         self._written = written or Written()
         self._snapshot: Snapshot | None = None  # another segment begins with it once all before it is written
         self._closed: list[FileIO] = []  # former segments, which are to be synced
+        self._reserves, self._reserved = reserves, self._written.size  # bytes that the file has
         new = not self._written.size
         try:
             self._file = open(path, "wb" if new else "r+b", buffering=0)  # noqa: SIM115 - closed by close()
@@ -130,9 +134,10 @@ class Journal:
             return
         data, crc = seal(self._lines, self._written.crc)
         try:
+            self._reserve(len(data))
             write_all(self._file.write, data)
         except OSError as error:
-            self._file.truncate(self._written.size)
+            self._give_back()
             self._file.seek(self._written.size)
             raise file_error(error, self.path) from error
         self._lines.clear()
@@ -141,6 +146,17 @@ class Journal:
         if self._snapshot is not None:
             snapshot, self._snapshot = self._snapshot, None
             self._begin_segment(snapshot)
+
+    def _reserve(self, more: int) -> None:
+        """Let the file have room for so many bytes more."""
+        if self._reserves and self._written.size + more > self._reserved:
+            self._reserved = self._written.size + max(more, RESERVE_BYTES)
+            os.posix_fallocate(self._file.fileno(), self._written.size, self._reserved - self._written.size)
+
+    def _give_back(self) -> None:
+        """Cut the file to what is written."""
+        self._file.truncate(self._written.size)
+        self._reserved = self._written.size
 
     def _begin_segment(self, snapshot: Snapshot) -> None:
         """Go on in another segment. Without space for it this one goes on, and another try comes later."""
@@ -156,10 +172,12 @@ class Journal:
             self._long_at = self._written.size + self._segment_bytes // TRIES
             return
         file.seek(len(data))
+        self._give_back()
         close_segment(folder, snapshot.segment, following)
         self._closed.append(self._file)
         self._start, self._file = start, file
         self._written.size, self._written.crc, self._long_at = len(data), crc, self._segment_bytes
+        self._reserved = len(data)
         removed = drop_old(folder, self._keep_bytes)
         log(logger, logging.INFO, "the journal goes on in another segment", segment=start.segment, removed=removed)
 
@@ -179,6 +197,8 @@ class Journal:
         """Close the file as a coordinator that was killed leaves it."""
         try:
             self.flush()
+            if self._reserves:
+                self._give_back()
         finally:
             for file in (self._file, *self._closed):
                 file.close()

@@ -38,8 +38,9 @@ def unseal(data: bytes) -> Unsealed:
     """Check the lines of a file, in their order.
 
     What is not whole at the end was being written when its writer was killed or lost its power. What is not whole and
-    has a whole line after it was changed later.
+    has a whole line after it was changed later. Zeros at the end are room that the writer had reserved.
     """
+    data = data.rstrip(b"\0")
     lines = data.split(b"\n")
     rest = lines.pop()  # empty, or a line without its end
     bodies: list[bytes] = []

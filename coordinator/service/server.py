@@ -164,7 +164,8 @@ class Coordinator:
     def _journal(self, folder: Path, start: Start, written: Written | None = None) -> Journal:
         settings = self.settings
         long, keep = settings.segment_bytes, settings.keep_journal
-        return Journal(folder / EVENTS, start, written=written, segment_bytes=long, keep_bytes=keep)
+        reserves = settings.durability is Durability.TURN
+        return Journal(folder / EVENTS, start, written=written, segment_bytes=long, keep_bytes=keep, reserves=reserves)
 
     def go_on(self) -> None:
         """Tell the engine of the restart, if this is one; then devices and drivers may come."""

@@ -16,7 +16,7 @@ from coordinator.engine.ids import DeviceId, JobId, LeaseSeq, SessionSeq
 from coordinator.engine.model import EngineSettings
 from coordinator.service.facts import DriverAt, Fact
 from coordinator.service.host import Host
-from coordinator.service.journal import Journal, Start
+from coordinator.service.journal import RESERVE_BYTES, Journal, Start
 from coordinator.service.sealed import unseal
 from venn.wire.errors import PeerError
 
@@ -316,3 +316,17 @@ def test_a_full_disk_leaves_whole_turns_only(tmp_path: Path) -> None:
     assert unseal(path.read_bytes()).torn == 0
     assert len(path.read_bytes().splitlines()) == 3
     file.close()
+
+
+def test_room_is_reserved_for_what_is_to_be_synced_and_given_back(tmp_path: Path) -> None:
+    path, settings = tmp_path / "events.jsonl", EngineSettings(seed=1, policy="fifo")
+    journal = Journal(path, Start(settings, incarnation=1, wall_ms=1, name="", software="1"), reserves=True)
+    assert path.stat().st_size == RESERVE_BYTES
+    journal.append(0.5, HEARD, [])
+    journal.flush()
+    journal.sync()
+    assert path.stat().st_size == RESERVE_BYTES
+    assert len(unseal(path.read_bytes()).bodies) == 2
+    journal.close()
+    assert path.read_bytes().count(b"\0") == 0
+    assert len(path.read_bytes().splitlines()) == 3

@@ -33,7 +33,7 @@ def test_an_end_that_is_cut_anywhere_is_torn(cut: int) -> None:
 
 
 def test_a_last_block_that_never_reached_the_disk_is_torn() -> None:
-    zeros = b"".join(LINES[:3]) + bytes(100) + b"\n" + bytes(20)
+    zeros = b"".join(LINES[:3]) + bytes(100) + b"\n" + bytes(20) + b"x"
     assert (len(unseal(zeros).bodies), unseal(zeros).damaged) == (3, None)
 
 
@@ -50,6 +50,12 @@ def test_a_missing_an_exchanged_and_a_repeated_line_are_damage(lines: tuple[int,
     read = unseal(b"".join(LINES[number] for number in lines))
     expected = next(place for place, number in enumerate(lines, 1) if number != place - 1)
     assert read.damaged == expected
+
+
+def test_zeros_at_the_end_are_room_that_was_reserved() -> None:
+    read = unseal(WHOLE + bytes(4096))
+    assert (len(read.bodies), read.size, read.torn, read.damaged) == (5, len(WHOLE), 0, None)
+    assert unseal(WHOLE[:-4] + bytes(4096)).torn == len(LINES[-1]) - 4
 
 
 def test_an_empty_file_has_nothing() -> None:
