@@ -158,6 +158,7 @@ class DeviceService:
                 await session.flush()
                 return
             self._heard(session, event, len(raw))
+        await session.flush()
 
     async def _check_in(self, session: Session) -> bool:
         """Read the first frame and begin the session; returns False if the stream ended before it."""

@@ -138,10 +138,14 @@ class Session:
                 self._reader.cancel()
 
     async def flush(self) -> None:
-        """Send what is in the outbox before the stream ends of itself, if the device still reads."""
+        """Send what is in the outbox before the stream ends of itself. Raises CancelledError where the device does not
+        read it: gRPC sends no status beside a message, and would log a traceback of each device that hangs up so.
+        """
         self.let_go()
         if self._writer is not None:
-            await asyncio.wait([self._writer], timeout=FAREWELL_S)
+            _, writing = await asyncio.wait([self._writer], timeout=FAREWELL_S)
+            if writing:
+                raise asyncio.CancelledError("the device does not read")
 
     async def farewell(self) -> None:
         """Flush, then send the status; called in the reader's task after ``end``. Bounded in time, whatever the device

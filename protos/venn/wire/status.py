@@ -1,5 +1,6 @@
 """Errors over the wire: a status code with ``google.rpc.ErrorInfo``, written by servers, read by clients."""
 
+import asyncio
 from typing import Any, NoReturn
 
 import grpc
@@ -47,14 +48,19 @@ def unreachable(where: str) -> PeerError:
 async def abort(
     context: grpc.aio.ServicerContext[Any, Any], code: grpc.StatusCode, reason: str, message: str, **metadata: str
 ) -> NoReturn:
-    """End a call with a status and its ErrorInfo (domain ``venn``)."""
+    """End a call with a status and its ErrorInfo (domain ``venn``); one whose caller has left ends as cancelled."""
     message = _fit(message, MAX_MESSAGE)
     info = ErrorInfo(
         reason=reason, domain=DOMAIN, metadata={key: _fit(value, MAX_VALUE) for key, value in metadata.items()}
     )
     status = Status(code=code.value[0], message=message)
     status.details.add().Pack(info)
-    await context.abort(code, message, ((DETAILS_KEY, status.SerializeToString()),))
+    try:
+        await context.abort(code, message, ((DETAILS_KEY, status.SerializeToString()),))
+    except grpc.aio.AbortError:
+        raise
+    except grpc.aio.BaseError as error:  # gRPC would log it with a traceback, as often as strangers want
+        raise asyncio.CancelledError("the caller has left") from error
     raise AssertionError("abort returned")
 
 
