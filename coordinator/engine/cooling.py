@@ -28,6 +28,8 @@ def cool(world: World, device: Device, job: Job, wait_s: float = 0.0) -> None:
     note = replace(before or _NONE, until=world.now + wait_s, failures=failures + 1)
     device.cooling = {**device.cooling, job.id: note}
     device.history.append((world.now, "COOLING", f"for {job.id}, {wait_s:g} s"))
+    if device.session and device.state is DeviceState.IDLE:  # it was freed before: look again when this is over
+        world.fresh.append(device.session)
 
 
 def hold_in_vain(world: World, lease: Lease) -> None:

@@ -40,7 +40,7 @@ from venn.wire.login import Login
 from venn.wire.requirements import parse_requirement
 
 PORT = 9700
-FAILS = 0.03  # of tasks
+FAILS = 0.03  # of tasks; and of responses as many are refused
 PLENTY = 2**40  # bytes that are free on a device's disk
 PATIENCE_S = 1e9  # with a coordinator: the supervisor starts it again
 
@@ -179,7 +179,7 @@ class Workers:
             crashed = common_pb2.FAILURE_REASON_TASK_CRASHED
             raise TaskFailed(common_pb2.PHASE_ON_DEVICE, crashed, "the task failed on purpose")
         token = self._books.new_token()
-        body, digest = response(token, int(work.params[PAD]))
+        body, digest = response(token, int(work.params[PAD]), bad=self._rng.random() < FAILS)
         self._books.made(self._plan.name, token, digest)
         return Output(body, digest, 1.0, {"loss": 0.5}, took, took, 0)
 

@@ -55,9 +55,11 @@ def closed_rounds(rows: np.ndarray) -> int:
     return int((rows[:, 0] != 0).sum())
 
 
-def response(token: int, pad: int) -> tuple[bytes, bytes]:
-    """The body of a response, and its digest."""
+def response(token: int, pad: int, *, bad: bool = False) -> tuple[bytes, bytes]:
+    """The body of a response, and its digest. ``bad``: its driver is to refuse it."""
     arrays: Mapping[str, np.ndarray] = {TOKEN: np.array([token], np.int64)}
+    if bad:
+        arrays = {**arrays, "bad": np.array([np.nan])}
     if pad:
         arrays = {**arrays, "pad": np.zeros(pad, np.uint8)}
     body = tensors.encode(arrays)

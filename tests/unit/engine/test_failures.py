@@ -221,3 +221,14 @@ def test_responses_that_are_refused_on_every_device_pause_the_job() -> None:
     leases = [play.run("one"), play.run("two")]
     play.record(request, *leases, outcome=Outcome.REJECTED)
     assert play.one(PauseJob).reason == "JOB_CRASHES"
+
+
+def test_a_device_that_cools_when_it_is_idle_already_is_leased_again_once_that_is_over() -> None:
+    """Its receipt was heard of before its driver's record: nothing else need happen for it to be looked at again."""
+    play = ScriptedEngine()
+    request = play.request(demand=1)
+    lease = play.run("one")
+    play.finish("one", lease, Outcome.REJECTED)
+    play.record(request, lease, outcome=Outcome.REJECTED)
+    play.wait(play.engine.settings.cooling_first_s)
+    assert play.one(OfferLease).device == "one"
