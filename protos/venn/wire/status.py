@@ -1,6 +1,7 @@
 """Errors over the wire: a status code with ``google.rpc.ErrorInfo``, written by servers, read by clients."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 import grpc
@@ -30,6 +31,81 @@ REASONS = {  # of statuses that carry no ErrorInfo
     grpc.StatusCode.CANCELLED: ("CANCELLED", "it ended the call", ""),
     grpc.StatusCode.RESOURCE_EXHAUSTED: ("TOO_LARGE", "a message is too large", ""),
 }
+JOIN = "join it (venn agent join, venn login)"
+TRANSPORT = (  # what gRPC's texts of a connection that failed contain; reason, message, and what to do
+    (
+        "unable to get local issuer certificate",
+        "WRONG_CA",
+        "its certificate is of an authority that is not trusted here",
+        f"{JOIN} again; or a login page of this network answers in its place",
+    ),
+    (
+        "self signed certificate",
+        "WRONG_CA",
+        "its certificate is not one that is trusted here",
+        f"check the address; if the coordinator has a new authority, {JOIN} again",
+    ),
+    (
+        "certificate has expired",
+        "CERTIFICATE_TIME",
+        "its certificate is no longer valid by this machine's clock",
+        "",
+    ),
+    (
+        "certificate is not yet valid",
+        "CERTIFICATE_TIME",
+        "its certificate is not yet valid by this machine's clock",
+        "",
+    ),
+    (
+        "Hostname Verification Check failed",
+        "WRONG_NAME",
+        "its certificate is that of another server",
+        "check the address: another program may answer there",
+    ),
+    (
+        "call host does not match SSL server name",
+        "WRONG_NAME",
+        "its certificate does not name it as ours do",
+        "check the address: another program may answer there",
+    ),
+    (
+        "WRONG_VERSION_NUMBER",
+        "NO_TLS",
+        "it does not encrypt",
+        "check the address; or a login page of this network answers, or it needs --insecure on both sides",
+    ),
+    (
+        "missing selected ALPN property",
+        "NO_HTTP2",
+        "a web server or proxy answers that does not speak HTTP/2",
+        "check the address, or let the proxy pass the connection through as it is",
+    ),
+    (
+        "http1.x server",
+        "WEB_SERVER",
+        "a web server answers in its place",
+        "check the address; or log in to this network first",
+    ),
+    (
+        "Handshake read failed",
+        "HANDSHAKE",
+        "the connection was cut while it began to encrypt",
+        "check the address, and that no firewall is in between",
+    ),
+    (
+        "Failed to create security handshaker",
+        "BAD_CA",
+        "the certificate that is trusted here cannot be used",
+        f"copy ca.pem from the coordinator again, or {JOIN} again",
+    ),
+    (
+        "Socket closed",
+        "UNREACHABLE",
+        "it closed the connection",
+        f"check that it runs and that the address is right; if it encrypts, {JOIN}",
+    ),
+)
 FIXES = {
     "UNKNOWN_KEY": "name the folder with the coordinator's keys: --keys DIR",
     "ROLE": "use a key of another role: --keys DIR",
@@ -83,7 +159,11 @@ def peer_error(error: grpc.RpcError, *, where: str) -> PeerError:
         details = {"code": code.name, **info.metadata}
         fix = details.pop("fix", "") or FIXES.get(info.reason, "")
         return PeerError(info.reason, text, where=where, fix=fix, details=details)
-    reason, message, fix = REASONS.get(code, (code.name, f"it answered {code.name}: {text}", ""))
+    told = text + ((error.debug_error_string() or "") if isinstance(error, grpc.aio.AioRpcError) else "")
+    found = next((rest for part, *rest in TRANSPORT if part in told), None)
+    reason, message, fix = found or REASONS.get(code, (code.name, f"it answered {code.name}: {text}", ""))
+    if reason == "CERTIFICATE_TIME":
+        fix = f"set this machine's clock, which says {datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     return PeerError(reason, message, where=where, fix=fix, details={"code": code.name, "text": text})
 
 

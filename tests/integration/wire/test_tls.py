@@ -79,10 +79,10 @@ async def test_another_authority_another_name_and_none_are_refused(
     other = write_keys(tmp_path / "other")
     make_authority(other)
     async with secured(certificate) as made:
-        assert await state(log_in("admin", made.address, other)) == "UNREACHABLE"
+        assert await state(log_in("admin", made.address, other)) == "WRONG_CA"
         assert await state(log_in("admin", made.address, other, insecure=True)) == "UNREACHABLE"
         renamed = Trust((tmp_path / "keys" / CA).read_bytes(), "coordinator.0000000000000000.venn")
-        assert await state(Login(made.address, KEYS.admin, "admin", renamed)) == "UNREACHABLE"
+        assert await state(Login(made.address, KEYS.admin, "admin", renamed)) == "WRONG_NAME"
 
 
 async def test_a_plaintext_coordinator_gets_nothing_of_a_client_that_knows_an_authority(
@@ -96,7 +96,7 @@ async def test_a_plaintext_coordinator_gets_nothing_of_a_client_that_knows_an_au
 
     server = await asyncio.start_server(listen, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    assert await state(log_in("admin", f"{host}:{port}", folder)) == "UNREACHABLE"
+    assert await state(log_in("admin", f"{host}:{port}", folder)) == "HANDSHAKE"
     assert heard[:1] == b"\x16"  # a TLS handshake, and nothing else
     assert KEYS.admin.id not in heard
     server.close()
@@ -119,7 +119,7 @@ async def test_a_server_with_a_certificate_of_its_own_does_not_pass_for_the_coor
     chain = self_signed(coordinator_name(certificate.fingerprint), key)
     address = bind(server, "127.0.0.1:0", credentials=grpc.ssl_server_credentials([(key.pem(), chain)]))
     await server.start()
-    assert await state(log_in("admin", address, folder)) == "UNREACHABLE"
+    assert await state(log_in("admin", address, folder)) == "WRONG_CA"
     assert not asked
     await server.stop(0)
 
