@@ -22,7 +22,7 @@ from coordinator.engine.engine import Engine
 from coordinator.engine.model import EngineSettings
 from coordinator.engine.plan import Policy
 from coordinator.engine.profiles import Profile, Profiles
-from coordinator.engine.record import RecordError
+from coordinator.engine.record import RecordError, fraction_from_json
 from coordinator.engine.supply import Supply
 from coordinator.engine.tiers import Tiers
 from coordinator.engine.world import World
@@ -92,8 +92,8 @@ def engine_of(image: Mapping[str, Any], settings: EngineSettings, policy: Policy
                     setattr(world, name, reader.read(image["world"][name]))
             for kind, key, at in image["deadlines"]:
                 world.deadlines.set(Kind(kind), key, at)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise RecordError(f"not an image of an engine: {type(error).__name__}: {error}") from None
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+            raise RecordError(f"not an image of an engine: {type(error).__name__}: {str(error)[:80]}") from None
         world.changed = dict(world.open_requests)
 
     return Engine(settings, policy, fill)
@@ -192,7 +192,7 @@ class _Reader:
             case 4:
                 return frozenset(rest)
             case 5:
-                return Fraction(*rest)
+                return fraction_from_json(*rest)
             case 6:
                 return _ENUMS[rest[0]](rest[1])
             case 7:

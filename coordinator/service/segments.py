@@ -6,14 +6,17 @@
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coordinator.engine.record import Digest, RecordError
 from coordinator.service.facts import Fact, Facts, fact_from_json, facts_text
 from coordinator.service.sealed import seal, unseal
 from venn.wire.files import sync, write_atomic
+from venn.wire.jsontext import parse_json, read_as
 
 EVENTS = "events.jsonl"
 LOCK = "coordinator.lock"  # of the folder
@@ -46,18 +49,18 @@ def read_snapshot(path: Path) -> Snapshot:
     if len(whole.bodies) != 3 or whole.torn:
         raise RecordError("it is damaged")
     try:
-        head, facts, image = (json.loads(body) for body in whole.bodies)
+        head, facts, image = (read_as(Mapping[str, Any], parse_json(body)) for body in whole.bodies)
         return Snapshot(
-            segment=head["segment"],
-            number=head["n"],
-            at=head["t"],
-            policy=head["policy"],
+            segment=read_as(int, head["segment"]),
+            number=read_as(int, head["n"]),
+            at=read_as(float, head["t"]),
+            policy=read_as(str, head["policy"]),
             digest=Digest(*head["digest"]),
-            facts=tuple(Facts(map(fact_from_json, facts["facts"]))),
-            image=image["image"],
+            facts=tuple(Facts(map(fact_from_json, read_as(Sequence[Any], facts["facts"])))),
+            image=read_as(Mapping[str, Any], image["image"]),
         )
-    except (KeyError, TypeError) as error:
-        raise RecordError(f"it cannot be read: {error}") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise RecordError(f"it cannot be read: {error!s:.80}") from None
 
 
 def snapshot_path(folder: Path, segment: int) -> Path:

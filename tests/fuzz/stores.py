@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from coordinator.engine.events import JournalRotated
+from coordinator.engine.image import engine_of, image_of
+from coordinator.engine.model import EngineSettings
 from coordinator.engine.record import RecordError, event_from_json
 from coordinator.engine.record import text_of as record_text
 from coordinator.policies.registry import load_policy
 from coordinator.service.restore import restore
 from coordinator.service.sealed import seal
+from coordinator.service.segments import Snapshot, read_snapshot, snapshot_path
 from device_agent.worker import _unpack
 from job_driver.bundle import pack
 from job_driver.checkpoint import HISTORY, STATE, Checkpoint, Checkpoints, Former, run_in
@@ -79,6 +83,28 @@ def _restored(path: Path) -> object:
     """What a coordinator that starts again makes of its journal."""
     found = restore(path.parent, lambda name: load_policy("venn-plus"))
     return None if found is None else (found.last_s, len(found.facts))
+
+
+def _snapshot() -> Snapshot:
+    folder = scratch("begun")
+    (folder / "events.jsonl").write_bytes(_sealed(lines_text(_begun())))
+    found = restore(folder, lambda name: load_policy("venn-plus"))
+    assert found is not None
+    found.engine.handle(JournalRotated(), found.last_s)
+    written = found.written
+    facts, image = tuple(found.facts), image_of(found.engine)
+    return Snapshot(1, written.number, found.last_s, "venn-plus", written.digest, facts, image)
+
+
+def _snapshots() -> list[bytes]:
+    folder = scratch("snapshot")
+    _snapshot().write(folder, fsync=False)
+    return [snapshot_path(folder, 1).read_bytes()]
+
+
+def _snapped(path: Path) -> None:
+    read = read_snapshot(path)
+    engine_of(read.image, EngineSettings(seed=0, policy=read.policy), load_policy("venn-plus"))
 
 
 def _with_facts() -> list[Any]:
@@ -301,6 +327,13 @@ STORES = (
         in_file("events.jsonl", _restored),
         (UsageError,),
         forms=lambda: json_lines(_begun()).map(_sealed),
+    ),
+    Decoder(
+        "snapshots",
+        _snapshots,
+        in_file("snapshot-1.json", _snapped),
+        (RecordError,),
+        forms=lambda: json_lines([json.loads(line) for line in _snapshots()[0].splitlines()]).map(_sealed),
     ),
     Decoder(
         "records",
