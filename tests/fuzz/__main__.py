@@ -7,6 +7,7 @@ its shortest input is kept in ``build/fuzz/NAME/``: ``python -m tests.fuzz NAME 
 
 import argparse
 import importlib.util
+import math
 import subprocess
 import sys
 import tempfile
@@ -84,27 +85,37 @@ def with_hypothesis(found: Findings, seconds: float) -> None:
     write_line(sys.stdout, found.told())
 
 
-def with_atheris(name: str, folder: Path, seconds: float) -> None:
+def with_atheris(name: str, folder: str, seconds: float) -> None:
     """Let libFuzzer grow inputs; it ends the process when the time is over."""
     import atheris  # type: ignore[import-not-found]  # it is no dependency
 
     with atheris.instrument_imports(include=["coordinator", "device_agent", "job_driver", "testbed", "venn", "yaml"]):
-        found = Findings(name, folder)
-    corpus = tempfile.mkdtemp(prefix="venn-corpus-")
+        found = Findings(name, Path(folder))
+    corpus = Path(tempfile.mkdtemp(prefix="venn-corpus-"))
     for number, valid in enumerate(found.decoder.seeds):
-        Path(corpus, str(number)).write_bytes(valid)
+        (corpus / str(number)).write_bytes(valid)
         found.try_(valid)
     until = time.monotonic() + seconds
 
     def one(data: bytes) -> None:
+        nonlocal until
         found.try_(data)
         if time.monotonic() > until:
+            until = math.inf
             write_line(sys.stdout, found.told())
-            raise SystemExit
 
-    limits = [f"-max_total_time={int(seconds) + 10}", "-timeout=60", "-rss_limit_mb=4096", "-max_len=8192"]
-    atheris.Setup([sys.argv[0], *limits, "-verbosity=0", "-print_final_stats=0", corpus], one)
+    limits = [f"-max_total_time={math.ceil(seconds) + 1}", "-timeout=60", "-rss_limit_mb=4096", "-max_len=8192"]
+    atheris.Setup([name, *limits, f"-artifact_prefix={corpus}/", str(corpus)], one)
     atheris.Fuzz()
+
+
+def _in_process_of_its_own(name: str, folder: Path, seconds: float) -> None:
+    """Run ``with_atheris``; what libFuzzer says of its progress is left out, but not why it ended early."""
+    code = f"from tests.fuzz.__main__ import with_atheris; with_atheris({name!r}, {str(folder)!r}, {seconds})"
+    done = subprocess.run([sys.executable, "-c", code], check=False, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        write_line(sys.stdout, "\n".join([f"{name}: ended with {done.returncode}", *lines[-8:]]))
 
 
 def main() -> int:
@@ -116,9 +127,6 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=KEPT, metavar="DIR", help="where inputs are kept")
     given = parser.parse_args()
     by = given.by or ("atheris" if importlib.util.find_spec("atheris") else "hypothesis")
-    if by == "atheris" and len(given.names) == 1 and given.input is None:
-        with_atheris(given.names[0], given.keep, given.seconds)
-        return 0
     from tests.fuzz.decoders import DECODERS
 
     names = given.names or list(DECODERS)
@@ -127,16 +135,14 @@ def main() -> int:
     if given.input is not None:
         write_line(sys.stdout, "valid" if DECODERS[names[0]].check(given.input.read_bytes()) else "refused")
         return 0
-    if by == "atheris":
-        command = [sys.executable, "-m", "tests.fuzz", "--seconds", str(given.seconds), "--keep", str(given.keep)]
-        for name in names:
-            subprocess.run([*command, name], check=False, stderr=subprocess.DEVNULL)
-    else:
-        for name in names:
-            found = Findings(name, given.keep)
-            for valid in found.decoder.seeds:
-                found.try_(valid)
-            with_hypothesis(found, given.seconds)
+    for name in names:
+        if by == "atheris":
+            _in_process_of_its_own(name, given.keep, given.seconds)
+            continue
+        found = Findings(name, given.keep)
+        for valid in found.decoder.seeds:
+            found.try_(valid)
+        with_hypothesis(found, given.seconds)
     return int(any(path.is_file() for path in given.keep.rglob("*")))
 
 
