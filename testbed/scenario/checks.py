@@ -7,13 +7,14 @@ import ast
 import importlib.util
 import warnings
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 from coordinator.engine.requirements import comparisons
 from coordinator.policies.registry import PolicyError, in_file, load_policy, policy_names, split
 from device_agent.spec import DeviceSpec
 from testbed.scenario.checks_of_devices import check_devices
-from testbed.scenario.errors import FROM_FOLDER, Finding, KeyPath, known, no_file
+from testbed.scenario.errors import FROM_FOLDER, MOST_FINDINGS, Finding, KeyPath, known, no_file
 from testbed.scenario.expect import unknown_step
 from testbed.scenario.model import Fleet, Job, Scenario
 from testbed.scenario.population import DrawnJobs
@@ -32,17 +33,23 @@ SMALLEST_MEMORY = 1_000_000  # bytes; less in a requirement is a forgotten unit
 
 
 def check(scenario: Scenario) -> list[Finding]:
-    """Every problem that the shape of single keys does not show."""
-    findings = [*_top(scenario), *_requirements(scenario), *_data(scenario)]
-    for name, job in scenario.jobs.items():
-        findings += _job(scenario, name, job)
-    findings += _drawn_jobs(scenario)
-    findings += _confine(scenario)
-    findings += check_devices(scenario)
+    """The first problems that the shape of single keys does not show, at most MOST_FINDINGS."""
+    findings = list(islice(_each(scenario), MOST_FINDINGS))
     if scenario.population is None and not findings:
         findings += _served(scenario)
         findings += [] if findings else _filled(unfolded(scenario))
     return findings
+
+
+def _each(scenario: Scenario) -> Iterator[Finding]:
+    yield from _top(scenario)
+    yield from _requirements(scenario)
+    yield from _data(scenario)
+    for name, job in scenario.jobs.items():
+        yield from _job(scenario, name, job)
+    yield from _drawn_jobs(scenario)
+    yield from _confine(scenario)
+    yield from check_devices(scenario)
 
 
 def _top(scenario: Scenario) -> Iterator[Finding]:

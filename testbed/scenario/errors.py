@@ -20,6 +20,9 @@ from venn.wire.text import did_you_mean, printable
 
 KeyPath = tuple[str | int, ...]
 
+MOST_NAMED = 50  # of what is known, in a message
+MOST_FINDINGS = 100  # that are told; a person reads the first ones
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -143,11 +146,12 @@ def shown(value: object) -> str:
 
 
 def known(word: object, options: Iterable[str]) -> str:
-    """The likeliest of ``options``, or all of them."""
+    """The likeliest of ``options``, or some of them."""
     names = list(options)
     if isinstance(word, str) and (hint := did_you_mean(word, names)):
         return hint
-    return f"known are {', '.join(names)}" if names else "there are none"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"known are {', '.join(names[:MOST_NAMED])}{more}" if names else "there are none"
 
 
 class Part(BaseModel):

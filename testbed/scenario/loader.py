@@ -12,6 +12,7 @@ and those of the task to a fleet with a process for each device.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
@@ -20,7 +21,7 @@ from pydantic_core import ErrorDetails
 from testbed.scenario.backends import DEFAULT, OF_A_TASK, SIM, BackendSpec, backend_spec
 from testbed.scenario.checks import check
 from testbed.scenario.document import DEEPEST, MOST_VALUES, Document, Value, parse_document, parse_value, read_document
-from testbed.scenario.errors import Finding, KeyPath, Places, Problem, ScenarioError, known, shown
+from testbed.scenario.errors import MOST_FINDINGS, Finding, KeyPath, Places, Problem, ScenarioError, known, shown
 from testbed.scenario.model import Confine, Data, Fleet, Job, Scenario, Workload
 from testbed.scenario.population import DrawnJobs, Population
 from testbed.world.limits import LINK
@@ -236,7 +237,7 @@ _SHARED = {(source,) for source, _ in INHERITANCE}
 
 
 def load(path: Path | str, overrides: Sequence[str] = ()) -> Scenario:
-    """The scenario of a file, with ``PATH=VALUE`` overrides. Raises ScenarioError with every problem that was found."""
+    """The scenario of a file, with ``PATH=VALUE`` overrides. Raises ScenarioError with the first problems found."""
     path = Path(path)
     return _scenario(read_document(path), path.absolute().parent, overrides)
 
@@ -255,12 +256,12 @@ def _scenario(document: Document, folder: Path, overrides: Sequence[str]) -> Sce
         raise ScenarioError([Problem(str(document.places.find(())), message, "write key: value lines")])
     document = resolve(override(document, overrides))
     _give_processes(document)
-    findings = [*_without_value(document.root, ()), *_fill(document, folder)]
+    findings = list(islice(chain(_without_value(document.root, ()), _fill(document, folder)), MOST_FINDINGS))
     try:
         scenario = Scenario.model_validate(document.root, context={"folder": folder})
     except ValidationError as error:
         told = {each.path for each in findings}
-        invalid = [_finding(each) for each in error.errors(include_url=False)]
+        invalid = [_finding(each) for each in error.errors(include_url=False)[:MOST_FINDINGS]]
         findings += [each for each in invalid if each.path not in told]
     else:
         findings += check(scenario)

@@ -3,7 +3,9 @@
 import difflib
 import unicodedata
 from collections.abc import Iterable
+from itertools import islice
 
+MOST_OPTIONS = 1000
 UNSAFE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}  # controls, direction marks, surrogates, line separators
 
 
@@ -20,8 +22,8 @@ def printable(text: str, limit: int = 200, *, keep_newlines: bool = False) -> st
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """``did you mean X?`` for the nearest option, or nothing."""
-    known = list(options)
+    """``did you mean X?`` for the nearest of the first 1,000 options, or nothing."""
+    known = list(islice(options, MOST_OPTIONS))
     near = [option for option in known if option.lower() == word.lower()] or difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]}?" if near else ""
 
