@@ -68,7 +68,7 @@ def snapshot_path(folder: Path, segment: int) -> Path:
 
 
 def segment_path(folder: Path, segment: int) -> Path:
-    """Where a segment lies that is not the newest any more."""
+    """The path of a segment that is not the newest any more."""
     return folder / f"events-{segment}.jsonl"
 
 

@@ -1,4 +1,4 @@
-"""Where programs keep what outlives a run."""
+"""Places in which programs keep what outlives a run."""
 
 import json
 import os
