@@ -30,13 +30,13 @@ class Keeper:
     """Starts a worker, waits for its end, and leaves nothing behind."""
 
     def __init__(self, orders: Orders) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until there is somebody to end, and how
         self._orders = orders
         self._why_not = _enter_namespaces(orders)  # "": it has namespaces
         self._folder = tempfile.mkdtemp(prefix="venn-job-")
         self._holder = self._worker = 0
 
     def run(self) -> NoReturn:
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         if LINUX:
             syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM)
             syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
