@@ -53,6 +53,7 @@ def doctor(
     keys: flags.Keys = None,
     data: flags.Data = None,
     allow_code: flags.AllowCode = None,
+    trust_owner: flags.TrustOwner = None,
 ) -> int:
     """Check before joining: one line per check, PASSED or how to fix it."""
     logs.configure(component="doctor", verbose=context.verbose, quiet=context.quiet)
@@ -64,7 +65,7 @@ def doctor(
         found.append(await _check("worker", lambda: _worker(keys, held.append)))
         found.append(await _check("confined", lambda: _confined(held)))
         found.append(await _check("data", lambda: _data(data)))
-        found.append(await _check("code", lambda: _code(allow_code, context.coordinator, insecure=context.insecure)))
+        found.append(await _check("code", lambda: _code(allow_code, trust_owner, context)))
         found.append(await _check("coordinator", lambda: _coordinator(context, keys)))
         return ExitCode.OK if all(check.passed for check in found) else ExitCode.FAILED
 
@@ -148,13 +149,15 @@ async def _data(values: list[str] | None) -> str:
     return ", ".join(data) if data else "none; this device gets no jobs that need data (--data NAME=PATH)"
 
 
-async def _code(values: list[str] | None, coordinator: str, *, insecure: bool) -> str:
-    allowed = parse_allowed(values or (), coordinator=coordinator, insecure=insecure)
+async def _code(values: list[str] | None, owners: list[str] | None, context: Context) -> str:
+    insecure = context.insecure
+    allowed = parse_allowed(values or (), owners or (), coordinator=context.coordinator, insecure=insecure)
     if allowed.everything:
         return "any job's code may run"
-    if not allowed.digests:
+    if not allowed.digests and not allowed.owners:
         return "no job's code may run yet (--allow-code FILE)"
-    return f"{len(allowed.digests)} job files may run"
+    signed = f", and what {counted} sign" if (counted := len(allowed.owners)) else ""
+    return f"{len(allowed.digests)} job files may run{signed}"
 
 
 async def _coordinator(context: Context, keys: Path | None) -> str:

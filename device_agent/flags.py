@@ -37,6 +37,11 @@ AllowCode = Annotated[
 ]
 
 
+TrustOwner = Annotated[
+    list[str] | None, typer.Option(metavar="KEY", help="Whose signed job code may run here: id or file; repeatable.")
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flags:
     """The flags that `venn agent` and `venn swarm` share, as they were given."""
@@ -57,6 +62,7 @@ class Flags:
     tasks_per_session: Annotated[int, typer.Option(min=0, help="Most tasks in one session; 0: no limit.")] = 0
     tasks_per_day: Annotated[int, typer.Option(min=0, help="Most tasks in one day; 0: no limit.")] = 0
     allow_code: AllowCode = None
+    trust_owner: TrustOwner = None
     dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write receipts, sessions and load here.")] = None
     throttle: Annotated[Path | None, typer.Option(metavar="FILE", help="Limits of devices, from `venn run`.")] = None
     confine: Annotated[
@@ -120,7 +126,12 @@ class Flags:
             coordinator=context.coordinator,
             keys=self.keys,
             insecure=context.insecure,
-            allowed=parse_allowed(self.allow_code or (), coordinator=context.coordinator, insecure=context.insecure),
+            allowed=parse_allowed(
+                self.allow_code or (),
+                self.trust_owner or (),
+                coordinator=context.coordinator,
+                insecure=context.insecure,
+            ),
             folder=self.dir,
             epoch=time.time() if self.epoch is None else self.epoch,
             trace=self.trace,

@@ -136,7 +136,7 @@ async def run_devices(run: Run) -> int:
         resources=Resources(
             pool,
             ArtifactStore(run.bounds.artifacts),
-            Terms(run.allowed, run.bounds, run.folder),
+            Terms(run.allowed, run.bounds, run.folder, authority=login.authority),
             run.modelled,
             shares,
         ),

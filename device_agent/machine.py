@@ -18,6 +18,7 @@ from venn.wire.channel import is_loopback
 from venn.wire.chunks import digest_of
 from venn.wire.errors import UsageError
 from venn.wire.files import file_error, write_atomic
+from venn.wire.keys import read_key
 
 IDENTITY = "identity"  # the file of this machine's name
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -97,19 +98,22 @@ def kept_identity(folder: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AllowedCode:
-    """The job code that this agent may run: what its owner named, and nothing else."""
+    """The job code that this agent may run: what its owner named, by itself or by who signed it, and nothing else."""
 
     everything: bool = False
     digests: frozenset[bytes] = frozenset()
+    owners: frozenset[bytes] = frozenset()  # ids of keys
 
-    def admits(self, digest: bytes) -> bool:
-        """Whether the code with this digest may run."""
-        return self.everything or digest in self.digests
+    def admits(self, digest: bytes, owner: bytes | None = None) -> bool:
+        """Whether the code with this digest may run. ``owner``: the id of the key that has signed it."""
+        return self.everything or digest in self.digests or owner in self.owners
 
 
-def parse_allowed(values: Sequence[str], *, coordinator: str, insecure: bool) -> AllowedCode:
-    """Read the values of --allow-code: a digest in hex, a job file, a packed bundle (.zip), or ``any``. Raises
-    UsageError.
+def parse_allowed(
+    values: Sequence[str], owners: Sequence[str] = (), *, coordinator: str, insecure: bool
+) -> AllowedCode:
+    """Read the values of --allow-code: a digest in hex, a job file, a packed bundle (.zip), or ``any``; and those of
+    --trust-owner: the id of a key in hex, or a key's file. Raises UsageError.
     """
     if ANY in values and not (insecure or is_loopback(coordinator)):
         raise UsageError(
@@ -118,7 +122,19 @@ def parse_allowed(values: Sequence[str], *, coordinator: str, insecure: bool) ->
             where="--allow-code any",
             fix="name the job's file or digest, or give --insecure if you trust the network",
         )
-    return AllowedCode(ANY in values, frozenset(_digest(value) for value in values if value != ANY))
+    digests = frozenset(_digest(value) for value in values if value != ANY)
+    return AllowedCode(ANY in values, digests, frozenset(map(_owner, owners)))
+
+
+def _owner(value: str) -> bytes:
+    if DIGEST.fullmatch(value):
+        return bytes.fromhex(value)
+    try:
+        return read_key(Path(value).expanduser()).id
+    except OSError as error:
+        message = f"is neither the id of a key nor a key's file: {error.strerror}"
+        fix = "name the 64 digits that the job's driver logs, or its owner's job.key"
+        raise UsageError("TRUST_OWNER", message, where=value, fix=fix) from error
 
 
 def _digest(value: str) -> bytes:

@@ -15,7 +15,9 @@ from venn.v1 import common_pb2, device_pb2
 from venn.wire.bounds import Refusals
 from venn.wire.logs import log
 from venn.wire.notation import format_bytes
+from venn.wire.signed_code import code_owner
 from venn.wire.text import printable
+from venn.wire.trust import NOTHING
 
 NOT_FOR_ME_S = 3600.0  # a job whose code or data this device does not have: ask again so much later
 DISK_FULL_S = 60.0  # others may make room
@@ -39,9 +41,12 @@ class Terms:
         bounds: AgentBounds,
         folder: Path | None = None,
         free: Callable[[Path], int] = free_bytes,
+        authority: bytes = NOTHING,
     ) -> None:
-        """``folder``: where the agent writes. ``free``: the bytes that are free on a folder's disk."""
-        self._allowed, self._bounds, self._free = allowed, bounds, free
+        """``folder``: where the agent writes. ``free``: the bytes that are free on a folder's disk. ``authority``: the
+        fingerprint of the coordinator's certificate authority.
+        """
+        self._allowed, self._bounds, self._free, self._authority = allowed, bounds, free, authority
         self._folders = [Path(tempfile.gettempdir()), *([folder] if folder else [])]
         self._refusals = Refusals()
 
@@ -53,14 +58,20 @@ class Terms:
                 message = f"the task has no code, and is not kind = {SYNTHETIC}"
                 return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
         elif not self._allowed.admits(task.code.digest):
-            name = printable(task.code_name, 64)
-            message = f"this agent was not told to run {name}: --allow-code {task.code.digest.hex()}"
-            log(logger, logging.WARNING, message, device=spec.device)
-            return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
+            owner = code_owner(self._authority, offer.attempt.job, task)
+            if not self._allowed.admits(task.code.digest, owner):
+                return self._not_told(task, owner, spec)
         if task.data and task.data not in spec.data:
             message = f"this device has no data {printable(task.data, 64)}"
             return Refusal(common_pb2.FAILURE_REASON_DATA_MISSING, message, NOT_FOR_ME_S)
         return self._no_room(task, printable(offer.attempt.job.name, 64))
+
+    def _not_told(self, task: common_pb2.Task, owner: bytes | None, spec: DeviceSpec) -> Refusal:
+        name = printable(task.code_name, 64)
+        message = f"this agent was not told to run {name}: --allow-code {task.code.digest.hex()}"
+        message += f", or --trust-owner {owner.hex()}" if owner else ""
+        log(logger, logging.WARNING, message, device=spec.device)
+        return Refusal(common_pb2.FAILURE_REASON_CODE_NOT_ALLOWED, message, NOT_FOR_ME_S)
 
     def _no_room(self, task: common_pb2.Task, job: str) -> Refusal | None:
         largest = max(task.code.size, task.model.size)

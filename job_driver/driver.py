@@ -24,6 +24,7 @@ from job_driver.job import Arrays, Round
 from job_driver.responses import Responses
 from job_driver.server import SERVICE, TaskService, add_task_service, key_text
 from job_driver.settings import Settings
+from job_driver.signature import signed_code
 from job_driver.spool import Spool
 from job_driver.training import Tools, TrainingLoop
 from job_driver.upload import Uploads
@@ -38,8 +39,8 @@ from venn.wire.errors import PeerError, UsageError, VennError
 from venn.wire.exits import leaves
 from venn.wire.files import JsonLines, write_atomic
 from venn.wire.health import Health
-from venn.wire.keys import new_key, read_key, write_private
-from venn.wire.login import log_in
+from venn.wire.keys import id_of, new_key, read_key, write_private
+from venn.wire.login import Login, log_in
 from venn.wire.logs import log
 from venn.wire.open_calls import OpenCalls
 from venn.wire.process import LagMonitor
@@ -119,7 +120,7 @@ class Driver:
         if self._settings.start_at is not None:
             await asyncio.sleep(self._settings.start_at - time.time())
         async with login.channel() as channel:
-            service, uploads = self._assemble(channel, address, checkpoint, model, open_calls, met=resumes)
+            service, uploads = self._assemble(login, channel, address, checkpoint, model, open_calls, met=resumes)
             add_task_service(service, server)
             try:
                 await self._training.prepare()
@@ -206,6 +207,7 @@ class Driver:
 
     def _assemble(
         self,
+        login: Login,
         channel: grpc.aio.Channel,
         address: str,
         checkpoint: Checkpoint,
@@ -243,9 +245,11 @@ class Driver:
         write_atomic(code, self._file.code)
         bundle = Artifact.of_file(code, self._file.digest)
         artifacts.add(bundle)
+        signature = signed_code(login, settings.key, self._file.digest, self._folder)
+        log(logger, logging.INFO, f"code {self._file.digest.hex()} is signed", owner=id_of(signature[0]).hex())
         tools = Tools(
             self._file, settings, self._link, self._uploads, self._recorder, self._spool, self._checkpoints,
-            self._versions, artifacts, bundle, self._thread, self._log, self._on_round,
+            self._versions, artifacts, bundle, self._thread, self._log, self._on_round, signature,
         )  # fmt: skip
         self._training = TrainingLoop(tools, checkpoint, model, tensors.open_file(self._checkpoints.model))
         return TaskService(self._link, artifacts, self._uploads, open_calls), self._uploads

@@ -50,6 +50,7 @@ class Tools:
     thread: ThreadPoolExecutor  # runs the job's own code, one piece at a time
     log: JsonLines  # a line per attempt that ended
     on_round: Callable[[Round], None]
+    signature: tuple[bytes, bytes]  # the owner's public key, and its signature of the code
 
 
 class TrainingLoop:
@@ -245,6 +246,7 @@ class TrainingLoop:
 
     def _task(self) -> common.Task:
         settings, code = self._tools.settings, self._tools.code
+        owner_key, signature = self._tools.signature
         return common.Task(
             code=common.Artifact(digest=code.digest, size=code.size),
             model=common.Artifact(digest=self._model.digest, size=self._model.size),
@@ -253,6 +255,8 @@ class TrainingLoop:
             workload=settings.workload,
             seed=settings.seed,
             code_name=self._tools.file.path.name,
+            owner_key=owner_key,
+            code_signature=signature,
         )
 
     # -- the next model

@@ -54,6 +54,8 @@ def confine(orders: Orders, folder: str, why_no_namespaces: str) -> InForce:
         syscalls.drop_capabilities()
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
     _restrict(orders, folder, readable, held)
+    if LINUX and not held.files and held.user is None:  # Landlock knows no sockets that are files
+        held.why_not["sockets"] = "those of other programs of this user can be reached"
     held.readable = [path for path in (*orders.secrets, f"/proc/{orders.agent}/environ") if _can_read(path)]
     return held
 

@@ -28,9 +28,10 @@ def test_coordinator_devices_and_jobs_by_hand(tmp_path: Path) -> None:
         waited(lambda: coordinator.out.endswith("\n"), "the coordinator")
         to = ["--coordinator", json.loads(coordinator.out)["listening"], *keys]
         devices = ["--allow-code", DIGITS, *to]
+        trusting = ["--trust-owner", str(tmp_path / "keys" / "job.key"), *to]  # whatever its owner has signed
         agents = [
             stack.enter_context(
-                started(tmp_path, "agent", "--name", f"mine-{number}", "--data", f"digits={share}", *devices)
+                started(tmp_path, "agent", "--name", f"mine-{number}", "--data", f"digits={share}", *trusting)
             )
             for number, share in enumerate(sorted(shares.glob("share-*"))[:2])
         ]
@@ -67,6 +68,7 @@ def test_coordinator_devices_and_jobs_by_hand(tmp_path: Path) -> None:
         assert listed["second"] in ("filling", "collecting", "aggregating")
         assert run(tmp_path, "job", "wait", "first", *to).process.returncode == 0
 
+        waited(lambda: any("is working on a task" in agent.err for agent in agents), "a device that trusts the owner")
         cancelled = run(tmp_path, "job", "cancel", "second", *to)
         assert cancelled.process.returncode == 0, cancelled.err
         assert endless.end() == 1

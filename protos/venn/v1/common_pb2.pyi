@@ -591,12 +591,18 @@ class Task(google.protobuf.message.Message):
     WORKLOAD_FIELD_NUMBER: builtins.int
     SEED_FIELD_NUMBER: builtins.int
     CODE_NAME_FIELD_NUMBER: builtins.int
+    OWNER_KEY_FIELD_NUMBER: builtins.int
+    CODE_SIGNATURE_FIELD_NUMBER: builtins.int
     data: builtins.str
     """the name of the local data it reads; empty: none"""
     seed: builtins.int
     """of the job; the task's own seed is derived from it"""
     code_name: builtins.str
     """the bundle's name, for people"""
+    owner_key: builtins.bytes
+    """public key of the job's owner (DER), who has signed the code"""
+    code_signature: builtins.bytes
+    """by it, of the job's key and the code's digest (docs/protocol.md, "Signed code")"""
     @property
     def code(self) -> global___Artifact:
         """the job's source bundle"""
@@ -619,9 +625,11 @@ class Task(google.protobuf.message.Message):
         workload: global___Workload | None = ...,
         seed: builtins.int = ...,
         code_name: builtins.str = ...,
+        owner_key: builtins.bytes = ...,
+        code_signature: builtins.bytes = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["code", b"code", "model", b"model", "workload", b"workload"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["code", b"code", "code_name", b"code_name", "data", b"data", "model", b"model", "params", b"params", "seed", b"seed", "workload", b"workload"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["code", b"code", "code_name", b"code_name", "code_signature", b"code_signature", "data", b"data", "model", b"model", "owner_key", b"owner_key", "params", b"params", "seed", b"seed", "workload", b"workload"]) -> None: ...
 
 global___Task = Task
 

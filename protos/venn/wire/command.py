@@ -55,7 +55,9 @@ GivenBounds = Annotated[
 
 
 CLIENT = ("coordinator", "insecure")
-NOT_IN_SETTINGS = frozenset({"coordinator", "keys", "insecure", "policy", "allow-code"})
+NOT_IN_SETTINGS = frozenset(
+    {"coordinator", "keys", "insecure", "policy", "allow-code", "trust-owner", "confine", "task-reads"}
+)
 
 
 @dataclass(frozen=True, slots=True)

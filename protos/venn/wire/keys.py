@@ -40,8 +40,8 @@ class Key:
 
     @property
     def id(self) -> bytes:
-        """SHA-256 of the public key, 32 bytes."""
-        return sha256(self.public).digest()
+        """The name of the key: 32 bytes."""
+        return id_of(self.public)
 
     def sign(self, message: bytes) -> bytes:
         """The signature of a message: ECDSA with SHA-256, DER."""
@@ -61,6 +61,16 @@ class LocalKeys:
     job: Key
     admin: Key
     coordinator: str
+
+
+def id_of(public: bytes) -> bytes:
+    """The id of the key with this public key (DER): its SHA-256."""
+    return sha256(public).digest()
+
+
+def exact(*parts: bytes) -> bytes:
+    """Bytes to sign: each part after its length, so that no two lists of parts have the same bytes."""
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
 def new_key() -> Key:

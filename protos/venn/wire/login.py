@@ -21,7 +21,7 @@ from venn.v1.common_pb2 import Ticket
 from venn.wire.calls import auth_stub, failed
 from venn.wire.channel import parse_address
 from venn.wire.errors import UsageError
-from venn.wire.keys import Key, Role, load_key
+from venn.wire.keys import Key, Role, exact, load_key
 from venn.wire.places import keys_folder
 from venn.wire.status import reason_of, unreachable
 from venn.wire.trust import NOTHING, Trust, open_trusted, trust_for
@@ -53,30 +53,26 @@ def bearer(token: str) -> Shown:
 
 
 def proof(*, authority: bytes, coordinator: str, role: Role, key_id: bytes, nonce: bytes, own_nonce: bytes) -> bytes:
-    """The bytes that a key signs: each part after its length, so that no two proofs have the same bytes.
+    """The bytes that a key signs.
 
     ``authority``: the fingerprint of the certificate authority that the caller trusts; empty: nothing is encrypted.
     """
-    return _exact(LABEL, authority, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
+    return exact(LABEL, authority, coordinator.encode(), role.encode(), key_id, nonce, own_nonce)
 
 
 def enrolment(*, authority: bytes, token: bytes, name: str, public: bytes) -> bytes:
     """The bytes that a key signs as it joins."""
-    return _exact(b"venn-enrol-v1", authority, sha256(token).digest(), name.encode(), public)
+    return exact(b"venn-enrol-v1", authority, sha256(token).digest(), name.encode(), public)
 
 
 def showing(payload: bytes, certificate: bytes) -> bytes:
     """The bytes that a device signs as it shows a ticket to the driver with this certificate (SHA-256; empty: none)."""
-    return _exact(b"venn-ticket-v1", payload, certificate)
+    return exact(b"venn-ticket-v1", payload, certificate)
 
 
 def rotation(old: bytes, public: bytes) -> bytes:
     """The bytes that a key signs that takes the place of the key with the id ``old``."""
-    return _exact(b"venn-rotate-v1", old, public)
-
-
-def _exact(*parts: bytes) -> bytes:
-    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    return exact(b"venn-rotate-v1", old, public)
 
 
 def log_in(role: Role, coordinator: str, keys: Path | None = None, *, insecure: bool = False) -> "Login":
@@ -121,6 +117,15 @@ class Login:
         self._shown: Shown | None = None
         self._renew_at = 0.0  # monotonic
         self._proving: asyncio.Task[None] | None = None
+
+    @property
+    def authority(self) -> bytes:
+        """The fingerprint of the coordinator's certificate authority; empty: nothing is encrypted."""
+        return NOTHING if self.trust is None else self.trust.fingerprint
+
+    def sign(self, statement: bytes) -> tuple[bytes, bytes]:
+        """The public key (DER), and a signature of these bytes with it."""
+        return self._key.public, self._key.sign(statement)
 
     def channel(self, proxy: str | None = None) -> grpc.aio.Channel:
         """A channel to the coordinator, on which every call shows the token; through an HTTP proxy (``host:port``) if
@@ -172,8 +177,8 @@ class Login:
         except grpc.aio.UsageError as error:  # its channel was closed before
             raise failed(grpc.StatusCode.UNAVAILABLE) from error
         own = secrets.token_bytes(NONCE_BYTES)
-        exact = proof(
-            authority=NOTHING if self.trust is None else self.trust.fingerprint,
+        statement = proof(
+            authority=self.authority,
             coordinator=begun.coordinator,
             role=self.role,
             key_id=key.id,
@@ -186,7 +191,7 @@ class Login:
                 role=ROLE_TO_WIRE[self.role],
                 nonce=begun.nonce,
                 own_nonce=own,
-                signature=key.sign(exact),
+                signature=key.sign(statement),
             ),
             timeout=PROVE_S,
         )
