@@ -145,6 +145,7 @@ Value = Scalar | list["Value"] | dict[str, "Value"]
 MOST_BYTES = 1_000_000
 MOST_VALUES = 50_000  # with every alias counted as often as it is used
 DEEPEST = 20
+FEWER, FLATTER = "write fewer", "write it with fewer levels"
 _TEXT_TAG = "tag:yaml.org,2002:str"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _TAGS = {
@@ -222,17 +223,17 @@ class _Composer(yaml.SafeLoader):
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         self._count += 1
         if self._count > 2 * MOST_VALUES:
-            raise self._problem(f"has more than {MOST_VALUES} values")
+            raise self._problem(f"has more than {MOST_VALUES} values", FEWER)
         if self._depth > DEEPEST + 1:
-            raise self._problem(f"is nested deeper than {DEEPEST} levels")
+            raise self._problem(f"is nested deeper than {DEEPEST} levels", FLATTER)
         self._depth += 1
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
-    def _problem(self, message: str) -> ScenarioError:
+    def _problem(self, message: str, fix: str) -> ScenarioError:
         line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]  # its stub has no types
-        return ScenarioError([Problem(f"{self._source}:{line}", message)])
+        return ScenarioError([Problem(f"{self._source}:{line}", message, fix)])
 
 
 class _Reader:
@@ -300,7 +301,7 @@ class _Reader:
             if not isinstance(source, MappingNode):
                 raise self._problem(node, path, "<< takes in a mapping, and this is none")
             if source in self._merging:
-                raise self._problem(source, path, "<< takes in the mapping that it stands in")
+                raise self._problem(source, path, "<< takes in the mapping that it stands in", "remove it")
             self._visit(source, path)
             self._merging.append(source)
             merged.update(self._mapping(source, path))
@@ -310,9 +311,9 @@ class _Reader:
         """Count a node; one that is taken in counts with all that is in it, each time."""
         self._count += 1
         if self._count > MOST_VALUES:
-            raise self._problem(node, path, f"has more than {MOST_VALUES} values, aliases included")
+            raise self._problem(node, path, f"has more than {MOST_VALUES} values, aliases included", FEWER)
         if len(path) + len(self._merging) > DEEPEST:
-            raise self._problem(node, path, f"is nested deeper than {DEEPEST} levels")
+            raise self._problem(node, path, f"is nested deeper than {DEEPEST} levels", FLATTER)
 
     def _key(self, node: Node, path: KeyPath) -> str:
         if not isinstance(node, ScalarNode):

@@ -116,7 +116,7 @@ def test_empty(text: str) -> None:
          "meaning here; leave it out"),
         ('a: !!int "3"\n', "s.yaml:1: a: a tag has no meaning here; leave it out"),
         ("? [a]\n: 1\n", "s.yaml:1: a key is a word"),
-        ("a: &x [*x]\n", "s.yaml:1: a" + ".0" * 20 + ": is nested deeper than 20 levels"),
+        ("a: &x [*x]\n", "s.yaml:1: a" + ".0" * 20 + ": is nested deeper than 20 levels; write it with fewer levels"),
     ],
 )  # fmt: skip
 def test_not_yaml(text: str, told: str) -> None:
@@ -124,8 +124,11 @@ def test_not_yaml(text: str, told: str) -> None:
 
 
 def test_deep_nesting_ends_in_a_line() -> None:
-    assert refusal("a: " + "[" * 1000 + "]" * 1000) == "s.yaml:1: is nested deeper than 20 levels"
-    assert refusal("a:\n" + "- " * 30) == "s.yaml:2: is nested deeper than 20 levels"
+    assert (
+        refusal("a: " + "[" * 1000 + "]" * 1000)
+        == "s.yaml:1: is nested deeper than 20 levels; write it with fewer levels"
+    )
+    assert refusal("a:\n" + "- " * 30) == "s.yaml:2: is nested deeper than 20 levels; write it with fewer levels"
 
 
 def test_aliases_are_counted_as_often_as_they_are_used() -> None:
@@ -142,21 +145,21 @@ def test_what_is_taken_in_is_counted_as_often_as_it_is() -> None:
 
 
 def test_a_mapping_that_takes_itself_in() -> None:
-    told = "<< takes in the mapping that it stands in"
+    told = "<< takes in the mapping that it stands in; remove it"
     assert refusal("a: 1\nb: &b {<<: *b}\n") == f"s.yaml:2: b: {told}"
     assert refusal("a: &a\n  b: &b {<<: *a}\n  <<: *b\n").endswith(told)
 
 
 def test_mappings_that_take_in_others_one_after_the_other() -> None:
     chain = "\n".join(["x0: &x0 {a: 1}", *(f"x{n}: &x{n} {{<<: *x{n - 1}}}" for n in range(1, 20))])
-    assert refusal(chain) == "s.yaml:1: x19.a: is nested deeper than 20 levels"
+    assert refusal(chain) == "s.yaml:1: x19.a: is nested deeper than 20 levels; write it with fewer levels"
     assert parse_value(chain[: chain.index("x19")], "s.yaml")["x18"] == {"a": 1}
 
 
 def test_many_values_are_refused_before_all_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(document, "MOST_VALUES", 100)
     with at_most(60_000, 1_000_000):
-        assert refusal("[" + "1," * 10_000 + "]") == "s.yaml:1: has more than 100 values"
+        assert refusal("[" + "1," * 10_000 + "]") == "s.yaml:1: has more than 100 values; write fewer"
 
 
 def test_a_key_that_is_taken_in_often_costs_the_same_each_time() -> None:
