@@ -321,7 +321,7 @@ async def receipt(call: Any) -> common.Receipt:
 
 def test_a_torn_manifest_line_is_dropped(tmp_path: Path) -> None:
     (tmp_path / "manifest.jsonl").write_text(
-        '{"kind":"attempt","round":1,"attempt":1,"status":"aborted"}\n{"kind":"resp'
+        '{"kind":"attempt","round":1,"attempt":1,"status":"aborted","leases":[],"incarnation":1,"at":0.0}\n{"kind":"resp'
     )
     spool = Spool(tmp_path)
     assert [attempt.no for attempt in spool.attempts(after_round=0)] == [(1, 1)]
