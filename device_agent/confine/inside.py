@@ -151,7 +151,7 @@ def _restrict(orders: Orders, folder: str, readable: list[str], held: InForce) -
     try:
         held.landlock = landlock.restrict([*readable, *of_proc], [folder, *view.DEVICES])
     except OSError as error:
-        held.why_not[Means.LANDLOCK] = f"this kernel has none: {error}"
+        held.why_not[Means.LANDLOCK] = f"this kernel has none: {error}" if LINUX else str(error)
 
 
 def _can_read(path: str) -> bool:

@@ -335,6 +335,37 @@ asyncio.run(main())
     assert not [each for each in left if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
+async def test_where_there_is_no_linux_job_code_runs_with_what_is_left_and_that_is_said(tmp_path: Path) -> None:
+    """The agent and its workers take this machine for a Mac. (On a real one this was not tested.)"""
+    (tmp_path / "sitecustomize.py").write_text('import ctypes.util, psutil, sys, uuid\nsys.platform = "darwin"\n')
+    file = tmp_path / "task.py"
+    file.write_text(HEAD + DOUBLE + TAIL)
+    script = f"""
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from device_agent.workers import WorkerPool
+from job_driver.bundle import pack
+from tests.integration.agent.works import work
+
+async def main():
+    pool = WorkerPool(1, told=print)
+    output = await pool.run(work(pack(Path({str(file)!r}))))
+    print(output.weight)
+    await pool.close()
+asyncio.run(main())
+"""
+    agent = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", script), stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(tmp_path)}
+    )
+    out, _ = await agent.communicate()
+    told, weight = out.decode().splitlines()
+    assert weight == "3.0"
+    assert "rlimits (file 256 MB, 256 open files)" in told
+    assert "namespaces: they need Linux" in told
+    assert "landlock: it needs Linux" in told
+
+
 def test_this_machine_says_which_landlock_it_has() -> None:
     try:
         version = syscalls.landlock_version()
