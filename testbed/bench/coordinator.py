@@ -32,6 +32,7 @@ from venn.wire.channel import bind, make_server
 from venn.wire.chunks import DIGEST_BYTES
 from venn.wire.keys import LocalKeys, ensure_keys
 from venn.wire.login import Login
+from venn.wire.trust import Trust
 
 DEVICES = 100
 CYCLES = 10_000  # per repetition
@@ -236,16 +237,16 @@ class Echo:
 
 
 @asynccontextmanager
-async def cycling(address: str, keys: LocalKeys) -> AsyncIterator[Counter]:
-    """Devices that work in cycles for a job of a coordinator, warm."""
-    jobs = Login(address, keys.job, "job").channel()
+async def cycling(address: str, keys: LocalKeys, trust: Trust | None = None) -> AsyncIterator[Counter]:
+    """Devices that work in cycles for a job of a coordinator, warm. ``trust``: None if it does not encrypt."""
+    jobs = Login(address, keys.job, "job", trust).channel()
     driver, counter = Driver(jobs), Counter()
     server = make_server()
     driver.serve(server)
     served = bind(server, "127.0.0.1:0", insecure=False)
     await server.start()
     await driver.start(served)
-    devices = Login(address, keys.device, "device")
+    devices = Login(address, keys.device, "device", trust)
     channels = [devices.channel() for _ in range(DEVICES)]
     async with asyncio.TaskGroup() as group:
         background = [group.create_task(task) for task in (driver.follow(), driver.live(), driver.record())]

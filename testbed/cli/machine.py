@@ -34,7 +34,7 @@ BENCHMARKS = {
     "emulation": "limits of devices: measured against asked for, by every means of this machine",
     "fidelity": "three scenarios on three seeds, run for real, against the same in simulation",
     "round": "one empty round, from start to close",
-    "trust": "device cycles with a journal that is durable per turn, against one that is not; time of a restart",
+    "trust": "device cycles with a durable journal, and with TLS, against those without; time of a restart",
     "transfer": "models down and updates up, against a bare byte stream",
 }
 
