@@ -41,10 +41,8 @@ async def _measured(folder: Path, say: Say) -> Measured:
         for repetition in range(REPETITIONS):
             took = tuple([(await counter.until(CYCLES))[0] for counter in counters])
             seconds.append(took)
-            rates = [f"{CYCLES / each:,.0f}" for each in took]
-            say(
-                f"{repetition + 1} of {REPETITIONS}: durable {rates[0]} cycles/s, without {rates[1]}/s, TLS {rates[2]}/s"
-            )
+            turn, off, tls = (f"{CYCLES / each:,.0f}/s" for each in took)
+            say(f"{repetition + 1} of {REPETITIONS}: cycles durable {turn}, without {off}, with TLS {tls}")
     restart_s, anew_s, events = _restarts(durable)
     say(f"restart after {events:,} events: {restart_s:.2f} s, without a snapshot {anew_s:.2f} s")
     ratio = statistics.median(off / turn for turn, off, _ in seconds)
