@@ -3,11 +3,13 @@
 length of the header (4 bytes, big-endian) | length of the body (8 bytes) | header | body
 """
 
-import asyncio
 import json
 import struct
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    import asyncio  # a keeper does without
 
 PREFIX = struct.Struct(">IQ")
 MOST_HEADER = 1 << 18
@@ -50,7 +52,7 @@ def read(file: BinaryIO) -> tuple[Header, bytes] | None:
     return json.loads(text), file.read(body_bytes)
 
 
-async def receive(reader: asyncio.StreamReader, most_body: int = MOST_BODY) -> tuple[Header, bytes]:
+async def receive(reader: "asyncio.StreamReader", most_body: int = MOST_BODY) -> tuple[Header, bytes]:
     """Read a message. Raises IncompleteReadError at the end, BrokenFrame for other bytes or a longer body."""
     header_bytes, body_bytes = PREFIX.unpack(await reader.readexactly(PREFIX.size))
     if header_bytes > MOST_HEADER or body_bytes > most_body:
