@@ -8,6 +8,7 @@ crash and fall silent by themselves. Only what the backend does to a device from
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +37,7 @@ class Faults:
         """``carried``: by device, what the backend does to it."""
         self._find, self._backend, self._carried = find, backend, carried
         self._down: dict[str, _Down] = {}  # by target
+        self._kills: Counter[str] = Counter()  # by target
 
     def carries(self, action: Action) -> bool:
         """Whether an action is done here: to a program always, to a device as its backend says."""
@@ -48,7 +50,9 @@ class Faults:
             return
         part = self._find(action.target)
         if part is not None and part.running:
-            self._down[action.target] = _Down()
+            former = self._down.get(action.target)  # killed before, and not there again yet
+            self._down[action.target] = _Down() if former is None else _Down(started=former.started)
+            self._kills[action.target] += 1
             await part.kill()
 
     async def restart(self, action: Action) -> None:
@@ -83,6 +87,10 @@ class Faults:
         await self._backend.limit(action.target, None)
 
     # -- what becomes of those that were killed
+
+    def kills(self, target: str) -> int:
+        """How often a program was killed so far."""
+        return self._kills[target]
 
     async def released(self, target: str) -> bool:
         """Wait until a program that has ended may start again; False: it was not killed here."""

@@ -19,7 +19,7 @@ from testbed.report.result import Ending
 from testbed.runfolder.paths import RunFolder
 from testbed.scenario.model import Scenario
 from testbed.world.timeline import Verb
-from venn.wire.errors import ExitCode
+from venn.wire.errors import ExitCode, PeerError
 from venn.wire.requirements import Whom
 
 READY_WITHIN_S = 60.0
@@ -156,9 +156,15 @@ class Supervisor:
             if not await self._faults.released(program.name):
                 raise program.failure()
             await program.stop()
+            kills = self._faults.kills(program.name)
             await program.start()
             if program is self._coordinator:
-                await program.announced(READY_WITHIN_S)
+                try:
+                    await program.announced(READY_WITHIN_S)
+                except PeerError:
+                    if self._faults.kills(program.name) == kills:
+                        raise
+                    continue  # the timeline has killed it again as it started
             self._faults.started(program.name)
 
     async def _follow_host(self, host: DeviceHost) -> None:

@@ -174,6 +174,26 @@ async def test_a_coordinator_that_the_timeline_has_killed_is_started_again_where
     assert again == ["127.0.0.1:1" if word == "127.0.0.1:0" else word for word in first]
 
 
+async def test_a_coordinator_that_the_timeline_kills_again_as_it_starts_is_started_once_more(
+    stage: Stage, played: Played
+) -> None:
+    acts = [["until", "ready"], *READY]
+    stage.plan(coordinator=acts, wide=[["until", "enough"], ["exit", 0]], narrow=[["exit", 0]])
+    stage.signal("ready")
+    playing = asyncio.create_task(played.play())
+    await until(lambda: names(stage, "job") and played.supervisor.running)
+    (stage.place / "ready").unlink()
+    faults, action = played.supervisor._faults, Action(1.0, Verb.CRASH, "coordinator", 0)
+    for times in (2, 3):  # it is killed, and then the one that waits to be ready
+        await faults.crash(action)
+        await faults.restart(action)
+        await until(lambda times=times: [words[0] for words in stage.started()].count("coordinator") == times)  # type: ignore[misc]
+    stage.signal("ready")
+    assert await played.supervisor.coordinator_returned()
+    stage.signal("enough")
+    assert await playing is None
+
+
 async def test_a_process_is_stopped_and_killed_where_a_target_has_one(scenario: Scenario, folder: RunFolder) -> None:
     supervisor = Played(scenario, folder).supervisor
     agent, driver = Program("bench-01", [], log=folder.root), Program("job wide", [], log=folder.root)
