@@ -93,6 +93,10 @@ class Books:
         if before != told:
             self._violated("TOLD_TWICE", f"{where}: was told {before}, and then {told}")
 
+    def was_told(self, job: str, incarnation: int, lease: int) -> bool:
+        """Whether a device has a receipt for this lease."""
+        return (incarnation, lease) in self.jobs[job].told
+
     # -- what coordinators count
 
     def counted(self, job: str, incarnation: int, lease: int, device: str) -> None:

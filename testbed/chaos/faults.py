@@ -87,7 +87,7 @@ class Faults:
             case Kind.CLOCK_JUMP:
                 process.ahead_s += fault.level
             case Kind.SECOND_DRIVER:
-                self._second(process)
+                self._second(process, fault.seconds)
             case Kind.REPLAY | Kind.LIE:
                 self._visit(fault)
             case _:
@@ -115,9 +115,10 @@ class Faults:
             disk.full = True
             self.later(seconds, setattr, disk, "full", False)
 
-    def _second(self, process: Process) -> None:
-        """Somebody starts a second driver, while the first one stands still or cannot be reached."""
+    def _second(self, process: Process, seconds: float) -> None:
+        """Let the first driver stand still; somebody takes it for dead, and starts another one in its folder."""
         if not process.over and process.starts:
+            self._stop(process, seconds)
             self._world.second_driver(process.name).start()
 
     def _visit(self, fault: Fault) -> None:

@@ -30,7 +30,7 @@ class Kind(StrEnum):
     FULL_DISK = "full disk"  # for ``seconds``
     CLOCK_JUMP = "clock jump"  # of the wall clock, by ``level`` seconds
     REPLACE = "replace"  # the coordinator's machine is lost, and one with an empty disk takes its place
-    SECOND_DRIVER = "second driver"  # somebody starts another driver in the same folder
+    SECOND_DRIVER = "second driver"  # it stands still for ``seconds``; somebody starts another in its folder
     REPLAY = "replay"  # a stranger sends again what was sent before, and noise
     LIE = "lie"  # a device of a stranger takes leases, and says that its response counts
 

@@ -165,7 +165,15 @@ class World:
             if isinstance(effect, EndLease) and effect.reason is LeaseEnd.COUNTED:
                 self.books.counted(job_name(effect.job), self._incarnation, effect.lease, effect.device)
         if isinstance(done.event, TaskFinished):
+            self._check_finished(done.event)
             self.watch.finished(done.event)
+
+    def _check_finished(self, event: TaskFinished) -> None:
+        """Check that a device is believed only what its driver has told it."""
+        assert self.watch is not None
+        lease = self.watch.leases.get(event.lease)
+        if lease is not None and not self.books.was_told(job_name(lease.offer.job), self._incarnation, event.lease):
+            self.violated("BELIEVED", f"{lease.offer.device} says that lease {event.lease} is {event.outcome}")
 
     def round_closed(self, job: str) -> None:
         """Hold the books against each other: a driver has published a round."""

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from coordinator.service import jobs as coordinator_jobs
 from job_driver.responses import Responses
 from job_driver.spool import ResponseHeader
+from job_driver.training import TrainingLoop
 from testbed.chaos import script, world
 from testbed.chaos.campaign import Campaign, run_campaign, run_seed
 from venn.wire.files import JsonLines
@@ -81,9 +83,22 @@ def lost_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JsonLines, "__init__", hasty)
 
 
-BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # and a seed that finds each
-    dropped_dedup: 1000,
+def believed_receipt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator believes a device that its response was taken, without its driver's receipt."""
+    monkeypatch.setattr(coordinator_jobs, "is_genuine", lambda receipt, key: True)
+
+
+def stale_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver takes another coordinator, whose machine has taken the place of the first one's, for the same."""
+    monkeypatch.setattr(TrainingLoop, "restarted", lambda self: None)
+    monkeypatch.setattr(TrainingLoop, "_forget_coordinator", lambda self: None)
+
+
+BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # and a seed that finds each, in an hour
+    dropped_dedup: 1004,
     lost_fsync: 1005,
+    believed_receipt: 1003,
+    stale_incarnation: 1023,
 }
 
 
@@ -91,4 +106,4 @@ BUGS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # and a seed that fin
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     assert FIRST <= BUGS[plant] < FIRST + MOST
     plant(monkeypatch)
-    assert any(run_seed(BUGS[plant] + more, 4.0).violation for more in range(4))
+    assert any(run_seed(BUGS[plant] + more, HOURS).violation for more in range(4))
