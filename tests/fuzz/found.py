@@ -64,6 +64,11 @@ FOUND: Mapping[str, tuple[str, bytes]] = {
         "records",
         b'["JobSubmitted", ["a/b/c", ' + b'["Not", ' * 400 + b"1" + b"]" * 400 + b"], 1]",
     ),
+    "a joined coordinator of many levels": ("joined", DEEP),
+    "a joined coordinator with a number as its address": (
+        "joined",
+        b'{"coordinator": 3, "id": "", "role": "device", "name": ""}',
+    ),
     "a checkpoint that is a list": ("checkpoints", b"[]"),
     "a checkpoint without its round": ("checkpoints", b'{"format": 2, "job": "ann/digits/1"}'),
     "a checkpoint after very many rounds": ("checkpoints", _checkpoint(round=2**60)),

@@ -36,9 +36,13 @@ from venn.v1 import common_pb2, device_pb2, job_pb2, task_pb2
 from venn.wire import admission, chunks, keys, requirements, status, tensors, trust
 from venn.wire.channel import join_address, parse_address
 from venn.wire.errors import UsageError
+from venn.wire.join import Link, joined_at, parse_link
+from venn.wire.places import JOINED
+from venn.wire.signed_code import code_owner
 from venn.wire.tensors import TensorError
 
 KEY = bytes(32)
+LINK = Link("192.168.1.10:9700", bytes(range(32)), bytes(range(16)))
 PRIVATE = ec.derive_private_key(7, ec.SECP256R1())
 SIGNATURE = encode_dss_signature(2**255 + 3, 2**200 + 5)
 MODELS = ({"w": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.zeros(2)}, {"n": np.ones((3,), np.int8)}, {})
@@ -303,6 +307,27 @@ WIRE = (
         lambda data: admission.is_genuine(common_pb2.Receipt.FromString(data), KEY),
         (DecodeError,),
         forms=lambda: messages(common_pb2.Receipt),
+    ),
+    Decoder(
+        "join-links",
+        lambda: [LINK.text().encode(), Link("[::1]:80", b"", bytes(16)).text().encode()],
+        lambda data: parse_link(text_of(data)),
+        (UsageError,),
+        again=lambda link: link.text().encode(errors="surrogateescape"),
+        words=(b"/", b":", b"[", b"="),
+    ),
+    Decoder(
+        "joined",
+        lambda: [b'{"coordinator": "a:1", "id": "00", "role": "device", "name": "phone-1"}'],
+        in_file(JOINED, lambda path: joined_at(path.parent)),
+        (UsageError,),
+    ),
+    Decoder(
+        "signed-code",
+        lambda: [common_pb2.Task(owner_key=_public_key(), code_signature=SIGNATURE).SerializeToString()],
+        lambda data: code_owner(bytes(32), ATTEMPT.job, common_pb2.Task.FromString(data)),
+        (DecodeError,),
+        forms=lambda: messages(common_pb2.Task),
     ),
     Decoder("certificates", lambda: [_certificate()], trust.coordinator_trust, (ValueError,)),
     Decoder("keys", lambda: [_private_key()], _private, (UsageError,)),

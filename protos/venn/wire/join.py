@@ -24,6 +24,7 @@ from venn.wire.calls import auth_stub
 from venn.wire.channel import parse_address
 from venn.wire.errors import PeerError, UsageError
 from venn.wire.files import file_error, write_atomic
+from venn.wire.jsontext import made, parse_json
 from venn.wire.keys import Key, Role, check_private, key_file, new_key, read_key, write_private
 from venn.wire.login import ROLE_FROM_WIRE, ROLE_TO_WIRE, enrolment
 from venn.wire.places import JOINED
@@ -104,10 +105,10 @@ def joined_at(folder: Path) -> Joined | None:
     """Which coordinator the keys of a folder have joined; None: none. Raises UsageError KEY_DAMAGED."""
     path = folder / JOINED
     try:
-        return Joined(**json.loads(path.read_text()))
+        return made(Joined, parse_json(path.read_bytes()))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError("KEY_DAMAGED", "cannot be read", where=str(path), fix="remove it, and join again") from error
 
 

@@ -1,8 +1,9 @@
 """Places in which programs keep what outlives a run."""
 
-import json
 import os
 from pathlib import Path
+
+from venn.wire.jsontext import parse_json
 
 JOINED = "joined.json"  # in a folder of keys: which coordinator they are for
 
@@ -22,7 +23,7 @@ def keys_folder() -> Path:
 def joined_coordinator(folder: Path | None) -> str:
     """The address of the coordinator that the keys in a folder have joined; empty: none, or it cannot be read."""
     try:
-        said = json.loads(((folder or keys_folder()) / JOINED).read_text())
+        said = parse_json(((folder or keys_folder()) / JOINED).read_bytes())
         return str(said["coordinator"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
