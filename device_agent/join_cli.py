@@ -12,7 +12,7 @@ from device_agent import flags
 from device_agent.machine import kept_identity
 from venn.v1 import auth_pb2
 from venn.wire.calls import identity_stub
-from venn.wire.command import Context, application, client_command, run_async
+from venn.wire.command import Context, Insecure, application, client_command, command, run_async
 from venn.wire.errors import UsageError
 from venn.wire.exits import write_line
 from venn.wire.join import Joined, forget, join, joined_at, parse_link
@@ -30,20 +30,21 @@ Line = Annotated[str, typer.Argument(metavar="LINE", help="Join line that `venn 
 
 
 @app.command("join", epilog="Example: venn agent join 'VENN://192.168.1.10:9700/CA/TOKEN' --name my-pi")
-@client_command
+@command
 def join_(
     context: Context,
     *,
     line: Line,
     name: Annotated[str | None, typer.Option(help="Device's name; default: a name made once and kept here.")] = None,
     keys: flags.Keys = None,
+    insecure: Insecure = False,
 ) -> int:
     """Let this machine in as a device of a coordinator, with a key of its own."""
     named = name or kept_identity(state_folder())
 
     async def main() -> int:
         folder = keys or keys_folder()
-        joined = await join(parse_link(line), folder, role="device", name=named, insecure=context.insecure)
+        joined = await join(parse_link(line), folder, role="device", name=named, insecure=insecure)
         _answer(context, _told(joined), f"{joined.name} has joined the coordinator at {joined.coordinator}")
         return 0
 

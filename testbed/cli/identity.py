@@ -13,7 +13,7 @@ from testbed.cli.shared import Keys
 from venn.v1 import auth_pb2
 from venn.wire.calls import duration, identity_stub
 from venn.wire.channel import is_loopback, join_address, parse_address
-from venn.wire.command import Context, application, client_command, command, run_async
+from venn.wire.command import Context, Insecure, application, client_command, command, run_async
 from venn.wire.errors import CannotEnforceError, UsageError
 from venn.wire.exits import write_line
 from venn.wire.join import Link, join, parse_link
@@ -74,19 +74,20 @@ def create(
 
 
 @app.command(epilog="Example: venn login 'VENN://192.168.1.10:9700/CA/TOKEN'")
-@client_command
+@command
 def login(
     context: Context,
     *,
     line: Annotated[str, typer.Argument(metavar="LINE", help="Join line that `venn token create` printed, in quotes.")],
     name: Annotated[str, typer.Option(help="Your name there; default: the user's.")] = "",
     keys: Keys = None,
+    insecure: Insecure = False,
 ) -> int:
     """Let yourself in at a coordinator, to run jobs there or to administer it, with a key of your own."""
 
     async def main() -> int:
         folder, named = keys or keys_folder(), name or getpass.getuser()
-        joined = await join(parse_link(line), folder, role=None, name=named, insecure=context.insecure)
+        joined = await join(parse_link(line), folder, role=None, name=named, insecure=insecure)
         said = {"name": joined.name, "role": joined.role, "coordinator": joined.coordinator, "id": joined.id}
         text = f"{joined.name} has joined the coordinator at {joined.coordinator}, with the role {joined.role}"
         write_line(sys.stdout, json.dumps(said) if context.json else text)

@@ -83,7 +83,18 @@ def test_every_command_is_there_and_helps_quickly(name: str) -> None:
 
 CALLS_A_COORDINATOR = {
     *("agent", "agent doctor", "swarm", "watch", "status", "explain", "device list", "device drain"),
-    *("job run", "job list", "job wait", "job cancel", "compose attend", "compose device"),
+    *(
+        "job run",
+        "job list",
+        "job wait",
+        "job cancel",
+        "job transfer",
+        "token create",
+        "device keys",
+        "device revoke",
+        "compose attend",
+        "compose device",
+    ),
 }
 
 
