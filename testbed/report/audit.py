@@ -7,22 +7,15 @@ figure of the report.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import assert_never
 
-from coordinator.engine import effects as done
-from coordinator.engine import events as past
 from coordinator.engine.ids import LeaseSeq, job_name
 from coordinator.engine.model import (
     AttemptEndReason,
     AttemptStatus,
-    JobEnd,
     LeaseEnd,
-    LeaseSum,
     Outcome,
-    Repeat,
-    sum_leases,
 )
+from testbed.report.granted import Coordinator, Ended
 from testbed.report.record import (
     AttemptKey,
     Decision,
@@ -33,175 +26,14 @@ from testbed.report.record import (
     read_receipts,
     simulated_logs,
 )
-from testbed.runfolder.journal import Entry, Journal
 from testbed.runfolder.summary import Audit, Finding
 
-
-@dataclass(frozen=True, slots=True)
-class _Ended:
-    status: AttemptStatus
-    reason: AttemptEndReason
-    responses: int
-    needed: int
-
-
-class _Coordinator:
-    """What the coordinator's journal says, event by event."""
-
-    def __init__(self, journal: Journal) -> None:
-        self.granted: dict[LeaseSeq, done.OfferLease] = {}
-        self.ends: dict[LeaseSeq, list[LeaseEnd]] = {}
-        self.recorded: dict[LeaseSeq, set[Outcome]] = {}
-        self.needed: dict[AttemptKey, int] = {}
-        self.places: dict[int, int] = {}  # by request: C
-        self.attempts: dict[AttemptKey, list[_Ended]] = {}
-        self.finished: set[str] = set()  # names of jobs: nothing of theirs can be pending
-        self.repeating: set[str] = set()  # names of jobs that a device may count for several times in a round
-        self.conflicts: list[Finding] = []
-        self._taken: Counter[int] = Counter()  # by request: live leases and counted responses
-        self._asynchronous: set[int] = set()  # requests whose counted responses take no place
-        self._early: dict[AttemptKey, done.EndAttempt] = {}  # ends of rounds that their driver has not begun yet
-        self._live: set[LeaseSeq] = set()  # leases that hold a place
-        self._holder: dict[str, LeaseSeq] = {}  # by device: the lease that it holds
-        for entry in journal.entries:
-            match entry.event:
-                case past.ResponsesRecorded(responses=responses) if not _refused(entry):  # else of a former life
-                    for lease, outcome in responses:
-                        self.recorded.setdefault(lease, set()).add(outcome)
-                case past.JobSubmitted(spec=spec) if spec.repeat is Repeat.ALLOW:
-                    self.repeating.add(job_name(spec.job))
-                case past.TaskFinished(lease=lease) if lease in self.granted:
-                    self._free(lease)  # the device; the place is the driver's to give back, by its word
-                case (
-                    past.DeviceCheckedIn()
-                    | past.DeviceHeard()
-                    | past.LeaseAccepted()
-                    | past.LeaseDeclined()
-                    | past.TaskProgressed()
-                    | past.TaskFinished()
-                    | past.TaskFailed()
-                    | past.LeaseReleased()
-                    | past.SessionEnded()
-                    | past.JobSubmitted()
-                    | past.DriverFollowed()
-                    | past.DriverLost()
-                    | past.AttemptOpened()
-                    | past.ResponsesRecorded()
-                    | past.JobEnded()
-                    | past.PolicyChanged()
-                    | past.CoordinatorRestarted()
-                    | past.JournalRotated()
-                    | past.DevicesDrained()
-                    | past.TimePassed()
-                    | past.TurnEnded()
-                ):
-                    pass  # audited by what follows from them: the effects
-                case _:
-                    assert_never(entry.event)
-            for effect in entry.effects:
-                self._apply(effect)
-
-    def first_of(self, job: str) -> AttemptKey:
-        """The first attempt of a job that this coordinator ended; those before it were another's."""
-        return min((key for key in self.attempts if key.job == job), default=AttemptKey(job, 0, 0))
-
-    def lease_sum(self) -> LeaseSum:
-        """Sums leases by the first end of each; ``_lease_findings`` says whether each has one."""
-        ended = {lease: ends[0] for lease, ends in self.ends.items() if lease in self.granted}
-        return sum_leases(Counter(ended.values()), granted=len(self.granted), live=len(self.granted) - len(ended))
-
-    def _apply(self, effect: done.Effect) -> None:
-        match effect:
-            case done.OfferLease():
-                self._grant(effect)
-            case done.MissLease(lease=lease):
-                self._leave(lease)
-            case done.ResumeLease(lease=lease, device=device):
-                self._take(self.granted[lease].request, lease, device)
-            case done.EndLease(lease=lease, reason=reason):
-                self.ends.setdefault(lease, []).append(reason)
-                held = self._leave(lease)
-                if reason is LeaseEnd.COUNTED and lease in self.granted:
-                    request = self.granted[lease].request
-                    self._taken[request] += request not in self._asynchronous  # else it keeps its place
-                elif not held and reason is LeaseEnd.COUNTED:
-                    self.conflicts.append(Finding("NEVER_GRANTED", f"lease {lease}", "was counted and never granted"))
-            case done.AcceptAttempt():
-                key = AttemptKey.named(effect)
-                self.needed[key] = effect.responses_needed
-                self.places[effect.request] = effect.places
-                if effect.deadline_at is None:
-                    self._asynchronous.add(effect.request)
-                if (early := self._early.pop(key, None)) is not None:
-                    self._end_attempt(key, early)
-            case done.EndAttempt(request=request):
-                key = AttemptKey.named(effect)
-                if request in self._asynchronous and key not in self.needed:
-                    self._early[key] = effect
-                else:
-                    self._end_attempt(key, effect)
-            case done.EndJob(job=job, end=JobEnd.FINISHED):
-                self.finished.add(job_name(job))
-            case (
-                done.OpenSession()
-                | done.CloseSession()
-                | done.RevokeLease()
-                | done.SendAway()
-                | done.AcceptJob()
-                | done.RefuseJob()
-                | done.FillAttempt()
-                | done.AnswerResponses()
-                | done.RunLease()
-                | done.EndSession()
-                | done.PauseJob()
-                | done.ResumeJob()
-                | done.EndJob()
-                | done.AdoptPlan()
-            ):
-                pass  # takes and gives back nothing
-            case _:
-                assert_never(effect)
-
-    def _end_attempt(self, key: AttemptKey, effect: done.EndAttempt) -> None:
-        ended = _Ended(effect.status, effect.reason, effect.responses, self.needed.get(key, 0))
-        self.attempts.setdefault(key, []).append(ended)
-
-    def _grant(self, offer: done.OfferLease) -> None:
-        if offer.lease in self.granted:
-            self.conflicts.append(Finding("GRANTED_TWICE", f"lease {offer.lease}", "was granted twice"))
-        self.granted[offer.lease] = offer
-        self._take(offer.request, offer.lease, offer.device)
-
-    def _take(self, request: int, lease: LeaseSeq, device: str) -> None:
-        other = self._holder.get(device)
-        if other is not None and other != lease:
-            message = f"{device} was given it while it held lease {other}"
-            self.conflicts.append(Finding("TWO_LEASES", f"lease {lease}", message))
-        self._holder[device] = lease
-        self._live.add(lease)
-        self._taken[request] += 1
-        if self._taken[request] > self.places.get(request, 0):
-            message = f"{self._taken[request]} places taken of {self.places.get(request, 0)}"
-            self.conflicts.append(Finding("TOO_MANY_LEASES", f"lease {lease}", message))
-
-    def _leave(self, lease: LeaseSeq) -> bool:
-        """Free its device, and give its place back if it holds one."""
-        if lease not in self._live:
-            return False
-        self._free(lease)
-        self._live.discard(lease)
-        self._taken[self.granted[lease].request] -= 1
-        return True
-
-    def _free(self, lease: LeaseSeq) -> None:
-        device = self.granted[lease].device
-        if self._holder.get(device) == lease:
-            del self._holder[device]
+LEAKED = "LEAKED"  # the kind of the finding of a lease that should have ended and has not
 
 
 def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
     """Account for every lease and every response of a run. A simulated one has no log but the journal."""
-    coordinator = _Coordinator(record.journal)
+    coordinator = Coordinator(record.journal)
     if simulated:
         manifests, receipts = simulated_logs(record.journal, record.unheard)
     else:
@@ -233,10 +65,6 @@ def audit(record: RunRecord, *, simulated: bool = False) -> Audit:
     )
 
 
-def _refused(entry: Entry) -> bool:
-    return any(isinstance(effect, done.RefuseJob) for effect in entry.effects)
-
-
 def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dict[LeaseSeq, AttemptKey]:
     """Leases whose response was acknowledged COUNTED, by the word of the device or of the driver."""
     counts = [one for one in manifests.decisions if one.outcome is Outcome.COUNTED]
@@ -249,12 +77,12 @@ def _acknowledged(manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> dic
     return {**{one.lease: one.attempt for one in counts}, **by_device}
 
 
-def _may_be_pending(attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> bool:
+def _may_be_pending(attempt: AttemptKey, coordinator: Coordinator, manifests: Manifest) -> bool:
     """Whether its driver may have been stopped before it wrote how this attempt ended."""
     return attempt.job not in coordinator.finished and manifests.is_last(attempt)
 
 
-def _place(lease: LeaseSeq, attempt: AttemptKey, coordinator: _Coordinator, manifests: Manifest) -> str:
+def _place(lease: LeaseSeq, attempt: AttemptKey, coordinator: Coordinator, manifests: Manifest) -> str:
     """The place of an acknowledged response: a round, an aborted attempt, a pending one, or lost."""
     ended = coordinator.attempts.get(attempt)
     aborted = bool(ended) and all(one.status is AttemptStatus.ABORTED for one in ended or ())
@@ -266,13 +94,13 @@ def _place(lease: LeaseSeq, attempt: AttemptKey, coordinator: _Coordinator, mani
     return "round" if lease in manifests.counted and lease in manifests.sums[attempt].leases else "lost"
 
 
-def _places(coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> Iterator[str]:
+def _places(coordinator: Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]) -> Iterator[str]:
     for lease, attempt in _acknowledged(manifests, receipts).items():
         yield _place(lease, attempt, coordinator, manifests)
 
 
 def _lost_findings(
-    coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
+    coordinator: Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
 ) -> Iterator[Finding]:
     for lease, attempt in sorted(_acknowledged(manifests, receipts).items()):
         if _place(lease, attempt, coordinator, manifests) == "lost":
@@ -280,7 +108,11 @@ def _lost_findings(
             yield Finding("RESPONSE_LOST", f"lease {lease}", message)
 
 
-def _lease_findings(coordinator: _Coordinator) -> Iterator[Finding]:
+def _lease_findings(coordinator: Coordinator) -> Iterator[Finding]:
+    for lease, offer in coordinator.granted.items():
+        if lease not in coordinator.ends and (job := job_name(offer.job)) in coordinator.over:
+            message = f"was granted to {offer.device} and has not ended, though {job} has"
+            yield Finding(LEAKED, f"lease {lease}", message)
     for lease, ends in coordinator.ends.items():
         if lease not in coordinator.granted:
             yield Finding("NEVER_GRANTED", f"lease {lease}", "ended and was never granted")
@@ -290,7 +122,7 @@ def _lease_findings(coordinator: _Coordinator) -> Iterator[Finding]:
 
 
 def _receipt_findings(
-    coordinator: _Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
+    coordinator: Coordinator, manifests: Manifest, receipts: dict[LeaseSeq, Receipt]
 ) -> Iterator[Finding]:
     decided = {one.lease: one for one in manifests.decisions}
     for lease, receipt in receipts.items():
@@ -312,7 +144,7 @@ def _receipt_findings(
             yield Finding("OTHER_RESPONSE", subject, f"what {receipt.device} sent is not what its driver took")
 
 
-def _decision_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+def _decision_findings(coordinator: Coordinator, manifests: Manifest) -> Iterator[Finding]:
     decided: dict[LeaseSeq, set[Outcome]] = {}
     for one in manifests.decisions:
         decided.setdefault(one.lease, set()).add(one.outcome)
@@ -326,7 +158,7 @@ def _decision_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterat
             yield Finding("NO_DECISION", f"lease {lease}", message)
 
 
-def _repeat_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+def _repeat_findings(coordinator: Coordinator, manifests: Manifest) -> Iterator[Finding]:
     """A device counts once in a round; which device it was the coordinator says, whom it granted the lease."""
     counts: dict[tuple[AttemptKey, str], LeaseSeq] = {}
     for one in manifests.decisions:
@@ -338,7 +170,7 @@ def _repeat_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator
                 yield Finding("REPEATED", f"lease {one.lease}", message)
 
 
-def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Finding]:
+def _against_grant(decision: Decision, coordinator: Coordinator) -> Iterator[Finding]:
     offer = coordinator.granted.get(decision.lease)
     if offer is None:
         yield Finding(
@@ -351,7 +183,7 @@ def _against_grant(decision: Decision, coordinator: _Coordinator) -> Iterator[Fi
         yield Finding("OTHER_LEASE", f"lease {decision.lease}", message)
 
 
-def _attempt_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterator[Finding]:
+def _attempt_findings(coordinator: Coordinator, manifests: Manifest) -> Iterator[Finding]:
     for key, ends in sorted(coordinator.attempts.items()):
         ended = ends[-1]
         if len([each for each in ends if each.reason is not AttemptEndReason.UNKNOWN]) > 1:
@@ -373,7 +205,7 @@ def _attempt_findings(coordinator: _Coordinator, manifests: Manifest) -> Iterato
 
 
 def _sum_findings(
-    key: AttemptKey, ended: _Ended, leases: tuple[LeaseSeq, ...], coordinator: _Coordinator
+    key: AttemptKey, ended: Ended, leases: tuple[LeaseSeq, ...], coordinator: Coordinator
 ) -> Iterator[Finding]:
     if len(leases) != ended.responses:
         yield Finding(

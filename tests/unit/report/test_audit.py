@@ -180,6 +180,16 @@ def too_many(world: World) -> None:
     world.lease(35.0, "c", attempt)
 
 
+def ineligible(world: World) -> None:
+    world.check_in(32.0, "a")  # has 2 GB, where 4 GB are required
+    world.lease(34.0, "a", world.open(33.0, "narrow", 2))
+
+
+def leaked(world: World) -> None:
+    world.check_in(32.0, "a")
+    world.lease(34.0, "a", world.open(33.0, "wide", 2))  # and wide is finished
+
+
 def end(lease: int, reason: LeaseEnd) -> done.EndLease:
     return done.EndLease(LeaseSeq(lease), DeviceId("b"), RequestId(1), JobId("me/wide/r1"), 1, 1, reason)
 
@@ -202,6 +212,8 @@ def end(lease: int, reason: LeaseEnd) -> done.EndLease:
         (never_granted, "NEVER_GRANTED", 0),
         (two_leases, "TWO_LEASES", 0),
         (too_many, "TOO_MANY_LEASES", 0),
+        (ineligible, "INELIGIBLE", 0),
+        (leaked, "LEAKED", 0),
     ],
 )
 def test_a_planted_fault_is_found(

@@ -212,7 +212,9 @@ class World:
 
     def finish(self, t: float, job: str, end: JobEnd = JobEnd.FINISHED, message: str = "") -> None:
         key = self.specs[job].job
-        self.hear(t, past.JobEnded(key, end, message), done.EndJob(key, end, message))
+        live = [one for one in self.leases.values() if one.attempt.job == job and one.lease in one.attempt.live]
+        revoked = [self._end(one, LeaseEnd.REVOKED) for one in live]
+        self.hear(t, past.JobEnded(key, end, message), *revoked, done.EndJob(key, end, message))
 
     def metrics(self, attempt: Attempt, **values: float) -> None:
         """Of the round that it closed, into the driver's last line."""
