@@ -14,6 +14,7 @@ from testbed.chaos import world
 from testbed.chaos.campaign import Campaign, run_campaign, seed_of_today
 from testbed.chaos.outcome import Outcome
 from testbed.chaos.shrink import described, shrink
+from testbed.cli.chaos_run import chaos_run
 from testbed.cli.shared import answer
 from venn.wire.command import Context, application, command
 from venn.wire.errors import ExitCode
@@ -25,6 +26,7 @@ SAY_EVERY_S = 5.0
 app = application()
 chaos = application("Worlds in which everything fails.", several=True)
 app.add_typer(chaos, name="chaos")
+chaos.command("run", epilog="Example: venn chaos run chaos --duration 10m")(command(chaos_run))
 
 
 @chaos.command(epilog="Example: venn chaos sim --hours 10000")

@@ -58,7 +58,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     "THE MACHINE": (
         Command("doctor", "", "check what this machine can enforce", "testbed.cli.machine", "testbed"),
         Command("down", "", "remove what runs have left behind", "testbed.cli.machine", "testbed"),
-        Command("chaos", "sim", "check what must hold while everything fails", "testbed.cli.chaos", "testbed"),
+        Command("chaos", "run|sim", "check what must hold while everything fails", "testbed.cli.chaos", "testbed"),
         Command("bench", "NAME|list", "run benchmarks", "testbed.cli.machine", "all"),
     ),
 }

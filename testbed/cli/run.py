@@ -2,11 +2,13 @@
 
 import os
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from coordinator.policies.registry import absolute
 from testbed.cli.shared import (
@@ -29,6 +31,7 @@ from testbed.report.result import Result, print_summary
 from testbed.report.summary import to_json
 from testbed.scenario import load
 from testbed.scenario.loader import as_words
+from testbed.scenario.model import Scenario
 from testbed.scenario.packaged import named, packaged, packaged_scenarios
 from testbed.simulate.run.scenario import run_simulated
 from venn.wire.command import Context, application, command, run_async
@@ -80,9 +83,38 @@ def _run(
     allow_degraded: bool = False,
 ) -> int:
     """Load, run, print, as the command ``name``: its exit code."""
-    scenario = load(file, settings)
     again = ["venn", "run", str(file), *as_words(settings)]
+    scenario = load(file, settings)
+    result, code = play(context, scenario, again, out=out, validate=validate, allow_degraded=allow_degraded)
+    if result is not None:
+        tell_result(context, name, result, following=_next(file, settings))
+    else:
+        tell(STOPPED, name, as_json=context.json)
+    return code
+
+
+STOPPED = PeerError("STOPPED", "stopped before the run began", fix="nothing is left behind")
+
+
+def play(
+    context: Context,
+    scenario: Scenario,
+    again: list[str],
+    *,
+    out: Path | None,
+    validate: bool = False,
+    allow_degraded: bool = False,
+) -> tuple[Result | None, int]:
+    """Run or simulate a scenario: its result, None if it was stopped before it began, and the exit code.
+
+    ``again``: the command line that does the same again.
+    """
     quiet = context.quiet or context.json
+    if scenario.backend_spec.simulated:
+        result, signal = run_simulated(
+            scenario, out=out, validate=validate, quiet=quiet, color=context.color, command=again
+        )
+        return result, 128 + signal if signal else result.exit_code
     results: list[Result] = []
 
     async def live() -> int:
@@ -98,32 +130,31 @@ def _run(
         results.append(result)
         return result.exit_code
 
-    if scenario.backend_spec.simulated:
-        result, signal = run_simulated(
-            scenario, out=out, validate=validate, quiet=quiet, color=context.color, command=again
-        )
-        results.append(result)
-        code = 128 + signal if signal else result.exit_code
-    else:
-        code = run_async(live(), at_once=kill_all)
-    if results:
-        _tell(context, name, results[0], _next(file, settings))
-    else:
-        stopped = PeerError("STOPPED", "stopped before the run began", fix="nothing is left behind")
-        tell(stopped, name, as_json=context.json)
-    return code
+    code = run_async(live(), at_once=kill_all)
+    return (results[0] if results else None), code
 
 
-def _tell(context: Context, name: str, result: Result, following: str) -> None:
+def tell_result(
+    context: Context,
+    name: str,
+    result: Result,
+    *,
+    following: str = "",
+    beside: Mapping[str, object] = MappingProxyType({}),
+    table: RenderableType = "",
+) -> None:
+    """Print what came of a run. ``beside``: what else ``--json`` has; ``table``: the same for people."""
     failures = result.ending.failures
     if context.json:
-        summary = to_json(result.summary) | {"folder": str(result.folder.root)}
+        summary = to_json(result.summary) | {"folder": str(result.folder.root), **beside}
         summary |= {"error": as_object(failures[0])} if failures else {}
         answer(context, summary, ())
         return
     console = Console(no_color=not context.color, highlight=False)
     shown = "" if failures or result.ending.interrupted else following
     print_summary(result.summary, console, report=_report(result), following=shown)
+    if table:
+        console.print("", table, sep="\n", crop=False)
     for failure in failures:
         tell(failure, name, as_json=False)
 

@@ -43,6 +43,13 @@ class Faults:
         """Whether an action is done here: to a program always, to a device as its backend says."""
         return action.target.partition(" ")[0] in PROGRAMS or action.verb in self._carried[action.target]
 
+    def missed(self, action: Action) -> bool:
+        """Whether an action finds nothing to act on: its program does not run, or has ended for good."""
+        if action.target.partition(" ")[0] not in PROGRAMS:
+            return False
+        part = self._find(action.target)
+        return part is None or not part.running
+
     async def crash(self, action: Action) -> None:
         """Kill it; a program stays away until ``restart``."""
         if action.target.partition(" ")[0] not in PROGRAMS:
@@ -143,7 +150,8 @@ class Injector:
                 for at_s, begins, action in self._steps:
                     await asyncio.sleep(epoch + at_s - time.time())
                     if begins:
-                        lines.write({**action.to_json(), "at": round(time.time(), 6)})
+                        missed = {"missed": True} if self._faults.missed(action) else {}
+                        lines.write({**action.to_json(), "at": round(time.time(), 6), **missed})
                     turn = _after(self._last.get(action.target), self._begin if begins else self._end, action)
                     self._last[action.target] = steps.create_task(turn)
 

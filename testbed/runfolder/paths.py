@@ -21,6 +21,7 @@ class RunFolder:
         self.containers = root / "containers.jsonl"
         self.host = root / "host.jsonl"
         self.churn = root / "churn.jsonl"
+        self.chaos = root / "chaos.json"
         self.events = root / "events.jsonl"
         self.unheard = root / "unheard.jsonl"
         self.outcome = root / "outcome.json"

@@ -83,6 +83,18 @@ async def test_in_order_and_written_down(tmp_path: Path, faults: Faults, signals
     ]
 
 
+async def test_what_finds_no_program_is_written_down_as_missed(tmp_path: Path, faults: Faults) -> None:
+    actions = [
+        Action(1.0, Verb.CRASH, "driver wide", 0),
+        Action(2.0, Verb.CRASH, "driver over", 1),  # has ended
+        Action(3.0, Verb.SUSPEND, "driver over", 2, 4.0),
+        Action(4.0, Verb.CRASH, "plays", 3),  # by itself, and so never missed here
+    ]
+    await Injector(actions, tmp_path / "churn.jsonl", faults).run(time.time() - 100)
+    rows = [json.loads(line) for line in (tmp_path / "churn.jsonl").read_text().splitlines()]
+    assert [row.get("missed", False) for row in rows] == [False, True, True, False]
+
+
 async def test_what_is_done_to_links_is_ended_once(
     tmp_path: Path, faults: Faults, signals: list[tuple[str, str]]
 ) -> None:
