@@ -1,13 +1,11 @@
 """``venn relay``: the links of many devices in user space, each an HTTP CONNECT proxy, in one process.
 
 It says once where each listens, takes orders on standard input (a JSON object a line: ``{"device": NAME, "do":
-"cut"}``, or mend, reset, or limit with ``"to": {...}``, its limits), answers each with a line of what is
-in force, and writes down each second what has passed. Whoever gives orders and goes, ends it.
+"cut"}``, or mend, reset, or limit with ``"to": {...}``, its limits), answers each with a line of what is in force, and
+writes down each second what has passed. Whoever gives orders and goes, ends it.
 
-The relay of a container: started by its entrypoint, and held to other limits by a later one.
-
-Whoever started it has become the device by then. So it takes its orders from a pipe with a name, and answers into
-another; both are its user's alone, and stay when the relay ends.
+The relay of a container is started by its entrypoint, which then becomes the device, and held to other limits by a later
+one. So it takes its orders from a pipe with a name, and answers into another; both are its user's alone, and stay.
 """
 
 import asyncio
@@ -110,8 +108,8 @@ class Link:
         """Listen; return the address. Raises OSError."""
         server = self._server = socket.socket()
         server.setblocking(False)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+            server.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)
         if self.interface:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, self.interface.encode())
         server.bind((self.host, 0))

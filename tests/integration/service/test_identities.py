@@ -352,7 +352,7 @@ def test_a_join_line_fits_a_small_qr_code() -> None:
 
 async def test_a_silent_and_an_absent_server_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("venn.wire.join.CONNECT_S", 0.1)
-    silent = await asyncio.start_server(lambda *_: asyncio.sleep(60), "127.0.0.1", 0)
+    silent = await asyncio.start_server(keep_silent, "127.0.0.1", 0)
     address = "{}:{}".format(*silent.sockets[0].getsockname())
     link = Link(address, bytes(32), bytes(16))
     assert await reason(enter(link, tmp_path / "a")) == "UNREACHABLE"
@@ -362,6 +362,11 @@ async def test_a_silent_and_an_absent_server_are_one_line(tmp_path: Path, monkey
     address = "{}:{}".format(*web.sockets[0].getsockname())
     assert await reason(enter(replace(link, address=address), tmp_path / "a")) == "NO_TLS"
     web.close()
+
+
+async def keep_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()  # until the client has gone
+    writer.close()
 
 
 async def answer_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
