@@ -64,6 +64,12 @@ TRANSPORT = (  # what gRPC's texts of a connection that failed contain; reason, 
         "check the address: another program may answer there",
     ),
     (
+        "is not in peer certificate",  # the same, as gRPC 1.70 says it
+        "WRONG_NAME",
+        "its certificate is that of another server",
+        "check the address: another program may answer there",
+    ),
+    (
         "call host does not match SSL server name",
         "WRONG_NAME",
         "its certificate does not name it as ours do",

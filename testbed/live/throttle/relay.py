@@ -4,8 +4,8 @@ It says once where each listens, takes orders on standard input (a JSON object a
 "cut"}``, or mend, reset, or limit with ``"to": {...}``, its limits), answers each with a line of what is in force, and
 writes down each second what has passed. Whoever gives orders and goes, ends it.
 
-The relay of a container is started by its entrypoint, which then becomes the device, and held to other limits by a later
-one. So it takes its orders from a pipe with a name, and answers into another; both are its user's alone, and stay.
+The relay of a container is started by its entrypoint, which then becomes the device, and held to other limits later.
+So it takes its orders from a pipe with a name, and answers into another; both are its user's alone, and stay.
 """
 
 import asyncio
