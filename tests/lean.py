@@ -65,6 +65,7 @@ def a_worker_runs() -> None:
     """The doctor starts a worker process and gives it a task. No coordinator listens on port 1."""
     checks = json.loads(venn("agent", "doctor", "--json", "--coordinator", "127.0.0.1:1").stdout)["checks"]
     passed = {check["name"]: check["passed"] for check in checks}
+    del passed["confined"]  # up to the machine
     same(passed, {"machine": True, "worker": True, "data": True, "code": True, "coordinator": False})
 
 
